@@ -1,0 +1,81 @@
+"""What all custom resource models share: camelCase on the wire, snake_case in Python."""
+
+from typing import Annotated, ClassVar, Self
+
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
+
+NonNegative = Annotated[int, Field(ge=0)]
+Quantity = Annotated[
+    int | str,
+    Field(
+        description="A Kubernetes quantity, such as 8, 1500m or 64Gi.",
+        json_schema_extra={"x-bindery-quantity": True},
+    ),
+]
+
+
+class ApiModel(BaseModel):
+    """Base of every custom resource part. Unknown keys are errors."""
+
+    model_config = ConfigDict(
+        alias_generator=to_camel,
+        populate_by_name=True,
+        extra="forbid",
+        frozen=True,
+        use_attribute_docstrings=True,
+    )
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the JSON form, without what was not set."""
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+class PrinterColumn(ApiModel):
+    """One column that `kubectl get` shows for a kind."""
+
+    name: str
+    type: str = "string"
+    json_path: str = Field(alias="jsonPath")
+    priority: int = 0
+
+
+class Kind(BaseModel):
+    """What a CustomResourceDefinition says about a kind beside its schema."""
+
+    model_config = ConfigDict(frozen=True)
+
+    kind: str
+    plural: str
+    short_names: tuple[str, ...]
+    namespaced: bool
+    columns: tuple[PrinterColumn, ...]
+
+
+class CustomResource(ApiModel):
+    """A top-level kind: subclasses set `kind_info`, `spec` and, where there is one, `status`."""
+
+    kind_info: ClassVar[Kind]
+
+
+class Condition(ApiModel):
+    """A condition as in Kubernetes' `metav1.Condition`."""
+
+    type: str
+    status: str
+    """True, False or Unknown."""
+    reason: str = ""
+    message: str = ""
+    last_transition_time: str | None = Field(
+        default=None, json_schema_extra={"format": "date-time"}
+    )
+    observed_generation: int | None = None
+
+    def says_the_same_as(self, other: Self | None) -> bool:
+        """Return whether `other` differs from this in its times only."""
+        return other is not None and (self.type, self.status, self.reason, self.message) == (
+            other.type,
+            other.status,
+            other.reason,
+            other.message,
+        )

@@ -1,0 +1,148 @@
+"""BindRequest (`br`): one committed Statement, which the binder carries out.
+
+The scheduler writes `spec` once and never changes it; the binder alone writes `status`.
+"""
+
+from enum import StrEnum
+from typing import Any, ClassVar
+
+from pydantic import Field
+
+from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
+
+
+class Phase(StrEnum):
+    """How far the binder has come with a request."""
+
+    PENDING = "Pending"
+    PRE_BINDING = "PreBinding"
+    BINDING = "Binding"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for the request."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+class ReceivedResourceType(StrEnum):
+    """In which form a pod gets its GPUs."""
+
+    REGULAR = "Regular"
+
+
+class ReceivedGPU(ApiModel):
+    """The GPUs that a pod gets."""
+
+    count: NonNegative = 0
+    portion: str = "1.00"
+    """The part of each device, with two decimals."""
+
+
+class PodBinding(ApiModel):
+    """One pod of the Statement and the node that was chosen for it."""
+
+    pod_name: str
+    pod_uid: str = Field(alias="podUID")
+    """Pods are matched by UID: a re-created pod with the same name is another pod."""
+    selected_node: str
+    received_resource_type: ReceivedResourceType = ReceivedResourceType.REGULAR
+    received_gpu: ReceivedGPU | None = Field(default=None, alias="receivedGPU")
+    plugin_data: dict[str, Any] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """What a scheduler plugin hands to the binder plugin of the same name."""
+
+
+class PodGroupReference(ApiModel):
+    """The gang that the pods belong to."""
+
+    name: str
+    uid: str
+
+
+class StatementReference(ApiModel):
+    """Which Statement this request carries, and which part of it."""
+
+    id: str
+    """Unique to the Statement; the parts of one that was split share it."""
+    part: NonNegative = 0
+    parts: int = Field(default=1, ge=1, le=10000)
+    """The binder starts when all parts have come."""
+
+
+class BindRequestSpec(ApiModel):
+    """What the scheduler decided."""
+
+    pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
+    pod_group: PodGroupReference | None = None
+    statement: StatementReference
+    min_bound: NonNegative | None = None
+    """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
+    0: each pod succeeds or fails alone."""
+    backoff_limit: NonNegative = 5
+    """How many times a failed attempt is tried again before the request is Failed."""
+    fencing_token: NonNegative = 0
+    """The scheduler Lease's transition count. The binder refuses a token older than the newest it
+    has seen for the node pool."""
+
+
+class UnboundPod(ApiModel):
+    """A pod that was not bound, and why."""
+
+    pod_name: str
+    pod_uid: str = Field(alias="podUID")
+    node: str
+    reason: str
+    """One CamelCase word: PodGone, PodReplaced, NodeGone, BoundElsewhere, PluginFailed, …"""
+    message: str = ""
+
+
+class BindRequestStatus(ApiModel):
+    """What the binder did."""
+
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    failed_attempts: NonNegative = 0
+    next_attempt_time: str | None = Field(
+        default=None, json_schema_extra={"format": "date-time"}
+    )
+    completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
+    """UIDs of the pods that this request has bound."""
+    unbound_pods: tuple[UnboundPod, ...] = ()
+    """Pods that were given up; in phase Failed, all that are not in boundPods."""
+    progress: str = ""
+    """Bound of all, for people: 8/8."""
+    nodes: str = ""
+    """The nodes, for people: node-1,node-2 +3."""
+    conditions: tuple[Condition, ...] = Field(
+        default=(),
+        json_schema_extra={
+            "x-kubernetes-list-type": "map",
+            "x-kubernetes-list-map-keys": ["type"],
+        },
+    )
+
+
+class BindRequest(CustomResource):
+    """A committed plan: these pods onto these nodes, all or at least `minBound` of them."""
+
+    kind_info: ClassVar[Kind] = Kind(
+        kind="BindRequest",
+        plural="bindrequests",
+        short_names=("br",),
+        namespaced=True,
+        columns=(
+            PrinterColumn(name="Bound", json_path=".status.progress"),
+            PrinterColumn(name="Phase", json_path=".status.phase"),
+            PrinterColumn(name="Nodes", json_path=".status.nodes"),
+            PrinterColumn(name="Attempts", type="integer", json_path=".status.failedAttempts"),
+            PrinterColumn(name="Reason", json_path=".status.reason", priority=1),
+            PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
+        ),
+    )
+    spec: BindRequestSpec
+    status: BindRequestStatus | None = None

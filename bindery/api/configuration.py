@@ -1,0 +1,103 @@
+"""The configuration files of the scheduler and the binder.
+
+Each is one YAML document, read by `bindery.api.yamlfile.load`, checked as a whole before it is used.
+Durations are seconds; the unit is in the key's name.
+"""
+
+from typing import Any, Final, Literal
+
+from pydantic import Field, field_validator
+
+from bindery.api.base import ApiModel, NonNegative
+from bindery.api.names import API_VERSION, SCHEDULER_NAME
+
+DEFAULT_ACTIONS: Final = ("allocate",)
+DEFAULT_PLUGINS: Final = (
+    "predicates",  # hard filters: selectors, affinity, taints, readiness
+    "queuelimits",  # no queue above its limit, here or at an ancestor
+    "priority",  # higher queue and job priority first
+    "gang",  # whole gangs; below their minimum before extras
+    "fairorder",  # the queue that holds least goes first
+    "cooldown",  # a node that refused a pod is avoided for a while
+    "nodeplacement",  # binpack or spread
+)
+
+
+class PluginConfiguration(ApiModel):
+    """One plugin, in the order in which it is asked."""
+
+    name: str
+    arguments: dict[str, Any] = Field(default_factory=dict)
+    """What the plugin's own arguments model understands; unknown keys are errors."""
+
+
+class LeaderElection(ApiModel):
+    """Which of several replicas acts. Defaults are those of Kubernetes' own components."""
+
+    enabled: bool = True
+    namespace: str = "bindery-system"
+    lease_seconds: float = Field(default=15.0, gt=0)
+    """How long a silent leader keeps the Lease."""
+    renew_deadline_seconds: float = Field(default=10.0, gt=0)
+    """A leader that could not renew for so long stops acting."""
+    retry_seconds: float = Field(default=2.0, gt=0)
+
+
+class BindRequestConfiguration(ApiModel):
+    """How Statements become BindRequests."""
+
+    max_pods: int = Field(default=500, ge=1, le=500)
+    """A larger commit is split; 1 writes one object per pod."""
+    backoff_limit: NonNegative = 5
+    timeout_seconds: float = Field(default=600.0, gt=0)
+    """A request that has no outcome after so long is removed and its pods are planned anew."""
+    merge_above: NonNegative = 4
+    """A cycle that commits more single-pod Statements of one namespace than this merges them."""
+
+
+class SchedulerConfiguration(ApiModel):
+    """One scheduler: its pool, its actions and plugins in order, its timing."""
+
+    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = API_VERSION
+    kind: Literal["SchedulerConfiguration"] = "SchedulerConfiguration"
+    scheduler_name: str = SCHEDULER_NAME
+    """Pods with this `spec.schedulerName` are planned; all others only count as usage."""
+    node_pool: str = ""
+    """The pool that this scheduler owns; "" is the default pool: all without the label."""
+    actions: tuple[str, ...] = DEFAULT_ACTIONS
+    plugins: tuple[PluginConfiguration, ...] = tuple(
+        PluginConfiguration(name=name) for name in DEFAULT_PLUGINS
+    )
+    cycle_seconds: float = Field(default=1.0, gt=0)
+    """The longest time between two cycles when nothing happens."""
+    min_cycle_seconds: float = Field(default=0.05, ge=0)
+    """The shortest time between two cycles, so that events are taken in batches."""
+    failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
+    """How long a (job, node) pair is avoided after a bind to it failed."""
+    bind_request: BindRequestConfiguration = BindRequestConfiguration()
+    leader_election: LeaderElection = LeaderElection()
+
+    @field_validator("plugins")
+    @classmethod
+    def _names_are_unique(
+        cls, plugins: tuple[PluginConfiguration, ...]
+    ) -> tuple[PluginConfiguration, ...]:
+        names = [plugin.name for plugin in plugins]
+        if len(names) != len(set(names)):
+            raise ValueError("a plugin is named twice")
+        return plugins
+
+
+class BinderConfiguration(ApiModel):
+    """One binder: its plugins in order and its bounds."""
+
+    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = API_VERSION
+    kind: Literal["BinderConfiguration"] = "BinderConfiguration"
+    plugins: tuple[PluginConfiguration, ...] = ()
+    concurrent_binds: int = Field(default=32, ge=1)
+    """Binding calls in flight at once, over all requests."""
+    time_to_live_seconds: float = Field(default=300.0, ge=0)
+    """Finished requests are removed after so long."""
+    max_backoff_seconds: float = Field(default=300.0, gt=0)
+    """The longest wait between two attempts."""
+    leader_election: LeaderElection = LeaderElection()

@@ -1,0 +1,42 @@
+"""Well-known names: API group, labels, annotations, finalizers, conditions, entry points."""
+
+from typing import Final
+
+GROUP: Final = "scheduling.bindery.dev"
+VERSION: Final = "v1alpha1"
+API_VERSION: Final = f"{GROUP}/{VERSION}"
+
+SCHEDULER_NAME: Final = "bindery"
+"""The default `spec.schedulerName` of the pods that Bindery plans."""
+
+# Labels
+QUEUE_LABEL: Final = f"{GROUP}/queue"
+"""On a pod without a PodGroup: the queue that it is counted in."""
+NODE_POOL_LABEL: Final = f"{GROUP}/node-pool"
+"""On nodes, PodGroups, pods and BindRequests: the pool, and so the scheduler, they belong to."""
+POD_NAME_LABEL: Final = f"{GROUP}/pod-name"
+"""On a BindRequest with a single pod: that pod's name."""
+SELECTED_NODE_LABEL: Final = f"{GROUP}/selected-node"
+"""On a BindRequest with a single pod: the node that was chosen."""
+STATEMENT_LABEL: Final = f"{GROUP}/statement"
+"""On every part of a BindRequest that was split: the id of the Statement they come from."""
+
+# Annotations
+POD_GROUP_ANNOTATION: Final = f"{GROUP}/pod-group"
+"""On a pod: the name of its PodGroup, in the pod's namespace."""
+HOLLOW_RUN_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/run-seconds"
+"""On a pod of a hollow node: how long its containers run before they succeed."""
+
+# Node labels and resources
+GPU_RESOURCE: Final = "nvidia.com/gpu"
+GPU_MODEL_LABEL: Final = "nvidia.com/gpu.product"
+HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+ZONE_LABEL: Final = "topology.kubernetes.io/zone"
+RACK_LABEL: Final = "topology.bindery.dev/rack"
+
+DEFAULT_QUEUE: Final = "default"
+"""The queue of pods and PodGroups that name none. It need not exist: then it has no limits."""
+
+# Entry point groups for third-party plugins
+SCHEDULER_PLUGINS: Final = "bindery.scheduler_plugins"
+BINDER_PLUGINS: Final = "bindery.binder_plugins"

@@ -1,0 +1,65 @@
+"""Kubernetes quantities as exact integers.
+
+All arithmetic inside Bindery is on 64-bit integers in one unit a resource, so that undoing an
+operation restores a ledger bit for bit. The grammar is Kubernetes' own
+(apimachinery `resource.Quantity`), parsed by the `kubernetes` client's `parse_quantity`.
+"""
+
+from decimal import ROUND_CEILING, Decimal
+from functools import lru_cache
+from typing import Final
+
+from kubernetes.utils.quantity import parse_quantity
+
+_INT64_MAX: Final = 2**63 - 1
+
+_UNITS_OF_ONE: Final = frozenset({"memory", "ephemeral-storage", "storage", "pods"})
+"""Resources that are counted in their base unit (bytes, pods); all others are counted in milli."""
+
+
+class QuantityError(ValueError):
+    """The text is not a Kubernetes quantity, or its value does not fit 64 bits."""
+
+
+def scale(resource: str) -> int:
+    """Return how many of Bindery's integer units make one whole of `resource`.
+
+    1 for bytes and pods; 1000 for cores, devices and every other countable resource.
+    """
+    return 1 if resource in _UNITS_OF_ONE or resource.startswith("hugepages-") else 1000
+
+
+@lru_cache(maxsize=65536)
+def parse(text: str | int | float, resource: str) -> int:
+    """Return the quantity `text` of `resource` in Bindery's integer units, rounded up.
+
+    Raises:
+        QuantityError: `text` is no quantity or is out of range.
+    """
+    try:
+        value = parse_quantity(text) * scale(resource)
+        amount = int(value.to_integral_value(rounding=ROUND_CEILING))
+    except (ValueError, ArithmeticError, TypeError) as error:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
+    if abs(amount) > _INT64_MAX:
+        raise QuantityError(f"{text!r} is out of range for {resource}")
+    return amount
+
+
+def display(amount: int, resource: str) -> str:
+    """Return `amount` (integer units) as people write it: `3500m`, `7.5Gi`, `8`."""
+    if resource == "pods":
+        return str(amount)
+    if scale(resource) == 1:
+        for suffix, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+            if abs(amount) >= factor:
+                return f"{_trim(Decimal(amount) / factor)}{suffix}"
+        return str(amount)
+    whole, rest = divmod(amount, 1000)
+    if rest and resource == "cpu":
+        return f"{amount}m"
+    return str(whole) if not rest else _trim(Decimal(amount) / 1000)
+
+
+def _trim(value: Decimal) -> str:
+    return f"{value:.2f}".rstrip("0").rstrip(".")

@@ -1,0 +1,141 @@
+"""YAML files that people write: every mistake is reported with its file, line and key.
+
+Used for configuration and scenarios. PyYAML's node graph keeps the lines, pydantic says what is
+wrong, and this module brings the two together.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+import yaml
+from pydantic import BaseModel, ValidationError
+
+Model = TypeVar("Model", bound=BaseModel)
+Location = tuple[str | int, ...]
+
+
+class FileError(Exception):
+    """A file cannot be used. The caller shows the text and ends with exit code 2."""
+
+    def __init__(self, file: str, line: int, message: str) -> None:
+        self.file, self.line, self.message = file, line, message
+        super().__init__(f"{file}:{line}: {message}")
+
+
+@dataclass(frozen=True)
+class Document:
+    """One YAML document with the place of every key."""
+
+    file: str
+    data: object
+    root: yaml.Node
+
+    def line(self, location: Location) -> int:
+        """Return the 1-based line of the deepest part of `location` that the document has."""
+        node, line = self.root, self.root.start_mark.line + 1
+        for part in location:
+            found = _child(node, part)
+            if found is None:
+                break
+            line, node = found
+        return line
+
+    def error(self, location: Location, message: str) -> FileError:
+        """Return an error that points at `location`."""
+        key = format_location(location)
+        return FileError(self.file, self.line(location), f"{key}: {message}" if key else message)
+
+
+def parse(text: str, file: str) -> list[Document]:
+    """Return the documents of `text`, empty ones left out.
+
+    Raises:
+        FileError: `text` is not YAML.
+    """
+    loader = yaml.SafeLoader(text)
+    documents: list[Document] = []
+    try:
+        while loader.check_node():
+            node = loader.get_node()
+            data = loader.construct_document(node)
+            if data is not None:
+                documents.append(Document(file, data, node))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise FileError(file, line, f"not YAML: {error.problem or error.context}") from error
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        raise FileError(file, 1, f"not YAML: {error}") from error
+    finally:
+        loader.dispose()
+    return documents
+
+
+def read(path: Path) -> list[Document]:
+    """Return the documents of the file at `path`.
+
+    Raises:
+        FileError: it cannot be read or is not YAML.
+    """
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise FileError(str(path), 1, f"cannot be read: {error}") from error
+    return parse(text, str(path))
+
+
+def validate(model: type[Model], document: Document) -> Model:
+    """Return `document` as a `model`.
+
+    Raises:
+        FileError: at the line of the first key that is wrong; the text names all wrong keys.
+    """
+    try:
+        return model.model_validate(document.data)
+    except ValidationError as error:
+        problems = sorted(
+            ((document.line(item["loc"]), item["loc"], item["msg"]) for item in error.errors()),
+            key=lambda problem: problem[0],
+        )
+        texts = [f"{format_location(location)}: {message}" for _, location, message in problems]
+        raise FileError(document.file, problems[0][0], "; ".join(texts)) from error
+
+
+def load(model: type[Model], path: Path) -> Model:
+    """Return the single document of the file at `path` as a `model`.
+
+    Raises:
+        FileError: it cannot be read, is not one YAML document, or does not fit the model.
+    """
+    documents = read(path)
+    if len(documents) != 1:
+        raise FileError(str(path), 1, f"one document is expected, {len(documents)} found")
+    return validate(model, documents[0])
+
+
+def format_location(location: Sequence[str | int]) -> str:
+    """Return `location` as people write it: `jobs[2].pods[0].cpu`."""
+    text = ""
+    for part in location:
+        text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
+    return text
+
+
+def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
+    """Return the line and the value below `node` at `part`."""
+    if isinstance(node, yaml.MappingNode):
+        for key, value in node.value:
+            if str(key.value) == str(part):
+                return key.start_mark.line + 1, value
+    elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
+        if part < len(node.value):
+            child = node.value[part]
+            return child.start_mark.line + 1, child
+    return None
+
+
+def is_mapping(data: object) -> bool:
+    """Return whether a document's data is a mapping with text keys."""
+    return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
