@@ -36,7 +36,7 @@ class PrinterColumn(ApiModel):
 
     name: str
     type: str = "string"
-    json_path: str = Field(alias="jsonPath")
+    json_path: str
     priority: int = 0
 
 

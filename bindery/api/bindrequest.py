@@ -106,9 +106,7 @@ class BindRequestStatus(ApiModel):
     reason: str = ""
     message: str = ""
     failed_attempts: NonNegative = 0
-    next_attempt_time: str | None = Field(
-        default=None, json_schema_extra={"format": "date-time"}
-    )
+    next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
     """UIDs of the pods that this request has bound."""

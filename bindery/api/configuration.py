@@ -1,7 +1,7 @@
 """The configuration files of the scheduler and the binder.
 
-Each is one YAML document, read by `bindery.api.yamlfile.load`, checked as a whole before it is used.
-Durations are seconds; the unit is in the key's name.
+Each is one YAML document, read by `bindery.api.yamlfile.load` and checked as a whole before it is
+used. Durations are seconds; the unit is in the key's name.
 """
 
 from typing import Any, Final, Literal
@@ -9,7 +9,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator
 
 from bindery.api.base import ApiModel, NonNegative
-from bindery.api.names import API_VERSION, SCHEDULER_NAME
+from bindery.api.names import SCHEDULER_NAME
 
 DEFAULT_ACTIONS: Final = ("allocate",)
 DEFAULT_PLUGINS: Final = (
@@ -58,7 +58,7 @@ class BindRequestConfiguration(ApiModel):
 class SchedulerConfiguration(ApiModel):
     """One scheduler: its pool, its actions and plugins in order, its timing."""
 
-    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = API_VERSION
+    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["SchedulerConfiguration"] = "SchedulerConfiguration"
     scheduler_name: str = SCHEDULER_NAME
     """Pods with this `spec.schedulerName` are planned; all others only count as usage."""
@@ -91,7 +91,7 @@ class SchedulerConfiguration(ApiModel):
 class BinderConfiguration(ApiModel):
     """One binder: its plugins in order and its bounds."""
 
-    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = API_VERSION
+    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["BinderConfiguration"] = "BinderConfiguration"
     plugins: tuple[PluginConfiguration, ...] = ()
     concurrent_binds: int = Field(default=32, ge=1)

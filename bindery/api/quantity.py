@@ -30,14 +30,15 @@ def scale(resource: str) -> int:
 
 
 @lru_cache(maxsize=65536)
-def parse(text: str | int | float, resource: str) -> int:
+def parse(text: str | float, resource: str) -> int:
     """Return the quantity `text` of `resource` in Bindery's integer units, rounded up.
 
     Raises:
         QuantityError: `text` is no quantity or is out of range.
     """
     try:
-        value = parse_quantity(text) * scale(resource)
+        value: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]  # not annotated
+        value *= scale(resource)
         amount = int(value.to_integral_value(rounding=ROUND_CEILING))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error

@@ -4,7 +4,7 @@ Used for configuration and scenarios. PyYAML's node graph keeps the lines, pydan
 wrong, and this module brings the two together.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -60,7 +60,7 @@ def parse(text: str, file: str) -> list[Document]:
         while loader.check_node():
             node = loader.get_node()
             data = loader.construct_document(node)
-            if data is not None:
+            if node is not None and data is not None:
                 documents.append(Document(file, data, node))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
@@ -129,13 +129,7 @@ def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:
         for key, value in node.value:
             if str(key.value) == str(part):
                 return key.start_mark.line + 1, value
-    elif isinstance(node, yaml.SequenceNode) and isinstance(part, int):
-        if part < len(node.value):
-            child = node.value[part]
-            return child.start_mark.line + 1, child
+    if isinstance(node, yaml.SequenceNode) and isinstance(part, int) and part < len(node.value):
+        child = node.value[part]
+        return child.start_mark.line + 1, child
     return None
-
-
-def is_mapping(data: object) -> bool:
-    """Return whether a document's data is a mapping with text keys."""
-    return isinstance(data, Mapping) and all(isinstance(key, str) for key in data)
