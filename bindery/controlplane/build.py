@@ -1,0 +1,122 @@
+"""Build the control plane's binaries from their published Go modules, once.
+
+Called by `find` and by `python -m bindery.controlplane`. They go to the user's cache directory
+under a key of their versions and of `go.sum`. The one invariant: a binary in that directory is
+whole, for each is built beside it and renamed, under a lock that a second run waits for.
+"""
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+from bindery.controlplane import checkout, go
+from bindery.controlplane.errors import BuildError
+
+PACKAGES: Final = {
+    "etcd": "go.etcd.io/etcd/server/v3",
+    "kubectl": "k8s.io/kubernetes/cmd/kubectl",
+    "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
+    "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
+    "helm": "helm.sh/helm/v3/cmd/helm",
+}
+"""Binary -> Go package, in the order in which they are built."""
+
+Report = Callable[[str], None]
+"""Takes one line of progress for people."""
+
+
+def cache_directory() -> Path:
+    """Return where Bindery keeps what it builds."""
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(base) / "bindery" / "controlplane"
+
+
+def key() -> str:
+    """Return what the binaries depend on, as the name of their directory."""
+    module = checkout.directory("controlplane")
+    digest = hashlib.sha256()
+    for name in ("go.mod", "go.sum"):
+        digest.update((module / name).read_bytes())
+    kubernetes = checkout.module_version("k8s.io/kubernetes")
+    etcd = checkout.module_version("go.etcd.io/etcd/server/v3")
+    return f"{kubernetes}-etcd-{etcd}-{digest.hexdigest()[:8]}"
+
+
+def binaries(names: Sequence[str], report: Report) -> dict[str, Path]:
+    """Return the paths of the binaries `names`, built first where they are missing.
+
+    Raises:
+        BuildError: one cannot be built.
+    """
+    directory = cache_directory() / key()
+    paths = {name: directory / name for name in names}
+    if all(path.exists() for path in paths.values()):
+        return paths
+    directory.mkdir(parents=True, exist_ok=True)
+    with _locked(directory / "lock", report):
+        missing = [name for name, path in paths.items() if not path.exists()]
+        if missing:
+            _build(missing, directory, report)
+    return paths
+
+
+def _build(names: Sequence[str], directory: Path, report: Report) -> None:
+    compiler = go.find(cache_directory(), report)
+    report(f"building {', '.join(names)} into {directory}: about six minutes on two cores, once")
+    for number, name in enumerate(names, start=1):
+        report(f"building {name} ({number} of {len(names)})")
+        begin = time.monotonic()
+        with tempfile.TemporaryDirectory(dir=directory) as scratch:
+            target = Path(scratch) / name
+            _compile(compiler, PACKAGES[name], target)
+            target.replace(directory / name)
+        report(f"built {name} in {time.monotonic() - begin:.0f} s")
+
+
+def _compile(compiler: Path, package: str, target: Path) -> None:
+    arguments = ["build", "-trimpath", "-ldflags", _linker_flags(), "-o", str(target), package]
+    result = subprocess.run(  # noqa: S603  constant arguments
+        [str(compiler), *arguments],
+        cwd=checkout.directory("controlplane"),
+        env=go.environment(),
+        stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    if result.returncode != 0:
+        raise BuildError(f"go build {package} failed:\n{result.stderr.strip()[-4000:]}")
+
+
+def _linker_flags() -> str:
+    """Return flags that leave symbols out and let the binaries say which version they are."""
+    version = checkout.module_version("k8s.io/kubernetes")
+    major, minor, _ = version.removeprefix("v").split(".", 2)
+    values = {
+        "gitVersion": version,
+        "gitMajor": major,
+        "gitMinor": minor,
+        "gitTreeState": "clean",
+    }
+    stamps = [f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()]
+    return " ".join(["-s", "-w", *stamps])
+
+
+@contextmanager
+def _locked(path: Path, report: Report) -> Iterator[None]:
+    """Hold the lock file `path`; the kernel lets go of it however this process ends."""
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            report("another run builds the control plane; waiting for it")
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

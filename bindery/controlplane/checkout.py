@@ -1,0 +1,37 @@
+"""The source checkout that the control plane and the chart come from.
+
+The Go module and the chart are not part of the wheel: whoever installed only the wheel has a
+cluster already, or clones the repository.
+"""
+
+import re
+from pathlib import Path
+from typing import Final
+
+from bindery.controlplane.errors import ControlPlaneError
+
+_ROOT: Final = Path(__file__).resolve().parents[2]
+
+
+def directory(name: str) -> Path:
+    """Return the directory `name` of the checkout.
+
+    Raises:
+        ControlPlaneError: this is an installed wheel.
+    """
+    path = _ROOT / name
+    if not path.is_dir():
+        raise ControlPlaneError(
+            f"{path} does not exist: the demo and the control plane need a source checkout of "
+            "Bindery; clone the repository and run `make demo` there"
+        )
+    return path
+
+
+def module_version(module: str) -> str:
+    """Return the version of the Go module `module` that `controlplane/go.mod` asks for."""
+    text = (directory("controlplane") / "go.mod").read_text(encoding="utf-8")
+    found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
+    if found is None:
+        raise ControlPlaneError(f"controlplane/go.mod does not require {module}")
+    return found[1]

@@ -1,0 +1,21 @@
+"""What can go wrong on the way to a running control plane.
+
+Raised all over this package; the command line shows the text and ends with exit code 1. The one
+invariant: each text says what the reader can do next.
+"""
+
+
+class ControlPlaneError(Exception):
+    """No control plane can be had, or one of its steps failed; the text says what to do."""
+
+
+class BuildError(ControlPlaneError):
+    """A binary could not be built."""
+
+
+class ProcessError(ControlPlaneError):
+    """A process ended or did not become ready; the text ends with the last lines of its log."""
+
+
+class UnsupportedError(ControlPlaneError):
+    """What was asked is beyond this control plane: its API server is not ours to stop."""

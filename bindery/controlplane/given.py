@@ -1,0 +1,81 @@
+"""Control planes that somebody else runs: an explicit kubeconfig, or a kind cluster.
+
+Made by `find`. Bindery's processes run on this machine all the same and reach the API server by
+the kubeconfig's address.
+"""
+
+import secrets
+import shutil
+import tempfile
+from pathlib import Path
+
+from bindery.controlplane.build import Report
+from bindery.controlplane.plane import ControlPlane, Tools
+
+
+class GivenControlPlane(ControlPlane):
+    """The cluster of a kubeconfig that the user named; it is used, never started or stopped."""
+
+    def __init__(self, kubeconfig: Path, tools: Tools, *, state_dir: Path | None = None) -> None:
+        """Use the current context of `kubeconfig`."""
+        self._temporary = state_dir is None
+        state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
+        super().__init__(tools, state_dir, kubeconfig)
+
+    def start(self) -> None:
+        """Check that the API server is ready.
+
+        Raises:
+            ControlPlaneError: it is not.
+        """
+        self.kubectl("get", "--raw=/readyz", timeout_s=30)
+
+    def stop(self) -> None:
+        """Leave the cluster as it is."""
+        if self._temporary:
+            shutil.rmtree(self.state_dir, ignore_errors=True)
+
+
+class KindControlPlane(ControlPlane):
+    """A kind cluster with a name and a kubeconfig file of its own."""
+
+    def __init__(
+        self,
+        kind: Path,
+        tools: Tools,
+        *,
+        state_dir: Path | None = None,
+        report: Report = lambda _line: None,
+    ) -> None:
+        """Prepare; `start` creates the cluster."""
+        self._temporary = state_dir is None
+        state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
+        super().__init__(tools, state_dir, state_dir / "admin.kubeconfig")
+        self._kind = kind
+        self._report = report
+        self.cluster_name = f"bindery-{secrets.token_hex(3)}"
+
+    def start(self) -> None:
+        """Create the cluster and wait until it is ready.
+
+        Raises:
+            ControlPlaneError: kind failed; the text is what it said.
+        """
+        self._report(f"creating the kind cluster {self.cluster_name}")
+        try:
+            self._run_kind("create", "--wait=120s")
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Delete the cluster."""
+        self._run_kind("delete")
+        if self._temporary:
+            shutil.rmtree(self.state_dir, ignore_errors=True)
+
+    def _run_kind(self, verb: str, *arguments: str) -> None:
+        command = [str(self._kind), verb, "cluster", f"--name={self.cluster_name}"]
+        # With --kubeconfig, kind leaves the user's own file alone.
+        command += [f"--kubeconfig={self.admin_kubeconfig}", *arguments]
+        self.run(command, timeout_s=600)

@@ -1,0 +1,210 @@
+"""A control plane of our own: etcd, kube-apiserver and kube-controller-manager on loopback.
+
+Made by `find`, or directly where the API server must be stopped and started (failure tests).
+`install` takes over once it is ready. RBAC is on, the administrator is a token in the group
+system:masters, certificates are those that kube-apiserver signs for itself. The one invariant:
+what it started is stopped, in reverse order, however the owner ends.
+"""
+
+import atexit
+import secrets
+import shutil
+import ssl
+import tempfile
+import urllib.error
+import urllib.request
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bindery.controlplane import kubeconfig, settings
+from bindery.controlplane.build import Report
+from bindery.controlplane.errors import ControlPlaneError, ProcessError
+from bindery.controlplane.plane import ControlPlane, Tools
+from bindery.controlplane.ports import free_port
+from bindery.controlplane.processes import Command, Process, Record
+
+_PORT_ATTEMPTS: Final = 3
+_READY_SECONDS: Final = 60.0
+
+
+@dataclass(frozen=True)
+class ServerBinaries:
+    """The programs that make a control plane."""
+
+    etcd: Path
+    kube_apiserver: Path
+    kube_controller_manager: Path
+    kube_scheduler: Path
+
+
+class LocalControlPlane(ControlPlane):
+    """Runs the binaries; its files are in `state_dir`, logs in `state_dir/logs`."""
+
+    def __init__(
+        self,
+        binaries: ServerBinaries,
+        tools: Tools,
+        *,
+        state_dir: Path | None = None,
+        tethered: bool = True,
+        report: Report = lambda _line: None,
+    ) -> None:
+        """Prepare; nothing runs before `start`.
+
+        A `state_dir` that is not given is a temporary one, removed by `stop`. Processes that are
+        not `tethered` outlive this one.
+        """
+        self._temporary = state_dir is None
+        state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
+        super().__init__(tools, state_dir, state_dir / "admin.kubeconfig")
+        self._binaries = binaries
+        self._tethered = tethered
+        self._report = report
+        self._token = secrets.token_urlsafe(32)
+        self._etcd_port = 0
+        self._api_port = 0
+        self._running: dict[str, Process] = {}
+
+    def start(self) -> None:
+        """Start everything and wait until it is ready.
+
+        Raises:
+            ControlPlaneError: something did not become ready; what was started is stopped.
+        """
+        atexit.register(self.stop)
+        try:
+            self._report("starting etcd")
+            self._start_on_free_port(self._start_etcd)
+            self._report("starting kube-apiserver")
+            self._start_on_free_port(self._start_first_api_server)
+            self._report("starting kube-controller-manager")
+            self._start_controller_manager()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Stop everything; the data is removed, the logs stay unless the directory is ours."""
+        for process in reversed(list(self._running.values())):
+            process.stop()
+        self._running.clear()
+        shutil.rmtree(self.state_dir / "etcd", ignore_errors=True)
+        if self._temporary:
+            shutil.rmtree(self.state_dir, ignore_errors=True)
+        atexit.unregister(self.stop)
+
+    def detach(self) -> list[Record]:
+        """Let go of the processes, which go on; return how to stop them, last started first."""
+        if self._tethered:
+            raise ControlPlaneError("a tethered control plane dies with its parent")
+        atexit.unregister(self.stop)
+        return [process.record() for process in reversed(list(self._running.values()))]
+
+    def stop_api_server(self) -> None:
+        """Stop kube-apiserver; clients see refused connections."""
+        # It waits ten seconds and more for watches to end by themselves, which ours do not.
+        self._running.pop("kube-apiserver").stop(timeout_s=2.0)
+
+    def kill_api_server(self) -> None:
+        """End kube-apiserver as a crash does."""
+        self._running.pop("kube-apiserver").kill()
+
+    def start_api_server(self) -> None:
+        """Start kube-apiserver on the same port and data, and wait until it is ready."""
+        self._start_api_server()
+
+    def start_kube_scheduler(self, configuration: str) -> Process:
+        """Start Kubernetes' own scheduler, for comparison.
+
+        `configuration` is a KubeSchedulerConfiguration; see `settings.kube_scheduler`.
+        """
+        path = self.state_dir / "kube-scheduler.yaml"
+        path.write_text(configuration, encoding="utf-8")
+        arguments = settings.kube_scheduler_arguments(path)
+        return self._start("kube-scheduler", self._binaries.kube_scheduler, arguments)
+
+    def process(self, name: str) -> Process:
+        """Return the running process `name`, such as kube-apiserver."""
+        return self._running[name]
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """What runs, in the order in which it was started."""
+        return tuple(self._running.values())
+
+    def _start(self, name: str, program: Path, arguments: list[str]) -> Process:
+        log = self.state_dir / "logs" / f"{name}.log"
+        process = Process(Command(name, [str(program), *arguments], log), tethered=self._tethered)
+        self._running[name] = process
+        return process
+
+    def _start_on_free_port(self, start: Callable[[], None]) -> None:
+        """Call `start` again while it loses the race for the port that it chose."""
+        for attempt in range(1, _PORT_ATTEMPTS + 1):
+            try:
+                start()
+            except ProcessError as error:
+                if "address already in use" not in str(error) or attempt == _PORT_ATTEMPTS:
+                    raise
+            else:
+                return
+
+    def _start_etcd(self) -> None:
+        self._etcd_port, peer_port = free_port(), free_port()
+        arguments = settings.etcd_arguments(self.state_dir / "etcd", self._etcd_port, peer_port)
+        process = self._start("etcd", self._binaries.etcd, arguments)
+        url = f"http://127.0.0.1:{self._etcd_port}/readyz"
+        process.wait_until(lambda: _answers(url), "ready", _READY_SECONDS)
+
+    def _start_first_api_server(self) -> None:
+        self._api_port = free_port()
+        self._start_api_server()
+
+    def _start_api_server(self) -> None:
+        certificates = self.state_dir / "certificates"
+        tokens = self.state_dir / "tokens.csv"
+        tokens.touch(mode=0o600)
+        tokens.write_text(f'{self._token},admin,admin,"system:masters"\n', encoding="utf-8")
+        arguments = settings.api_server_arguments(
+            certificates, tokens, etcd_port=self._etcd_port, port=self._api_port
+        )
+        process = self._start("kube-apiserver", self._binaries.kube_apiserver, arguments)
+        authority = certificates / "apiserver.crt"
+        process.wait_until(authority.exists, "its certificate", _READY_SECONDS)
+        url = f"https://127.0.0.1:{self._api_port}"
+        ready = f"{url}/readyz"
+        process.wait_until(lambda: _answers(ready, self._token, authority), "ready", _READY_SECONDS)
+        server = kubeconfig.Server(url, authority.read_bytes())
+        kubeconfig.write(self.admin_kubeconfig, server, "admin", self._token)
+
+    def _start_controller_manager(self) -> None:
+        arguments = settings.controller_manager_arguments(
+            self.admin_kubeconfig, self.state_dir / "certificates"
+        )
+        process = self._start(
+            "kube-controller-manager", self._binaries.kube_controller_manager, arguments
+        )
+        # Pods are refused before the namespace has its default ServiceAccount.
+        url = (
+            f"https://127.0.0.1:{self._api_port}/api/v1/namespaces/default/serviceaccounts/default"
+        )
+        authority = self.state_dir / "certificates" / "apiserver.crt"
+        process.wait_until(lambda: _answers(url, self._token, authority), "at work", _READY_SECONDS)
+
+
+def _answers(url: str, token: str = "", authority: Path | None = None) -> bool:
+    """Return whether a GET of the loopback `url` succeeds."""
+    request = urllib.request.Request(url)  # noqa: S310  our own loopback address
+    if token:
+        request.add_header("Authorization", f"Bearer {token}")
+    try:
+        context = ssl.create_default_context(cafile=str(authority)) if authority else None
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        with opener.open(request, timeout=5) as answer:
+            return bool(answer.status == 200)
+    except (OSError, urllib.error.URLError, ssl.SSLError):
+        return False

@@ -1,0 +1,104 @@
+"""The command lines of the control plane's programs.
+
+Called by `local`. Everything listens on 127.0.0.1. Where a value differs from Kubernetes' default,
+the reason stands beside it.
+"""
+
+from pathlib import Path
+from typing import Final
+
+_CONTROLLERS: Final = (
+    # What a scheduler's users meet. Fewer controllers leave more of a small machine to the rest.
+    "clusterrole-aggregation-controller",
+    "deployment-controller",
+    "disruption-controller",
+    "garbage-collector-controller",
+    "job-controller",
+    "namespace-controller",
+    "node-lifecycle-controller",
+    "pod-garbage-collector-controller",
+    "replicaset-controller",
+    "root-ca-certificate-publisher-controller",
+    "serviceaccount-controller",
+    "serviceaccount-token-controller",
+    "statefulset-controller",
+    "taint-eviction-controller",
+    "ttl-after-finished-controller",
+)
+
+
+def etcd_arguments(data: Path, port: int, peer_port: int) -> list[str]:
+    """Return the arguments of etcd."""
+    client, peer = f"http://127.0.0.1:{port}", f"http://127.0.0.1:{peer_port}"
+    return [
+        f"--data-dir={data}",
+        "--name=default",
+        f"--listen-client-urls={client}",
+        f"--advertise-client-urls={client}",
+        f"--listen-peer-urls={peer}",
+        f"--initial-advertise-peer-urls={peer}",
+        f"--initial-cluster=default={peer}",
+        # The data does not outlive the machine's next boot, so it need not reach the disk.
+        "--unsafe-no-fsync",
+        "--log-level=warn",
+    ]
+
+
+def api_server_arguments(
+    certificates: Path, tokens: Path, *, etcd_port: int, port: int
+) -> list[str]:
+    """Return the arguments of kube-apiserver."""
+    # The key that kube-apiserver makes for its own certificate signs ServiceAccount tokens too:
+    # one key less to make, and no tool to make it with.
+    key = certificates / "apiserver.key"
+    return [
+        f"--etcd-servers=http://127.0.0.1:{etcd_port}",
+        "--bind-address=127.0.0.1",
+        f"--secure-port={port}",
+        f"--cert-dir={certificates}",
+        f"--token-auth-file={tokens}",
+        "--authorization-mode=Node,RBAC",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        f"--service-account-signing-key-file={key}",
+        f"--service-account-key-file={key}",
+        "--service-cluster-ip-range=10.96.0.0/16",
+        "--allow-privileged=true",
+        # The Endpoints of the `kubernetes` Service may not hold a loopback address.
+        "--endpoint-reconciler-type=none",
+        # Benchmarks measure schedulers, not the queueing of a small server.
+        "--max-requests-inflight=4000",
+        "--max-mutating-requests-inflight=2000",
+    ]
+
+
+def controller_manager_arguments(kubeconfig: Path, certificates: Path) -> list[str]:
+    """Return the arguments of kube-controller-manager."""
+    return [
+        f"--kubeconfig={kubeconfig}",
+        "--use-service-account-credentials=true",
+        f"--service-account-private-key-file={certificates / 'apiserver.key'}",
+        f"--root-ca-file={certificates / 'apiserver.crt'}",
+        f"--controllers={','.join(_CONTROLLERS)}",
+        "--leader-elect=false",
+        # One instance that nobody asks for metrics needs no port.
+        "--secure-port=0",
+        # Namespaces full of pods go away in seconds, not minutes.
+        "--kube-api-qps=500",
+        "--kube-api-burst=1000",
+        "--concurrent-namespace-syncs=20",
+    ]
+
+
+def kube_scheduler_arguments(configuration: Path) -> list[str]:
+    """Return the arguments of kube-scheduler."""
+    return [f"--config={configuration}", "--secure-port=0"]
+
+
+def kube_scheduler(kubeconfig: Path) -> str:
+    """Return a KubeSchedulerConfiguration with the client's limits lifted."""
+    return (
+        "apiVersion: kubescheduler.config.k8s.io/v1\n"
+        "kind: KubeSchedulerConfiguration\n"
+        "leaderElection: {leaderElect: false}\n"
+        f"clientConnection: {{kubeconfig: {kubeconfig}, qps: 5000, burst: 10000}}\n"
+    )

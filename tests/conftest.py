@@ -1,0 +1,42 @@
+"""Fixtures that every test folder shares: one control plane a run, one namespace a test."""
+
+import secrets
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bindery.controlplane import find
+from bindery.controlplane.plane import ControlPlane
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """A ready API server, shared by the whole run; its logs are in `state_dir/logs`."""
+
+    def report(line: str) -> None:
+        sys.__stderr__.write(f"{line}\n")  # type: ignore[union-attr]  # pytest runs with a stderr
+
+    options = find.Options(state_dir=tmp_path_factory.mktemp("controlplane"))
+    with find.find(options, report) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="session")
+def admin_kubeconfig(control_plane: ControlPlane) -> Path:
+    """The administrator's kubeconfig."""
+    return control_plane.admin_kubeconfig
+
+
+@pytest.fixture
+def namespace(control_plane: ControlPlane) -> Iterator[str]:
+    """A fresh namespace in which pods can be created; it is deleted afterwards."""
+    name = f"test-{secrets.token_hex(4)}"
+    control_plane.kubectl("create", "namespace", name)
+    # Pods are refused before the namespace has its default ServiceAccount.
+    control_plane.kubectl(
+        "wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s"
+    )
+    yield name
+    control_plane.kubectl("delete", "namespace", name, "--wait=false")
