@@ -8,11 +8,9 @@ from pydantic.alias_generators import to_camel
 NonNegative = Annotated[int, Field(ge=0)]
 Quantity = Annotated[
     int | str,
-    Field(
-        description="A Kubernetes quantity, such as 8, 1500m or 64Gi.",
-        json_schema_extra={"x-bindery-quantity": True},
-    ),
+    Field(json_schema_extra={"x-bindery-quantity": True}),
 ]
+"""A Kubernetes quantity, such as 8, 1500m or 64Gi."""
 
 
 class ApiModel(BaseModel):
