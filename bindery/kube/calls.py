@@ -1,0 +1,116 @@
+"""Calls: requests that are repeated until they succeed, fail for good, or run out of time.
+
+Stands between `bindery.kube.client`, which says what is asked, and `bindery.kube.transport`, which
+carries one request once. `bindery.kube.retry` decides about repeating.
+"""
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator, Callable
+from typing import Any, Final, TypeVar
+
+import msgspec
+
+from bindery.kube.errors import (
+    GoneError,
+    KubeError,
+    MalformedAnswerError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ServerError,
+)
+from bindery.kube.requests import Request, Selection, read
+from bindery.kube.resources import ObjectList, Resource
+from bindery.kube.retry import RetryPolicy
+from bindery.kube.transport import Transport
+
+ItemT = TypeVar("ItemT")
+Listed = tuple[list[ItemT], str]
+"""All objects, and the resourceVersion of the state that they show."""
+
+PAGE_LIMIT: Final = 500
+"""Objects a page of a list; what kubectl and client-go use."""
+
+
+class Caller:
+    """Makes calls, each within `timeout_s` seconds."""
+
+    def __init__(self, transport: Transport, timeout_s: float) -> None:
+        self.transport = transport
+        self.timeout_s = timeout_s
+        self.policy = RetryPolicy()
+        self._random = random.Random()  # noqa: S311  # jitter, not secrets
+
+    def draw(self) -> float:
+        """Draw a random number in [0, 1)."""
+        return self._random.random()
+
+    async def call(self, request: Request) -> bytes:
+        """Send until it succeeds; return the body of the answer."""
+        now_s = asyncio.get_running_loop().time
+        give_up_s = now_s() + self.timeout_s
+        attempt = 0
+        uncertain = False  # whether an earlier attempt may have taken effect
+        while True:
+            attempt_s = self.policy.attempt_s(request.repeat, give_up_s - now_s())
+            try:
+                return await self.transport.send(request, attempt_s)
+            except KubeError as failure:
+                if uncertain and request.verb == "delete" and isinstance(failure, NotFoundError):
+                    return b""
+                uncertain |= isinstance(failure, (OutcomeUnknownError, ServerError))
+                delay_s = self.policy.delay_s(
+                    failure,
+                    attempt=attempt,
+                    repeat=request.repeat,
+                    remaining_s=give_up_s - now_s(),
+                    draw=self.draw(),
+                )
+                if delay_s is None:
+                    raise
+            await asyncio.sleep(delay_s)
+            attempt += 1
+
+    async def list(
+        self,
+        resource: Resource[Any],
+        decode: Callable[[bytes], ObjectList[ItemT]],
+        selection: Selection,
+    ) -> Listed[ItemT]:
+        """Read all objects of a kind, page by page; `decode` reads one page.
+
+        A continue token that expires on the way (410) starts the list again, then in one piece,
+        which cannot expire.
+        """
+        try:
+            return await self._pages(resource, decode, selection, PAGE_LIMIT)
+        except GoneError:
+            return await self._pages(resource, decode, selection, 0)
+
+    async def _pages(
+        self,
+        resource: Resource[Any],
+        decode: Callable[[bytes], ObjectList[ItemT]],
+        selection: Selection,
+        limit: int,
+    ) -> Listed[ItemT]:
+        path = resource.path(selection.namespace)
+        found: Listed[ItemT] = ([], "")
+        parameters = {"limit": str(limit)} if limit else {}
+        while True:
+            body = await self.call(read(resource, "list", path + selection.query(**parameters)))
+            try:
+                page = decode(body)
+            except msgspec.DecodeError as error:
+                raise MalformedAnswerError(f"list of {resource.plural}: {error}") from error
+            found[0].extend(page.items or ())
+            if not page.metadata.continue_token:
+                return found[0], page.metadata.resource_version
+            parameters["continue"] = page.metadata.continue_token
+
+    def watch(
+        self, resource: Resource[Any], selection: Selection, idle_s: float, **parameters: str
+    ) -> AsyncGenerator[bytes, None]:
+        """Open a watch, once; see `Client.watch`."""
+        target = resource.path(selection.namespace) + selection.query(watch="true", **parameters)
+        return self.transport.stream(read(resource, "watch", target), idle_s)

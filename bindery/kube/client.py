@@ -1,0 +1,302 @@
+"""The typed client of the API server that every component of Bindery uses.
+
+Verbs take a `Resource` and answer with its msgspec type. Failures that trying again may heal are
+tried again, with jitter, until the call's time is up (`bindery.kube.retry` says which); what
+remains is raised as a `KubeError`. `bindery.kube.transport` carries the requests. The invariant:
+no call is repeated whose repetition could have another effect than the call itself.
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self, TypeVar
+
+import msgspec
+
+from bindery.kube.calls import Caller, Listed
+from bindery.kube.credentials import Credentials
+from bindery.kube.errors import (
+    ConflictError,
+    MalformedAnswerError,
+    OutcomeUnknownError,
+)
+from bindery.kube.objects import KubeObject
+from bindery.kube.requests import Body, Patch, PatchKind, Selection, is_named, read, write
+from bindery.kube.resources import PODS, ObjectList, Resource
+from bindery.kube.retry import Repeat
+from bindery.kube.transport import Transport
+
+__all__ = ["Client", "Connecting", "PatchKind", "Selection"]
+
+T = TypeVar("T", bound=KubeObject)
+ItemT = TypeVar("ItemT")
+
+_BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
+
+
+class Client:
+    """A connection to one API server; an async context manager that closes it.
+
+    Make it with `Client.connect`. One client serves any number of concurrent calls.
+    """
+
+    def __init__(self, transport: Transport, request_timeout_s: float) -> None:
+        self._caller = Caller(transport, request_timeout_s)
+
+    @staticmethod
+    def connect(
+        kubeconfig: Path | None = None,
+        *,
+        user_agent: str,
+        request_timeout_s: float = 30.0,
+        connections: int = 64,
+    ) -> "Connecting":
+        """Read the configuration and make a client: await it, or use it in `async with`.
+
+        Without `kubeconfig`: the cluster that we run in, else the default kubeconfig.
+        `request_timeout_s` bounds each call with all its attempts; `connections` bounds the
+        requests in flight, watches not counted.
+        """
+
+        async def make() -> Client:
+            credentials = await Credentials.load(kubeconfig)
+            return Client(Transport(credentials, user_agent, connections), request_timeout_s)
+
+        return Connecting(make)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Close all connections; calls under way fail."""
+        await self._caller.transport.close()
+
+    async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
+        """Read one object."""
+        path = resource.path(namespace, name)
+        return _decode(resource, await self._caller.call(read(resource, "get", path)))
+
+    async def list(
+        self,
+        resource: Resource[T],
+        *,
+        namespace: str = "",
+        label_selector: str = "",
+        field_selector: str = "",
+    ) -> list[T]:
+        """Read all objects of a kind, page by page, as of one moment."""
+        selection = Selection(namespace, label_selector, field_selector)
+        found, _ = await self._caller.list(resource, resource.list_decoder.decode, selection)
+        return found
+
+    async def list_with_version(
+        self,
+        resource: Resource[T],
+        decode: Callable[[bytes], ObjectList[ItemT]],
+        selection: Selection,
+    ) -> Listed[ItemT]:
+        """Read all objects and the resourceVersion that they show; `decode` reads one page."""
+        return await self._caller.list(resource, decode, selection)
+
+    def watch(
+        self,
+        resource: Resource[T],
+        selection: Selection,
+        *,
+        resource_version: str,
+        timeout_s: int,
+        idle_s: float,
+    ) -> AsyncGenerator[bytes, None]:
+        """Watch with bookmarks from `resource_version` on: yields one JSON event a line.
+
+        The server ends it after `timeout_s`; silence for `idle_s` is a broken connection
+        (OutcomeUnknownError). It is tried once. Close the generator to end the watch.
+        """
+        return self._caller.watch(
+            resource,
+            selection,
+            idle_s,
+            allowWatchBookmarks="true",
+            resourceVersion=resource_version,
+            timeoutSeconds=str(timeout_s),
+        )
+
+    async def create(self, resource: Resource[T], body: Body, namespace: str = "") -> T:
+        """Create an object.
+
+        After an answer of 5xx it is tried again, so that AlreadyExistsError may be about an
+        earlier attempt of this very call; an object without a name (generateName) is not.
+        """
+        repeat = Repeat.ANSWERED if is_named(body) else Repeat.REFUSED
+        request = write(resource, "create", resource.path(namespace), repeat, body)
+        return _decode(resource, await self._caller.call(request))
+
+    async def replace(
+        self,
+        resource: Resource[T],
+        name: str,
+        body: Body,
+        namespace: str = "",
+        subresource: str = "",
+    ) -> T:
+        """Replace an object; one that carries a resourceVersion only in that version."""
+        request = write(
+            resource,
+            "update",
+            resource.path(namespace, name, subresource),
+            Repeat.ALWAYS,
+            body,
+        )
+        return _decode(resource, await self._caller.call(request))
+
+    async def patch(
+        self,
+        resource: Resource[T],
+        name: str,
+        patch: Patch,
+        *,
+        namespace: str = "",
+        subresource: str = "",
+        kind: PatchKind = PatchKind.MERGE,
+    ) -> T:
+        """Change part of an object; a server-side apply takes over the fields it names."""
+        path = resource.path(namespace, name, subresource)
+        if kind is PatchKind.APPLY:
+            path += f"?force=true&fieldManager={self._caller.transport.field_manager}"
+        request = write(
+            resource,
+            "patch",
+            path,
+            # A JSON patch may append to a list: twice is not once.
+            Repeat.ANSWERED if kind is PatchKind.JSON else Repeat.ALWAYS,
+            patch,
+            kind.value,
+        )
+        return _decode(resource, await self._caller.call(request))
+
+    async def update(
+        self,
+        resource: Resource[T],
+        name: str,
+        namespace: str,
+        change: Callable[[T], Mapping[str, Any] | None],
+        *,
+        subresource: str = "",
+    ) -> T:
+        """Read an object, ask `change` for a merge patch, and write it if nobody was faster.
+
+        When somebody was, or when an answer was lost, the object is read again and `change` is
+        asked again: it must look at the object that it is given. None means that nothing is to
+        be done. Raises ConflictError when the call's time is over before a write came through.
+        """
+        give_up_s = asyncio.get_running_loop().time() + self._caller.timeout_s
+        attempt = 0
+        while True:
+            current = await self.get(resource, name, namespace)
+            patch = change(current)
+            if patch is None:
+                return current
+            try:
+                return await self._patch_version(resource, current, patch, subresource)
+            except (ConflictError, OutcomeUnknownError):
+                delay_s = self._caller.policy.conflict_delay_s(attempt, self._caller.draw())
+                if asyncio.get_running_loop().time() + delay_s >= give_up_s:
+                    raise
+            await asyncio.sleep(delay_s)
+            attempt += 1
+
+    async def delete(
+        self,
+        resource: Resource[T],
+        name: str,
+        namespace: str = "",
+        *,
+        uid: str | None = None,
+        grace_period_s: int | None = None,
+    ) -> None:
+        """Delete an object; with `uid`, only that very one (else ConflictError).
+
+        Dependents are deleted in the background. NotFoundError is raised, unless an earlier
+        attempt of this call may be what deleted it.
+        """
+        options: dict[str, Any] = {"propagationPolicy": "Background"}
+        if uid is not None:
+            options["preconditions"] = {"uid": uid}
+        if grace_period_s is not None:
+            options["gracePeriodSeconds"] = grace_period_s
+        request = write(
+            resource,
+            "delete",
+            resource.path(namespace, name),
+            Repeat.ANSWERED if uid is None else Repeat.ALWAYS,
+            options,
+        )
+        await self._caller.call(request)
+
+    async def bind(self, namespace: str, pod_name: str, pod_uid: str, node_name: str) -> None:
+        """Bind a pod to a node, by the `binding` subresource.
+
+        Raises ConflictError when the pod has another uid, is bound already, or is being deleted.
+        """
+        binding = {
+            "apiVersion": "v1",
+            "kind": "Binding",
+            "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid},
+            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+        }
+        path = PODS.path(namespace, pod_name, "binding")
+        request = write(_BINDINGS, "create", path, Repeat.ANSWERED, binding)
+        await self._caller.call(request)
+
+    async def _patch_version(
+        self, resource: Resource[T], current: T, patch: Mapping[str, Any], subresource: str
+    ) -> T:
+        meta = current.metadata
+        metadata = {**patch.get("metadata", {}), "resourceVersion": meta.resource_version}
+        return await self.patch(
+            resource,
+            meta.name,
+            {**patch, "metadata": metadata},
+            namespace=meta.namespace,
+            subresource=subresource,
+        )
+
+
+class Connecting:
+    """A client to be: await it, or enter it."""
+
+    def __init__(self, make: Callable[[], Coroutine[Any, Any, Client]]) -> None:
+        self._make = make
+        self._client: Client | None = None
+
+    def __await__(self) -> Generator[Any, Any, Client]:
+        return self._make().__await__()
+
+    async def __aenter__(self) -> Client:
+        self._client = await self._make()
+        return self._client
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._client is not None:
+            await self._client.close()
+
+
+def _decode(resource: Resource[T], body: bytes) -> T:
+    try:
+        return resource.decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise MalformedAnswerError(f"{resource.kind}: {error}") from error

@@ -1,0 +1,115 @@
+"""Where the API server is and who we are: kubeconfig files and in-cluster configuration.
+
+Read by `bindery.kube.transport` through `kubernetes.aio.config`, which knows client certificates,
+tokens, token files, OIDC and exec plugins. Tokens are renewed while requests go out: a token is
+never used for longer than `_RENEW_AFTER_S` without asking its source again.
+"""
+
+import asyncio
+import ssl
+import time
+from pathlib import Path
+from typing import Any
+
+from kubernetes.aio import config as _untyped_config
+from kubernetes.aio.client import Configuration
+
+from bindery.kube.errors import UnreachableError
+
+_config: Any = _untyped_config  # the library carries no annotations
+
+_RENEW_AFTER_S = 60.0
+"""The library rereads the ServiceAccount's token after as long; tokens live for an hour."""
+
+
+class Credentials:
+    """The address of an API server, the TLS context and the Authorization header for it."""
+
+    def __init__(self, configuration: Any, loader: Any, kubeconfig: Path | None) -> None:
+        self._configuration = configuration
+        self._loader = loader  # None in a cluster
+        self._kubeconfig = kubeconfig
+        self._renewing = asyncio.Lock()
+        self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+        self.server: str = configuration.host.rstrip("/")
+        """`https://host:port`, without a slash at the end."""
+        self.proxy: str | None = configuration.proxy or None
+        self.tls_server_name: str | None = configuration.tls_server_name or None
+        self.tls = _tls_context(configuration) if self.server.startswith("https:") else None
+        self.authorization: str | None = configuration.api_key.get("BearerToken")
+        """The header's value, as of the last `renew`; None for client certificates."""
+
+    @classmethod
+    async def load(cls, kubeconfig: Path | None) -> "Credentials":
+        """Read `kubeconfig`; without one, the cluster we run in, else the default kubeconfig.
+
+        Raises UnreachableError when there is no usable configuration.
+        """
+        configuration = Configuration()
+        try:
+            if kubeconfig is None and _load_in_cluster(configuration):
+                return cls(configuration, None, None)
+            loader = await _load_kubeconfig(kubeconfig, configuration)
+        except (_config.ConfigException, OSError) as error:
+            raise UnreachableError(f"no usable configuration: {error}") from error
+        return cls(configuration, loader, kubeconfig)
+
+    @property
+    def due(self) -> bool:
+        """Whether the token's source should be asked again before the next request."""
+        return self.authorization is not None and time.monotonic() >= self._renew_at_s
+
+    async def renew(self, *, rejected: str | None = None) -> None:
+        """Ask the source of the token again; `rejected` is the header that got a 401, if any.
+
+        After a rejection everything is read afresh, client certificates included.
+        """
+        async with self._renewing:
+            if rejected is not None and rejected != self.authorization:
+                return  # somebody else renewed it while we waited
+            if rejected is None and not self.due:
+                return
+            self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
+            if self._loader is None:
+                _load_in_cluster(self._configuration)
+            elif rejected is not None:
+                self._loader = await _load_kubeconfig(self._kubeconfig, self._configuration)
+                if self.tls is not None and self._configuration.cert_file:
+                    self.tls.load_cert_chain(
+                        self._configuration.cert_file, self._configuration.key_file
+                    )
+            elif self._source_is_cheap():
+                await self._loader.load_and_set(self._configuration)
+            self.authorization = self._configuration.api_key.get("BearerToken")
+
+    def _source_is_cheap(self) -> bool:
+        # An exec plugin that names no expiry would run at every renewal: it is asked again only
+        # when the server rejects what it gave, as kubectl does.
+        user = self._loader._user  # noqa: SLF001  # the loader offers no public view
+        return "exec" not in (user or {}) or hasattr(self._loader, "exec_plugin_expiry")
+
+
+def _load_in_cluster(configuration: Any) -> bool:
+    try:
+        _config.load_incluster_config(client_configuration=configuration)
+    except _config.ConfigException:
+        return False
+    return True
+
+
+async def _load_kubeconfig(path: Path | None, configuration: Any) -> Any:
+    return await _config.load_kube_config(
+        config_file=str(path) if path is not None else None,
+        client_configuration=configuration,
+        persist_config=False,
+    )
+
+
+def _tls_context(configuration: Any) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
+    if not configuration.verify_ssl:
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
+    if configuration.cert_file:
+        context.load_cert_chain(configuration.cert_file, configuration.key_file)
+    return context

@@ -1,0 +1,112 @@
+"""What is sent to the API server: requests as values.
+
+Built by `bindery.kube.client`, carried by `bindery.kube.transport`. Each says how far it may be
+repeated; building one touches neither network nor clock.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, Final
+from urllib.parse import urlencode
+
+import msgspec
+
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
+from bindery.kube.retry import Repeat
+
+JSON: Final = "application/json"
+_PARTIAL: Final = "application/json;as=PartialObjectMetadata{};g=meta.k8s.io;v=v1"
+_METHODS: Final = {
+    "get": "GET",
+    "list": "GET",
+    "watch": "GET",
+    "create": "POST",
+    "update": "PUT",
+    "patch": "PATCH",
+    "delete": "DELETE",
+}
+
+Body = Mapping[str, Any] | msgspec.Struct
+"""An object to be written."""
+Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""A merge, strategic or apply patch; a JSON patch is a sequence of operations."""
+
+
+class PatchKind(StrEnum):
+    """How a patch is to be read: its media type."""
+
+    MERGE = "application/merge-patch+json"
+    JSON = "application/json-patch+json"
+    STRATEGIC = "application/strategic-merge-patch+json"
+    APPLY = "application/apply-patch+yaml"
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which objects of a kind a list or watch is about; empty fields select all."""
+
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+
+    def query(self, **parameters: str) -> str:
+        """Build the query string, with further `parameters`."""
+        if self.label_selector:
+            parameters["labelSelector"] = self.label_selector
+        if self.field_selector:
+            parameters["fieldSelector"] = self.field_selector
+        return "?" + urlencode(parameters) if parameters else ""
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Everything that one call sends."""
+
+    verb: str
+    """As in RBAC rules: get, list, watch, create, update, patch, delete."""
+    method: str
+    resource: str
+    """The plural, for metrics."""
+    target: str
+    """Path and query."""
+    repeat: Repeat
+    accept: str
+    body: bytes | None = None
+    content_type: str = JSON
+
+
+def read(resource: Resource[Any], verb: str, target: str) -> Request:
+    """Build a request without a body; reading twice is reading once."""
+    accept = JSON
+    if resource.partial:
+        accept = _PARTIAL.format("List" if verb == "list" else "")
+    return Request(verb, "GET", resource.plural, target, Repeat.ALWAYS, accept)
+
+
+def write(
+    resource: Resource[Any],
+    verb: str,
+    target: str,
+    repeat: Repeat,
+    body: Body | Patch,
+    content_type: str = JSON,
+) -> Request:
+    """Build a request that changes something."""
+    return Request(
+        verb,
+        _METHODS[verb],
+        resource.plural,
+        target,
+        repeat,
+        _PARTIAL.format("") if resource.partial else JSON,
+        msgspec.json.encode(body),
+        content_type,
+    )
+
+
+def is_named(body: Body) -> bool:
+    """Whether an object to be created has a name of its own, no `generateName`."""
+    if isinstance(body, KubeObject):
+        return bool(body.metadata.name)
+    return isinstance(body, Mapping) and bool(body.get("metadata", {}).get("name"))

@@ -1,0 +1,110 @@
+"""Which kinds Bindery speaks about: where they live in the API and how they decode.
+
+A `Resource` ties a REST path to the msgspec type of its objects; every call of
+`bindery.kube.client` and every `bindery.kube.watch.Reflector` takes one. Resources are constants:
+equal ones are interchangeable, and nothing here talks to a server.
+"""
+
+import builtins
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Final, Generic, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from bindery.api import names
+from bindery.kube import objects
+
+T = TypeVar("T", bound=objects.KubeObject)
+ItemT = TypeVar("ItemT")
+
+
+class ListMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """`metav1.ListMeta`: the state that a list shows, and where its next page starts."""
+
+    resource_version: str = ""
+    continue_token: str = msgspec.field(default="", name="continue")
+
+
+class ObjectList(msgspec.Struct, Generic[ItemT], frozen=True, kw_only=True):
+    """One page of a list."""
+
+    metadata: ListMeta = msgspec.field(default_factory=ListMeta)
+    items: list[ItemT] | None = None
+
+
+@dataclass(frozen=True)
+class Resource(Generic[T]):
+    """One kind of object, as the API server serves it."""
+
+    group: str
+    """"" is the core group."""
+    version: str
+    plural: str
+    kind: str
+    namespaced: bool
+    type: builtins.type[T]
+    """What its objects decode to."""
+    partial: bool = field(default=False)
+    """Ask the server for metadata alone (PartialObjectMetadata)."""
+
+    @cached_property
+    def api_version(self) -> str:
+        """`apiVersion` of its objects."""
+        return f"{self.group}/{self.version}" if self.group else self.version
+
+    @cached_property
+    def root(self) -> str:
+        """The path of its group and version."""
+        return f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+
+    @cached_property
+    def decoder(self) -> "msgspec.json.Decoder[T]":
+        """Decodes one object."""
+        return msgspec.json.Decoder(self.type)
+
+    @cached_property
+    def list_decoder(self) -> "msgspec.json.Decoder[ObjectList[T]]":
+        """Decodes one page of a list."""
+        return msgspec.json.Decoder(ObjectList[self.type])  # type: ignore[name-defined]  # a type held in a field is a valid parameter at run time
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        """Build the path of an object, or of the collection when there is no name.
+
+        Without a namespace, the collection of a namespaced kind is that of all namespaces.
+
+        Raises ValueError when an object of a namespaced kind is asked for without a namespace.
+        """
+        path = self.root
+        if self.namespaced and namespace:
+            path += f"/namespaces/{quote(namespace, safe='')}"
+        elif self.namespaced and name:
+            raise ValueError(f"{self.kind} {name!r} needs a namespace")
+        path += f"/{self.plural}"
+        if name:
+            path += f"/{quote(name, safe=':')}"
+        return f"{path}/{subresource}" if subresource else path
+
+
+def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
+    """Return the same kind, of which only the metadata is sent and decoded."""
+    return replace(resource, type=objects.KubeObject, partial=True)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
+
+
+PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod)
+NODES: Final = Resource("", "v1", "nodes", "Node", False, objects.Node)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, objects.KubeObject)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, objects.KubeObject)
+LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, objects.Lease)
+PRIORITY_CLASSES: Final = Resource(
+    "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, objects.PriorityClass
+)
+EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, objects.KubeObject)
+POD_GROUPS: Final = Resource(
+    names.GROUP, names.VERSION, "podgroups", "PodGroup", True, objects.PodGroup
+)
+QUEUES: Final = Resource(names.GROUP, names.VERSION, "queues", "Queue", False, objects.Queue)
+BIND_REQUESTS: Final = Resource(
+    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, objects.BindRequest
+)

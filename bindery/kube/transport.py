@@ -1,0 +1,183 @@
+"""One HTTP request to the API server, and what its failure means.
+
+Used by `bindery.kube.client`, which decides about repeating and decodes the answers. One aiohttp
+session with kept-alive connections carries everything; requests wait for one of `connections`
+slots, watches do not. Every failure leaves here as a `KubeError`, and `UnreachableError` only if
+no byte of the request was sent.
+"""
+
+import asyncio
+import socket
+from collections.abc import AsyncGenerator
+from functools import cache
+from time import perf_counter
+from typing import Final, NoReturn
+
+import aiohttp
+from prometheus_client import Counter, Histogram
+from yarl import URL
+
+from bindery.kube.credentials import Credentials
+from bindery.kube.errors import (
+    KubeError,
+    OutcomeUnknownError,
+    UnreachableError,
+    error_from_answer,
+)
+from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
+from bindery.kube.requests import Request
+
+_CONNECT_TIMEOUT_S: Final = 10.0
+_LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Objects are at most 3 MiB in a request, but escapes (`<` is six bytes) can swell an answer."""
+
+
+class Transport:
+    """An aiohttp session bound to one API server and one identity."""
+
+    def __init__(self, credentials: Credentials, user_agent: str, connections: int) -> None:
+        self._credentials = credentials
+        self._slots = asyncio.Semaphore(connections)
+        self._user_agent = user_agent
+        self.field_manager = user_agent.partition("/")[0]
+        """The name under which server-side apply records what we own."""
+        self._session = aiohttp.ClientSession(
+            # The slots bound requests; watches must not take connections away from them.
+            connector=aiohttp.TCPConnector(
+                limit=0, ssl=credentials.tls or True, socket_factory=_socket, keepalive_timeout=75
+            ),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+    async def send(self, request: Request, timeout_s: float) -> bytes:
+        """Send once and return the body of the answer."""
+        sent = False
+        try:
+            async with asyncio.timeout(timeout_s), self._slots:
+                sent = True
+                return await self._attempt(request)
+        except TimeoutError as error:
+            text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
+            if sent:
+                _count(request, "lost")
+                raise OutcomeUnknownError(text) from error
+            _count(request, "unreachable")
+            raise UnreachableError(f"{text}: all connections are busy") from error
+
+    async def _attempt(self, request: Request, *, renewed: bool = False) -> bytes:
+        if self._credentials.due:
+            await self._credentials.renew()
+        authorization = self._credentials.authorization
+        started_s = perf_counter()
+        try:
+            async with self._session.request(
+                request.method,
+                self._url(request),
+                data=request.body,
+                headers=self._headers(request),
+                allow_redirects=False,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.tls_server_name,
+            ) as response:
+                body = await response.read()
+        except (aiohttp.ClientError, OSError) as error:
+            raise _failure(request, error) from error
+        _count(request, str(response.status))
+        _time(request, perf_counter() - started_s)
+        if response.status == 401 and authorization is not None and not renewed:
+            await self._credentials.renew(rejected=authorization)
+            return await self._attempt(request, renewed=True)
+        if response.status >= 400:
+            raise error_from_answer(response.status, body, response.headers.get("Retry-After"))
+        return body
+
+    async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        if self._credentials.due:
+            await self._credentials.renew()
+        try:
+            async with self._session.request(
+                request.method,
+                self._url(request),
+                headers=self._headers(request),
+                allow_redirects=False,
+                proxy=self._credentials.proxy,
+                server_hostname=self._credentials.tls_server_name,
+                timeout=aiohttp.ClientTimeout(
+                    total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_s
+                ),
+                read_bufsize=_LINE_BYTES_MAX,
+            ) as response:
+                _count(request, str(response.status))
+                if response.status >= 400:
+                    await self._refuse(response)
+                while line := await response.content.readline():
+                    yield line
+        except (aiohttp.ClientError, OSError) as error:
+            raise _failure(request, error) from error
+
+    async def _refuse(self, response: aiohttp.ClientResponse) -> NoReturn:
+        body = await response.read()
+        if response.status == 401 and self._credentials.authorization is not None:
+            await self._credentials.renew(rejected=self._credentials.authorization)
+        raise error_from_answer(response.status, body, response.headers.get("Retry-After"))
+
+    def _url(self, request: Request) -> URL:
+        return URL(self._credentials.server + request.target, encoded=True)
+
+    def _headers(self, request: Request) -> dict[str, str]:
+        # identity: the server spends more on compressing than loopback or a cluster's network on
+        # the bytes.
+        headers = {
+            "Accept": request.accept,
+            "Accept-Encoding": "identity",
+            "User-Agent": self._user_agent,
+        }
+        if request.body is not None:
+            headers["Content-Type"] = request.content_type
+        if self._credentials.authorization is not None:
+            headers["Authorization"] = self._credentials.authorization
+        return headers
+
+
+def _failure(request: Request, error: Exception) -> KubeError:
+    text = f"{request.verb} {request.resource}: {type(error).__name__}: {error}"
+    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+        _count(request, "unreachable")
+        return UnreachableError(text)
+    _count(request, "lost")
+    return OutcomeUnknownError(text)
+
+
+@cache
+def _counter(verb: str, resource: str, code: str) -> Counter:
+    return API_REQUESTS.labels(verb, resource, code)
+
+
+@cache
+def _histogram(verb: str, resource: str) -> Histogram:
+    return API_REQUEST_SECONDS.labels(verb, resource)
+
+
+def _count(request: Request, code: str) -> None:
+    _counter(request.verb, request.resource, code).inc()
+
+
+def _time(request: Request, seconds: float) -> None:
+    _histogram(request.verb, request.resource).observe(seconds)
+
+
+def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
+    """Make a socket that notices within about 30 s that its peer is gone."""
+    family, kind, protocol, _, _ = address
+    connection = socket.socket(family, kind, protocol)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+        if hasattr(socket, option):  # not every platform has them
+            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    return connection

@@ -1,0 +1,176 @@
+"""Reflector: a local mirror of all objects of a kind, kept by list and watch.
+
+The scheduler's cache, the binder and the node agent each run some. It takes its objects through
+`bindery.kube.decoding`, and `bindery.kube.store` decides which changes they mean. The invariant:
+across disconnections, expired versions and restarts of the API server, no change is lost and none
+is told twice.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from contextlib import aclosing
+from dataclasses import KW_ONLY, dataclass, field
+from typing import Generic, TypeVar
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.decoding import LenientDecoder
+from bindery.kube.errors import GoneError, KubeError
+from bindery.kube.metrics import WATCH_CHANGES, WATCH_MALFORMED, WATCH_RELISTS
+from bindery.kube.objects import KubeObject, Meta
+from bindery.kube.requests import Selection
+from bindery.kube.resources import Resource
+from bindery.kube.retry import backoff_s
+from bindery.kube.store import Change, EventType, Key, Malformed, Store
+
+__all__ = ["Change", "EventType", "Key", "Reflector", "WatchTiming"]
+
+T = TypeVar("T", bound=KubeObject)
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class WatchTiming:
+    """The times of a watch, in seconds."""
+
+    shortest_s: int = 300
+    longest_s: int = 600
+    """The server is asked to end a watch after a random time between the two, so that watches
+    spread over API servers again after one was down (client-go's reflector does the same)."""
+    idle_s: float = 90.0
+    """Bookmarks come every 60 s, even when nothing changes: a longer silence is a broken
+    connection."""
+    backoff_base_s: float = 0.1
+    backoff_cap_s: float = 30.0
+    unhealthy_after_s: float = 180.0
+    """Without any word from the server for so long, the mirror counts as out of date."""
+
+
+@dataclass(eq=False)
+class Reflector(Generic[T]):
+    """Mirrors the objects of `resource`, and tells `on_change` of each change, in order.
+
+    `on_change` is called from the event loop and must not block; what it raises ends `run`.
+    `on_malformed` is told the metadata of each version of an object that does not decode, and why.
+    """
+
+    client: Client
+    resource: Resource[T]
+    on_change: Callable[[Change[T]], None]
+    _: KW_ONLY
+    namespace: str = ""
+    label_selector: str = ""
+    field_selector: str = ""
+    on_malformed: Callable[[Meta, str], None] | None = None
+    timing: WatchTiming = WatchTiming()
+    draw: Callable[[], float] = random.random
+    """Draws from [0, 1)."""
+    synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
+    """Set once the first list has been told."""
+
+    def __post_init__(self) -> None:
+        self._selection = Selection(self.namespace, self.label_selector, self.field_selector)
+        self._decoder = LenientDecoder(self.resource)
+        self._store: Store[T] = Store()
+        self._resume_at = ""  # the resourceVersion that all told changes lead to; "": list anew
+        self._last_word_s = 0.0
+        self._failures = 0
+        self._changes = {
+            kind: WATCH_CHANGES.labels(self.resource.plural, kind) for kind in EventType
+        }
+
+    @property
+    def objects(self) -> Mapping[Key, T]:
+        """All objects by (namespace, name): a live, read-only view."""
+        return self._store.objects
+
+    def healthy(self, now: float) -> bool:
+        """Whether the mirror is filled and not out of date at `now` (of `time.monotonic`)."""
+        return self.synced.is_set() and now - self._last_word_s < self.timing.unhealthy_after_s
+
+    async def run(self) -> None:
+        """Mirror until cancelled."""
+        while True:
+            try:
+                if not self._resume_at:
+                    await self._list()
+                await self._watch()
+            except GoneError:
+                _log.info("watch expired", resource=self.resource.plural, at=self._resume_at)
+                self._resume_at = ""
+            except KubeError as error:
+                _log.warning("watch failed", resource=self.resource.plural, error=str(error))
+            if self._failures:
+                await asyncio.sleep(
+                    backoff_s(
+                        self._failures - 1,
+                        self.timing.backoff_base_s,
+                        self.timing.backoff_cap_s,
+                        self.draw(),
+                    )
+                )
+            self._failures += 1  # until the next word from the server
+
+    async def _list(self) -> None:
+        WATCH_RELISTS.labels(self.resource.plural).inc()
+        found, version = await self.client.list_with_version(
+            self.resource, self._decoder.page, self._selection
+        )
+        for each in found:
+            if isinstance(each, Malformed):
+                self._report(each)
+        for change in self._store.reconcile(found):
+            self._tell(change)
+        self._resume_at = version
+        self._last_word_s = time.monotonic()
+        self.synced.set()
+
+    async def _watch(self) -> None:
+        span_s = self.timing.longest_s - self.timing.shortest_s
+        timeout_s = self.timing.shortest_s + int(span_s * self.draw())
+        stream = self.client.watch(
+            self.resource,
+            self._selection,
+            resource_version=self._resume_at,
+            timeout_s=timeout_s,
+            idle_s=self.timing.idle_s,
+        )
+        async with aclosing(stream) as lines:
+            async for line in lines:
+                self._take(line)
+                self._last_word_s = time.monotonic()
+                self._failures = 0
+
+    def _take(self, line: bytes) -> None:
+        kind, found = self._decoder.event(line)
+        if kind == "BOOKMARK" and isinstance(found, Malformed):
+            self._resume_at = found.meta.resource_version or self._resume_at
+            return
+        if isinstance(found, Malformed):
+            self._report(found)
+        for change in self._store.lose(found) if kind == "DELETED" else self._store.see(found):
+            self._tell(change)
+        meta = found.meta if isinstance(found, Malformed) else found.metadata
+        self._resume_at = meta.resource_version or self._resume_at
+
+    def _tell(self, change: Change[T]) -> None:
+        self._changes[change.type].inc()
+        self.on_change(change)
+
+    def _report(self, found: Malformed) -> None:
+        if not self._store.is_news(found):
+            return
+        WATCH_MALFORMED.labels(self.resource.plural).inc()
+        _log.warning(
+            "object malformed",
+            resource=self.resource.plural,
+            namespace=found.meta.namespace,
+            name=found.meta.name,
+            error=found.message,
+        )
+        if self.on_malformed is not None:
+            self.on_malformed(found.meta, found.message)
