@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from bindery.controlplane import find
+from bindery.controlplane.components import Components
+from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
 
 
@@ -27,6 +29,19 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlP
 def admin_kubeconfig(control_plane: ControlPlane) -> Path:
     """The administrator's kubeconfig."""
     return control_plane.admin_kubeconfig
+
+
+@pytest.fixture(scope="session")
+def installation(control_plane: ControlPlane) -> Installation:
+    """The chart's resources: kinds, roles, and a kubeconfig for each component."""
+    return install(control_plane)
+
+
+@pytest.fixture
+def components(installation: Installation) -> Iterator[Components]:
+    """Starts schedulers, binders and hollow nodes for one test, and stops them after it."""
+    with Components(installation) as components:
+        yield components
 
 
 @pytest.fixture

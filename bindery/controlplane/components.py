@@ -1,0 +1,136 @@
+"""Bindery's own processes on this machine, each under its ServiceAccount.
+
+Started by the demo, the end-to-end tests and the benchmarks alike, by the commands that run in a
+cluster. The one invariant: a component's kubeconfig is its own, never the administrator's.
+"""
+
+import json
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.controlplane.install import Installation
+from bindery.controlplane.ports import free_port
+from bindery.controlplane.processes import Command, Process
+
+_READY_SECONDS: Final = 30.0
+
+
+class Component:
+    """One process of Bindery; it can be killed and started again with the same arguments."""
+
+    def __init__(self, command: Command, health_port: int, *, tethered: bool) -> None:
+        """Start it; `wait_ready` says when it is at work."""
+        self.name = command.name
+        self.health_port = health_port
+        self._command = command
+        self._tethered = tethered
+        self.process = Process(command, tethered=tethered)
+
+    @property
+    def log(self) -> Path:
+        """The file with its output."""
+        return self._command.log
+
+    def wait_ready(self, timeout_s: float = _READY_SECONDS) -> Self:
+        """Wait until it says that it is ready.
+
+        Raises:
+            ProcessError: it ended, or is not ready after `timeout_s`.
+        """
+        self.process.wait_until(lambda: self._fetch("readyz") is not None, "ready", timeout_s)
+        return self
+
+    def metrics(self) -> str:
+        """Return its metrics in Prometheus' text form; "" when it does not answer."""
+        return self._fetch("metrics") or ""
+
+    def kill(self) -> None:
+        """End it as a crash does."""
+        self.process.kill()
+
+    def stop(self) -> None:
+        """Ask it to end and wait until it has."""
+        self.process.stop()
+
+    def restart(self) -> Self:
+        """Start it again, after `kill` or `stop` or while it runs, and wait until it is ready."""
+        self.process.stop()
+        self.process = Process(self._command, tethered=self._tethered)
+        return self.wait_ready()
+
+    def _fetch(self, page: str) -> str | None:
+        url = f"http://127.0.0.1:{self.health_port}/{page}"
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        try:
+            with opener.open(url, timeout=5) as answer:
+                return str(answer.read().decode())
+        except (OSError, urllib.error.URLError):
+            return None
+
+
+class Components:
+    """Starts components against one installation; as a context manager it stops them all."""
+
+    def __init__(self, installation: Installation, *, tethered: bool = True) -> None:
+        """Start nothing yet. Components that are not `tethered` outlive this process."""
+        self._installation = installation
+        self._tethered = tethered
+        self._directory = installation.control_plane.state_dir
+        self.started: list[Component] = []
+
+    def start_scheduler(
+        self, configuration: SchedulerConfiguration | None = None, *, name: str = "scheduler"
+    ) -> Component:
+        """Start a scheduler; the default configuration is the chart's."""
+        model = configuration or self._installation.scheduler_configuration
+        file = self._write(name, json.dumps(model.to_wire(), indent=2))
+        return self._start(name, "scheduler", ["run", f"--config={file}"])
+
+    def start_binder(
+        self, configuration: BinderConfiguration | None = None, *, name: str = "binder"
+    ) -> Component:
+        """Start a binder; the default configuration is the chart's."""
+        model = configuration or self._installation.binder_configuration
+        file = self._write(name, json.dumps(model.to_wire(), indent=2))
+        return self._start(name, "binder", ["run", f"--config={file}"])
+
+    def start_hollow_nodes(
+        self, count: int, arguments: Sequence[str] = (), *, name: str = "nodeagent"
+    ) -> Component:
+        """Start one process that is `count` nodes; `arguments` are further options."""
+        return self._start(name, "nodeagent", ["run", f"--hollow={count}", *arguments])
+
+    def stop(self) -> None:
+        """Stop all that were started, the last one first."""
+        for component in reversed(self.started):
+            component.stop()
+        self.started.clear()
+
+    def __enter__(self) -> Self:
+        """Return this."""
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Stop all."""
+        self.stop()
+
+    def _write(self, name: str, text: str) -> Path:
+        path = self._directory / "configuration" / f"{name}.yaml"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+        return path
+
+    def _start(self, name: str, kind: str, arguments: Sequence[str]) -> Component:
+        port = free_port()
+        command = [sys.executable, "-m", "bindery.cli.main", kind, *arguments]
+        command += [f"--kubeconfig={self._installation.kubeconfigs[kind]}"]
+        command += [f"--health-port={port}"]
+        log = self._directory / "logs" / f"{name}.log"
+        component = Component(Command(name, command, log), port, tethered=self._tethered)
+        self.started.append(component)
+        return component

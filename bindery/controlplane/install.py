@@ -1,0 +1,117 @@
+"""Apply the chart's resources to a control plane, and make each component its own kubeconfig.
+
+Called by the demo, the tests' fixtures and the benchmarks; `components` takes over. The chart is
+rendered by helm itself, so what is tested is what users install, but for the Deployments: the
+components run on this machine. The one invariant: a component has its ServiceAccount's rights and
+no more, so a permission that the chart forgot fails here.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.controlplane import checkout, kubeconfig
+from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.plane import ControlPlane
+
+NAMESPACE: Final = "bindery-system"
+RELEASE: Final = "bindery"
+COMPONENTS: Final = ("scheduler", "binder", "nodeagent")
+_FIELD_MANAGER: Final = "bindery-install"
+_VALUES: Final[Mapping[str, object]] = {
+    "workloads": {"enabled": False},
+    "hollow": {"enabled": True},
+}
+
+
+@dataclass(frozen=True)
+class Installation:
+    """The chart's resources on one control plane."""
+
+    control_plane: ControlPlane
+    kubeconfigs: Mapping[str, Path]
+    """Component -> a kubeconfig with the token of its ServiceAccount, good for a day."""
+    scheduler_configuration: SchedulerConfiguration
+    binder_configuration: BinderConfiguration
+    """The configurations that the chart rendered."""
+
+
+def install(
+    control_plane: ControlPlane, values: Mapping[str, object] | None = None
+) -> Installation:
+    """Render the chart with `values` beside those for a local run, apply it and wait for the kinds.
+
+    Raises:
+        ControlPlaneError: helm or the API server refused something; the text says what.
+    """
+    documents = render(control_plane, {**_VALUES, **(values or {})})
+    _apply(control_plane, [_namespace(), *documents])
+    control_plane.kubectl(
+        "wait",
+        "--for=condition=Established",
+        "--timeout=30s",
+        f"--filename={checkout.directory('crds')}",
+    )
+    configurations = _configurations(documents)
+    return Installation(
+        control_plane,
+        {name: _kubeconfig(control_plane, name) for name in COMPONENTS},
+        SchedulerConfiguration.model_validate(configurations["scheduler"]),
+        BinderConfiguration.model_validate(configurations["binder"]),
+    )
+
+
+def render(control_plane: ControlPlane, values: Mapping[str, object]) -> list[dict[str, object]]:
+    """Return what helm makes of the chart with `values`.
+
+    Raises:
+        ControlPlaneError: helm refused the values; the text names the key.
+    """
+    version = json.loads(control_plane.kubectl("get", "--raw=/version"))["gitVersion"]
+    chart = checkout.directory("charts/bindery")
+    command = [str(control_plane.helm_path), "template", RELEASE, str(chart), "--include-crds"]
+    command += [f"--namespace={NAMESPACE}", f"--kube-version={version}", "--values=-"]
+    text = control_plane.run(command, stdin=json.dumps(values))
+    return [document for document in yaml.safe_load_all(text) if document]
+
+
+def _apply(control_plane: ControlPlane, documents: list[dict[str, object]]) -> None:
+    text = json.dumps({"apiVersion": "v1", "kind": "List", "items": documents})
+    control_plane.kubectl(
+        "apply", "--server-side", f"--field-manager={_FIELD_MANAGER}", "--filename=-", stdin=text
+    )
+
+
+def _namespace() -> dict[str, object]:
+    """Return the namespace, which holds its pods to the restricted security standard."""
+    labels = {"pod-security.kubernetes.io/enforce": "restricted"}
+    metadata = {"name": NAMESPACE, "labels": labels}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _kubeconfig(control_plane: ControlPlane, component: str) -> Path:
+    account = f"{RELEASE}-{component}"
+    token = control_plane.kubectl(
+        "create", "token", account, f"--namespace={NAMESPACE}", "--duration=24h"
+    )
+    path = control_plane.state_dir / "kubeconfigs" / f"{component}.kubeconfig"
+    server = kubeconfig.Server.read(control_plane.admin_kubeconfig)
+    return kubeconfig.write(path, server, account, token.strip())
+
+
+def _configurations(documents: list[dict[str, object]]) -> dict[str, object]:
+    """Return the configuration files in the rendered ConfigMaps, by component."""
+    files: dict[str, object] = {}
+    for document in documents:
+        if document["kind"] == "ConfigMap" and isinstance(document["data"], dict):
+            for name, text in document["data"].items():
+                files[name.removesuffix(".yaml")] = yaml.safe_load(text)
+    missing = {"scheduler", "binder"} - files.keys()
+    if missing:
+        raise ControlPlaneError(f"the chart renders no configuration for {sorted(missing)}")
+    return files

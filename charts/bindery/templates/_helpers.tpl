@@ -1,0 +1,155 @@
+{{- define "bindery.labels" -}}
+app.kubernetes.io/name: bindery
+app.kubernetes.io/instance: {{ .Release.Name }}
+app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+{{- end }}
+
+{{/* Takes (dict "root" $ "component" "scheduler"). */}}
+{{- define "bindery.selector" -}}
+app.kubernetes.io/name: bindery
+app.kubernetes.io/instance: {{ .root.Release.Name }}
+app.kubernetes.io/component: {{ .component }}
+{{- end }}
+
+{{/* The ServiceAccount of a component, and the binding of its two roles to it. */}}
+{{- define "bindery.account" -}}
+apiVersion: v1
+kind: ServiceAccount
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+automountServiceAccountToken: false
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: ClusterRole
+  name: {{ .root.Release.Name }}-{{ .component }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .root.Release.Name }}-{{ .component }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* Leader election, in the release's namespace only. */}}
+{{- define "bindery.leases" -}}
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+rules:
+  - apiGroups: [coordination.k8s.io]
+    resources: [leases]
+    verbs: [get, create, update, patch]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+roleRef:
+  apiGroup: rbac.authorization.k8s.io
+  kind: Role
+  name: {{ .root.Release.Name }}-{{ .component }}
+subjects:
+  - kind: ServiceAccount
+    name: {{ .root.Release.Name }}-{{ .component }}
+    namespace: {{ .root.Release.Namespace }}
+{{- end }}
+
+{{/* Takes also "kind", the kind of the component's configuration file. */}}
+{{- define "bindery.configuration" -}}
+{{- $given := (index .root.Values .component).configuration }}
+{{- $fixed := dict "apiVersion" "scheduling.bindery.dev/v1alpha1" "kind" .kind }}
+{{- $lease := dict "leaderElection" (dict "namespace" .root.Release.Namespace) }}
+apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+data:
+  {{ .component }}.yaml: |
+    {{- mergeOverwrite $lease (deepCopy $given) $fixed | toYaml | nindent 4 }}
+{{- end }}
+
+{{- define "bindery.deployment" -}}
+{{- $values := index .root.Values .component }}
+{{- $image := .root.Values.image }}
+apiVersion: apps/v1
+kind: Deployment
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+spec:
+  replicas: {{ $values.replicas }}
+  selector:
+    matchLabels: {{- include "bindery.selector" . | nindent 6 }}
+  template:
+    metadata:
+      labels: {{- include "bindery.selector" . | nindent 8 }}
+      annotations:
+        # Pods are replaced when their configuration changes.
+        checksum/configuration: {{ $values.configuration | toJson | sha256sum }}
+    spec:
+      serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
+      automountServiceAccountToken: true
+      priorityClassName: system-cluster-critical
+      {{- with $image.pullSecrets }}
+      imagePullSecrets: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      securityContext:
+        runAsNonRoot: true
+        runAsUser: 65532
+        runAsGroup: 65532
+        seccompProfile: {type: RuntimeDefault}
+      containers:
+        - name: {{ .component }}
+          image: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
+          imagePullPolicy: {{ $image.pullPolicy }}
+          args:
+            - {{ .component }}
+            - run
+            - --config=/etc/bindery/{{ .component }}.yaml
+            - --health-port=8080
+          ports:
+            - {name: health, containerPort: 8080}
+          livenessProbe:
+            httpGet: {path: /healthz, port: health}
+            periodSeconds: 10
+            timeoutSeconds: 5
+            failureThreshold: 6
+          readinessProbe:
+            httpGet: {path: /readyz, port: health}
+            periodSeconds: 5
+            timeoutSeconds: 5
+          resources: {{- toYaml $values.resources | nindent 12 }}
+          securityContext:
+            allowPrivilegeEscalation: false
+            readOnlyRootFilesystem: true
+            capabilities: {drop: [ALL]}
+          volumeMounts:
+            - {name: configuration, mountPath: /etc/bindery, readOnly: true}
+      volumes:
+        - name: configuration
+          configMap: {name: {{ .root.Release.Name }}-{{ .component }}}
+      {{- with $values.nodeSelector }}
+      nodeSelector: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.tolerations }}
+      tolerations: {{- toYaml . | nindent 8 }}
+      {{- end }}
+      {{- with $values.affinity }}
+      affinity: {{- toYaml . | nindent 8 }}
+      {{- end }}
+{{- end }}
