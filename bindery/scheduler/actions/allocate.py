@@ -1,0 +1,184 @@
+"""allocate: pending gangs onto idle room, or onto room that is being released.
+
+First a job's gang up to its minimum, whole or not at all; then its extra pods, one at a time and in
+turn with other jobs. A gang of which one pod must wait for room to be released waits as a whole:
+its places are promised to it for this cycle and nothing is bound early.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.explain import no_place_text, node_reasons
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.placement import JobFinder
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.statement import Statement
+
+
+class Allocate:
+    """Places what fits; explains what does not."""
+
+    name = "allocate"
+
+    def execute(self, session: Session) -> Iterator[Commit]:
+        """Serve every waiting job once, and again for each extra pod that finds a place."""
+        waiting = [job for job in session.state.waiting.values() if job.pending]
+        work = WorkList(session, waiting)
+        attempts = _Attempts(session)
+        for job in work:
+            served = attempts.serve(job)
+            if isinstance(served, Commit):
+                yield served
+            if served is not _Outcome.WAITS and job.pending:
+                work.put_back(job)
+
+
+class _Outcome(Enum):
+    """What became of a job that was not committed."""
+
+    PROMISED = "promised"
+    WAITS = "waits"
+
+
+@dataclass(frozen=True, slots=True)
+class _Shortage:
+    """How many equal pods fitted when a gang of them last failed, and why no more."""
+
+    fitted: int
+    text: str
+
+
+class _Attempts:
+    """Tries to place jobs, and remembers what cannot succeed again in this session."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+        self._shortages: dict[Shape, _Shortage] = {}
+        """Allocate only takes room: until the session ends no more than that will fit."""
+
+    def serve(self, job: Job) -> Commit | _Outcome:
+        """Place the gang of `job`, or one extra pod of it; note why it waits otherwise."""
+        session = self._session
+        for validator in session.plugins.validity:
+            refusal = validator.invalid(session, job)
+            if refusal is not None:
+                return self._refuse(job, refusal)
+        tasks = session.pods_in_order(job)
+        if job.missing > 0:
+            return self._serve_chunk(job, tasks[: job.missing])
+        first_of_shape = {task.shape: task for task in reversed(tasks)}
+        served: Commit | _Outcome = _Outcome.WAITS
+        for task in sorted(first_of_shape.values(), key=tasks.index):
+            served = self._serve_chunk(job, [task])
+            if served is not _Outcome.WAITS:
+                break
+        return served
+
+    def _serve_chunk(self, job: Job, tasks: Sequence[Task]) -> Commit | _Outcome:
+        """Place `tasks`, all of them or none."""
+        session = self._session
+        for task in tasks:
+            if task.shape.refusal is not None:
+                text = f"pod {task.name}: {task.shape.refusal}"
+                return self._refuse(job, Refusal("NotSupported", text))
+        for gate in session.plugins.capacity_gates:
+            refusal = gate.over_capacity(session, job, tasks)
+            if refusal is not None:
+                return self._refuse(job, refusal)
+        for domain in _domains(session, job):
+            served = self._serve_in(job, tasks, session.placement.finder(job, domain))
+            if served is not _Outcome.WAITS:
+                return served
+        return _Outcome.WAITS
+
+    def _serve_in(self, job: Job, tasks: Sequence[Task], finder: JobFinder) -> Commit | _Outcome:
+        session = self._session
+        shortage = self._known_shortage(tasks, finder)
+        if shortage is not None:
+            return self._refuse_short(job, tasks, shortage)
+        with session.statement() as statement:
+            placed = self._place(statement, tasks, finder)
+            if placed < len(tasks):
+                shortage = self._shortage(tasks, finder, placed)
+                return self._refuse_short(job, tasks, shortage)
+            if any(task.status is TaskStatus.PIPELINED for task in tasks):
+                return self._promise(job, statement, tasks)
+            if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
+                return self._refuse(job, Refusal("NotReady", "a plugin holds the job back"))
+            session.refusals.pop(job, None)
+            return Commit(job, statement.commit(), len(tasks) > 1)
+
+    def _place(self, statement: Statement, tasks: Sequence[Task], finder: JobFinder) -> int:
+        """Place `tasks` in order until one fits nowhere; return how many were placed."""
+        for placed, task in enumerate(tasks):
+            place = finder.best(task.shape)
+            if place is None:
+                return placed
+            if place.fits_now:
+                statement.allocate(task, place.row)
+            else:
+                statement.pipeline(task, place.row)
+        return len(tasks)
+
+    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> _Outcome:
+        """Turn the whole gang into promises and keep them for this session."""
+        session = self._session
+        rows = [task.row for task in tasks]
+        statement.discard()
+        with session.statement() as promises:
+            for task, row in zip(tasks, rows, strict=True):
+                promises.pipeline(task, row)
+            if all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
+                session.hold(promises)
+        text = "it waits for pods that are being deleted to go"
+        self._refuse(job, Refusal("WaitsForRelease", text))
+        return _Outcome.PROMISED
+
+    # -- what does not fit ---------------------------------------------------------------------
+
+    def _refuse(self, job: Job, refusal: Refusal) -> _Outcome:
+        self._session.refusals[job] = refusal
+        return _Outcome.WAITS
+
+    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> _Outcome:
+        text = shortage.text
+        if len(tasks) > 1:
+            text = f"{shortage.fitted} of {len(tasks)} pods fit; for the next one {text}"
+        return self._refuse(job, Refusal("Unschedulable", text))
+
+    def _known_shortage(self, tasks: Sequence[Task], finder: JobFinder) -> _Shortage | None:
+        """Return why `tasks` cannot fit, if an earlier gang of equal pods has shown it."""
+        shortage = self._shortages.get(tasks[0].shape)
+        if shortage is None or len(tasks) <= shortage.fitted or not _are_equal(tasks, finder):
+            return None
+        return shortage
+
+    def _shortage(self, tasks: Sequence[Task], finder: JobFinder, placed: int) -> _Shortage:
+        """Return why no more than `placed` of `tasks` fit; called while these are placed."""
+        session, shape = self._session, tasks[placed].shape
+        counts = node_reasons(session, session.placement, finder, shape)
+        shortage = _Shortage(placed, no_place_text(session, counts))
+        if _are_equal(tasks, finder):
+            self._shortages[shape] = shortage
+        return shortage
+
+
+def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:
+    """Return whether `tasks` are interchangeable with equal pods of other jobs."""
+    shape = tasks[0].shape
+    return not finder.is_restricted and all(task.shape is shape for task in tasks)
+
+
+def _domains(session: Session, job: Job) -> Iterator[BoolColumn | None]:
+    """Yield the sets of nodes to try: those of the first plugin that names some, else all nodes."""
+    for plugin in session.plugins.domains:
+        domains = plugin.domains(session, job)
+        if domains is not None:
+            yield from domains
+            return
+    yield None

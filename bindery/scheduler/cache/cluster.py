@@ -1,0 +1,189 @@
+"""The cluster as the scheduler knows it: the door through which every watch event comes in.
+
+`apply` takes any kind in any order; what refers to something that is not known yet is kept and
+completed when it comes. Between events the state is always consistent, so a session may borrow it
+at any time. No I/O: problems with objects are collected in `problems` for the process to report.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.quantity import QuantityError
+from bindery.kube.objects import (
+    BindRequest,
+    KubeObject,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Queue,
+)
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.cache.failures import FailureMemory
+from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.tasks import TaskStore
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.times import seconds
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectProblem:
+    """Something wrong with an object, to be reported at that object."""
+
+    subject: KubeObject
+    reason: str
+    message: str
+
+
+class Cluster:
+    """Columns, jobs, requests and failure memory. `clock`: seconds since the epoch."""
+
+    def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
+        self._configuration = configuration
+        self._clock = clock
+        self.state = PlanState()
+        self.holds = Holds()
+        self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
+        self._tasks = TaskStore(self.state, self.holds, configuration.scheduler_name)
+        self.groups: dict[JobKey, PodGroup] = {}
+        self.pods: dict[Uid, Pod] = {}
+        """The pods that this scheduler plans and that are not bound: the status writer compares
+        with what they say already."""
+        self.queues: dict[str, Queue] = {}
+        self.priority_classes: dict[str, int] = {}
+        self.commit_counts: dict[Uid, int] = {}
+        """Gang or pod UID -> how many Statements have been committed for it."""
+        self.problems: list[ObjectProblem] = []
+
+    def apply(self, change: Change[KubeObject]) -> None:
+        """Take in one watch event."""
+        item, gone = change.object, change.type is EventType.DELETED
+        if isinstance(item, Pod):
+            self._apply_pod(item, gone)
+        elif isinstance(item, Node):
+            self._apply_node(item, gone or not self._in_pool(item))
+        elif isinstance(item, BindRequest):
+            self._apply_request(item, gone)
+        elif isinstance(item, PodGroup):
+            self._apply_group(item, gone or not self._in_pool(item))
+        elif isinstance(item, Queue):
+            self._apply_queue(item, gone)
+        elif isinstance(item, PriorityClass):
+            if gone:
+                self.priority_classes.pop(item.metadata.name, None)
+            else:
+                self.priority_classes[item.metadata.name] = item.value
+        else:
+            raise TypeError(f"the scheduler does not watch {type(item).__name__}")
+
+    def priority(self, job: Job) -> int:
+        """Return the priority of `job`: of its class if there is one, else its pods' highest."""
+        if job.priority_class is not None:
+            value = self.priority_classes.get(job.priority_class)
+            if value is not None:
+                return value
+        return max(job.priorities(), default=0)
+
+    # -- commits -------------------------------------------------------------------------------
+
+    def assume(self, request: RequestKey, tasks: list[Task]) -> None:
+        """Count `tasks`, allocated by a Statement, as Binding for a request to be created."""
+        nodes = self.state.nodes
+        places = ((task.uid, nodes.name(task.row)) for task in tasks)
+        self.holds.assume(request, places, self._clock())
+        for task in tasks:
+            self._tasks.adopt(task, nodes.name(task.row))
+
+    def forget(self, request: RequestKey) -> None:
+        """Undo `assume`: the request could not be created."""
+        for uid in list(self.holds.forget(request)):
+            self._tasks.refresh(uid)
+
+    def next_commit(self, owner: Uid) -> int:
+        """Return the number of the next commit for the gang or pod `owner`, and count it."""
+        count = self.commit_counts.get(owner, 0) + 1
+        self.commit_counts[owner] = count
+        return count
+
+    # -- kinds ---------------------------------------------------------------------------------
+
+    def _in_pool(self, item: KubeObject) -> bool:
+        return item.metadata.labels.get(NODE_POOL_LABEL, "") == self._configuration.node_pool
+
+    def _apply_pod(self, pod: Pod, gone: bool) -> None:
+        uid = Uid(pod.metadata.uid)
+        if not pod.spec.node_name and not self._in_pool(pod):
+            gone = True
+        if gone:
+            self.pods.pop(uid, None)
+            self._tasks.remove_pod(uid)
+            self.commit_counts.pop(uid, None)
+            return
+        if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
+            self.pods.pop(uid, None)
+        else:
+            self.pods[uid] = pod
+        self._tasks.put_pod(pod)
+
+    def _apply_node(self, node: Node, gone: bool) -> None:
+        name, nodes = node.metadata.name, self.state.nodes
+        known = name in nodes.rows
+        if gone:
+            if known:
+                self._tasks.node_goes(name)
+                nodes.remove(name)
+            return
+        try:
+            row = nodes.put(node)
+        except QuantityError as error:
+            self.problems.append(ObjectProblem(node, "InvalidNode", str(error)))
+            self._apply_node(node, gone=True)
+            return
+        if not known:
+            self._tasks.node_came(name, row)
+
+    def _apply_group(self, group: PodGroup, gone: bool) -> None:
+        key = JobKey(group.metadata.namespace, group.metadata.name, True)
+        if gone:
+            if self.groups.pop(key, None) is not None:
+                self._tasks.remove_group(key)
+                self.failures.forget(key)
+                self.commit_counts.pop(Uid(group.metadata.uid), None)
+            return
+        self.groups[key] = group
+        self._tasks.put_group(group)
+
+    def _apply_queue(self, queue: Queue, gone: bool) -> None:
+        name = queue.metadata.name
+        if gone:
+            if self.queues.pop(name, None) is not None:
+                self.state.queues.remove(name)
+            return
+        self.queues[name] = queue
+        self.state.queues.put(queue)
+
+    def _apply_request(self, request: BindRequest, gone: bool) -> None:
+        if gone:
+            changed = self.holds.remove(request)
+        else:
+            self._count_commit(request)
+            known = self.holds.requests.get(key_of(request))
+            if is_final(request) and (known is None or not is_final(known)):
+                failed_at = seconds(request.status.completion_time) or self._clock()
+                self.failures.note(request, self._job_of, failed_at)
+            changed = self.holds.put(request)
+        for uid in list(changed):
+            self._tasks.refresh(uid)
+
+    def _job_of(self, uid: str) -> JobKey | None:
+        task = self.state.tasks.get(Uid(uid))
+        return task.job if task is not None else None
+
+    def _count_commit(self, request: BindRequest) -> None:
+        owner, _, count = request.spec.statement.id.rpartition("-")
+        if owner and count.isdecimal():
+            uid = Uid(owner)
+            self.commit_counts[uid] = max(self.commit_counts.get(uid, 0), int(count))

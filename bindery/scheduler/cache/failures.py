@@ -1,0 +1,67 @@
+"""The memory of failures: a (job, node) pair whose bind failed is avoided for a cool-down, and a
+job whose request could not be created is left alone for a while.
+
+Without it a scheduler that prefers a node takes the same decision again every cycle, the hot loop
+that KAI-Scheduler's users report (its issues 2074 and 2075).
+"""
+
+from collections.abc import Callable
+
+from bindery.kube.objects import BindRequest
+from bindery.scheduler.model.jobs import JobKey
+
+NOT_THE_NODES_FAULT = frozenset({"PodGone", "PodReplaced", "BoundElsewhere", "StaleScheduler"})
+"""Reasons of the binder that say nothing against the node."""
+
+
+class FailureMemory:
+    """Job -> node name -> until when (seconds since the epoch) the pair is avoided."""
+
+    def __init__(self, cooldown_s: float) -> None:
+        self.cooldown_s = cooldown_s
+        self._until: dict[JobKey, dict[str, float]] = {}
+        self._postponed: dict[JobKey, tuple[float, str]] = {}
+
+    def note(
+        self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
+    ) -> None:
+        """Remember what `request`, which is final, says did not bind. `job_of`: pod UID -> job."""
+        for pod in request.status.unbound_pods:
+            job = job_of(pod.pod_uid)
+            if job is not None and pod.node and pod.reason not in NOT_THE_NODES_FAULT:
+                self._until.setdefault(job, {})[pod.node] = failed_at + self.cooldown_s
+
+    def avoided(self, job: JobKey, now: float) -> list[str]:
+        """Return the names of the nodes that `job` avoids at `now`."""
+        nodes = self._until.get(job)
+        if nodes is None:
+            return []
+        current = {name: until for name, until in nodes.items() if until > now}
+        if current:
+            self._until[job] = current
+        else:
+            del self._until[job]
+        return sorted(current)
+
+    def postpone(self, job: JobKey, until: float, why: str) -> None:
+        """Leave `job` alone until `until`: its request could not be created."""
+        self._postponed[job] = (until, why)
+
+    def postponed(self, job: JobKey, now: float) -> str | None:
+        """Return why `job` is left alone at `now`, if it is."""
+        until, why = self._postponed.get(job, (now, ""))
+        if until > now:
+            return why
+        self._postponed.pop(job, None)
+        return None
+
+    def next_end(self, now: float) -> float | None:
+        """Return when the next cool-down after `now` ends."""
+        ends = [u for nodes in self._until.values() for u in nodes.values() if u > now]
+        ends += [until for until, _ in self._postponed.values() if until > now]
+        return min(ends, default=None)
+
+    def forget(self, job: JobKey) -> None:
+        """Forget a job that is gone."""
+        self._until.pop(job, None)
+        self._postponed.pop(job, None)

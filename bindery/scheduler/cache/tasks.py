@@ -1,0 +1,237 @@
+"""Pods and PodGroups become tasks and jobs, charged to their node and queue.
+
+Called by cluster.py for every event. The one invariant: what columns hold is exactly the sum of
+what the tasks' statuses say, as a task is always withdrawn before it changes and entered after.
+"""
+
+from collections import defaultdict
+
+from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.kube.objects import Pod, PodGroup
+from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import ShapeBook
+from bindery.scheduler.model.state import PlanState
+
+
+def job_key(pod: Pod) -> JobKey:
+    """Return the job that `pod` belongs to: its PodGroup, or itself."""
+    group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+    if group:
+        return JobKey(pod.metadata.namespace, group, True)
+    return JobKey(pod.metadata.namespace, pod.metadata.name, False)
+
+
+def status_by_pod(pod: Pod) -> TaskStatus | None:
+    """Return what the pod object alone says; None for a pod that will never be bound."""
+    if pod.status.phase == "Succeeded":
+        return TaskStatus.SUCCEEDED
+    if pod.status.phase == "Failed":
+        return TaskStatus.FAILED
+    leaving = pod.metadata.deletion_timestamp is not None
+    if pod.spec.node_name:
+        return TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
+    if leaving:
+        return None
+    return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
+
+
+class TaskStore:
+    """Keeps `PlanState.tasks` and `.jobs`. `scheduler_name`: whose pods are planned."""
+
+    def __init__(self, state: PlanState, holds: Holds, scheduler_name: str) -> None:
+        self._state = state
+        self._holds = holds
+        self._shapes = ShapeBook(state.axis)
+        self._scheduler_name = scheduler_name
+        self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
+        """Node name -> tasks that hold room there, known node or not."""
+
+    # -- pods ----------------------------------------------------------------------------------
+
+    def put_pod(self, pod: Pod) -> None:
+        """Take in a new pod or a pod's new state."""
+        uid = Uid(pod.metadata.uid)
+        status = status_by_pod(pod)
+        ours = pod.spec.scheduler_name == self._scheduler_name
+        old = self._state.tasks.get(uid)
+        if status is None or not (ours or status.holds_room):
+            if old is not None:
+                self.remove_pod(uid)
+            return
+        if pod.spec.node_name:
+            self._holds.settle(uid)
+        shape = self._shapes.of(pod)
+        key = job_key(pod)
+        if old is not None:
+            same = (old.shape, old.job, old.pod_status, old.pod_node) == (
+                shape,
+                key,
+                status,
+                pod.spec.node_name,
+            )
+            if same and old.priority == (pod.spec.priority or 0):
+                return
+            self._take_out(old)
+        task = Task(
+            uid=uid,
+            namespace=pod.metadata.namespace,
+            name=pod.metadata.name,
+            job=key,
+            shape=shape,
+            priority=pod.spec.priority or 0,
+            created=pod.metadata.creation_timestamp or "",
+            pod_status=status,
+            pod_node=pod.spec.node_name,
+            is_ours=ours,
+        )
+        if ours:
+            self._job(key, pod)
+        self._state.tasks[uid] = task
+        self._enter(task)
+
+    def remove_pod(self, uid: Uid) -> None:
+        """Forget a pod."""
+        self._holds.settle(uid)
+        task = self._state.tasks.get(uid)
+        if task is not None:
+            self._take_out(task)
+            self._drop_if_empty(task.job)
+
+    def refresh(self, uid: Uid) -> None:
+        """Work out anew where a task stands, after its hold has changed."""
+        task = self._state.tasks.get(uid)
+        if task is not None and self._stands(task) != (task.status, task.node_name):
+            self._withdraw(task)
+            self._enter(task)
+
+    def adopt(self, task: Task, node_name: str) -> None:
+        """Turn a task that a Statement has allocated into one that is Binding on `node_name`.
+
+        The ledgers have charged it already, so only its status and place by name change.
+        """
+        task.node_name = node_name
+        self._state.jobs[task.job].move(task, TaskStatus.BINDING)
+        self._on_node[node_name].add(task.uid)
+        self._note_waiting(self._state.jobs[task.job])
+
+    # -- PodGroups -----------------------------------------------------------------------------
+
+    def put_group(self, group: PodGroup) -> None:
+        """Take in a new PodGroup or a PodGroup's new state."""
+        key = JobKey(group.metadata.namespace, group.metadata.name, True)
+        job = self._state.jobs.setdefault(key, Job(key))
+        job.exists, job.uid = True, Uid(group.metadata.uid)
+        job.created = group.metadata.creation_timestamp or ""
+        job.priority_class = group.spec.priority_class_name
+        job.min_member = max(0, group.spec.min_member)
+        job.invalid = None
+        if group.spec.min_member < 0:
+            job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+        self._set_queue(job, group.spec.queue or DEFAULT_QUEUE)
+
+    def remove_group(self, key: JobKey) -> None:
+        """Forget a PodGroup; pods that still name it wait."""
+        job = self._state.jobs[key]
+        job.exists, job.uid, job.invalid = False, Uid(""), None
+        self._drop_if_empty(key)
+
+    def _set_queue(self, job: Job, queue: str) -> None:
+        if job.queue == queue:
+            return
+        tasks = list(job.tasks.values())
+        for task in tasks:
+            self._withdraw(task)
+        job.queue = queue
+        for task in tasks:
+            self._enter(task)
+
+    def _job(self, key: JobKey, pod: Pod) -> Job:
+        job = self._state.jobs.get(key)
+        if job is None:
+            job = self._state.jobs[key] = Job(key)
+        if not key.is_group:
+            job.exists, job.uid = True, Uid(pod.metadata.uid)
+            job.created = pod.metadata.creation_timestamp or ""
+            job.queue = pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+        return job
+
+    def _drop_if_empty(self, key: JobKey) -> None:
+        job = self._state.jobs.get(key)
+        if job is not None and not job.tasks and not (key.is_group and job.exists):
+            del self._state.jobs[key]
+            self._state.waiting.pop(key, None)
+
+    # -- nodes ---------------------------------------------------------------------------------
+
+    def node_came(self, node_name: str, row: int) -> None:
+        """Charge the tasks that stand on a node which has just become known."""
+        for uid in self._on_node.get(node_name, ()):
+            task = self._state.tasks[uid]
+            if task.row == NO_ROW:
+                task.row = row
+                self._charge_node(task, 1)
+
+    def node_goes(self, node_name: str) -> None:
+        """Take the tasks off a node that is about to be forgotten."""
+        for uid in self._on_node.get(node_name, ()):
+            task = self._state.tasks[uid]
+            if task.row != NO_ROW:
+                self._charge_node(task, -1)
+                task.row = NO_ROW
+
+    # -- charging ------------------------------------------------------------------------------
+
+    def _stands(self, task: Task) -> tuple[TaskStatus, str]:
+        """Return status and node by the pod object and its hold together."""
+        if task.pod_status is TaskStatus.PENDING:
+            hold = self._holds.get(task.uid)
+            if hold is not None:
+                return TaskStatus.BINDING, hold.node_name
+            return TaskStatus.PENDING, ""
+        return task.pod_status, task.pod_node if task.pod_status.holds_room else ""
+
+    def _enter(self, task: Task) -> None:
+        task.status, task.node_name = self._stands(task)
+        if task.status.holds_room:
+            self._on_node[task.node_name].add(task.uid)
+            task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
+            if task.row != NO_ROW:
+                self._charge_node(task, 1)
+        if task.is_ours:
+            job = self._state.jobs[task.job]
+            task.queue_row = self._state.queues.row(job.queue or DEFAULT_QUEUE)
+            if task.status.is_active:
+                self._state.queues.hold(task.queue_row, task.shape.request, 1)
+            job.add(task)
+            self._note_waiting(job)
+
+    def _withdraw(self, task: Task) -> None:
+        if task.status.holds_room:
+            self._on_node[task.node_name].discard(task.uid)
+            if not self._on_node[task.node_name]:
+                del self._on_node[task.node_name]
+            if task.row != NO_ROW:
+                self._charge_node(task, -1)
+                task.row = NO_ROW
+        if task.is_ours:
+            if task.status.is_active:
+                self._state.queues.hold(task.queue_row, task.shape.request, -1)
+            job = self._state.jobs[task.job]
+            job.remove(task)
+            self._note_waiting(job)
+
+    def _take_out(self, task: Task) -> None:
+        self._withdraw(task)
+        del self._state.tasks[task.uid]
+
+    def _charge_node(self, task: Task, sign: int) -> None:
+        self._state.nodes.hold(task.row, task.shape.request, sign)
+        if task.status is TaskStatus.RELEASING:
+            self._state.nodes.release(task.row, task.shape.request, sign)
+
+    def _note_waiting(self, job: Job) -> None:
+        if job.pending or job.gated_count:
+            self._state.waiting[job.key] = job
+        else:
+            self._state.waiting.pop(job.key, None)

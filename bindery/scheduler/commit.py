@@ -1,0 +1,216 @@
+"""Committed Statements become BindRequests.
+
+A gang's Statement is one request (or parts of one, above `maxPods`), so it is committed by a single
+write, whole or not at all. Extra and independent pods of a cycle are gathered: many of them are
+merged into one request with `minBound` 0, in which each pod succeeds or fails alone.
+
+Names follow from the UID of the gang (or first pod) and its count of commits: two schedulers that
+commit the same gang collide on the name.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from bindery.api import bindrequest
+from bindery.api.configuration import BindRequestConfiguration
+from bindery.api.names import (
+    API_VERSION,
+    GPU_RESOURCE,
+    NODE_POOL_LABEL,
+    POD_NAME_LABEL,
+    SELECTED_NODE_LABEL,
+    STATEMENT_LABEL,
+)
+from bindery.scheduler.actions.base import Commit
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.holds import RequestKey
+from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.session import Session
+
+_NAME_LENGTH = 200
+"""How much of an owner's name goes into a request's name; the API server allows 253 in all."""
+_LABEL_LENGTH = 63
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom a request is named after, and owned by where `kind` is set."""
+
+    name: str
+    uid: Uid
+    api_version: str = ""
+    kind: str = ""
+
+
+@dataclass(frozen=True)
+class BindRequestDraft:
+    """A BindRequest that is to be created."""
+
+    namespace: str
+    name: str
+    spec: bindrequest.BindRequestSpec
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    owner: Owner
+    tasks: tuple[Task, ...]
+
+    @property
+    def key(self) -> RequestKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    def to_object(self) -> dict[str, object]:
+        """Return the object to create."""
+        metadata: dict[str, object] = {
+            "name": self.name,
+            "namespace": self.namespace,
+            "labels": self.labels,
+        }
+        if self.annotations:
+            metadata["annotations"] = self.annotations
+        if self.owner.kind:
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": self.owner.api_version,
+                    "kind": self.owner.kind,
+                    "name": self.owner.name,
+                    "uid": self.owner.uid,
+                }
+            ]
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": metadata,
+            "spec": self.spec.to_wire(),
+        }
+
+
+class Committer:
+    """Turns one session's commits into drafts and tells the cluster to count them as Binding."""
+
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        configuration: BindRequestConfiguration,
+        node_pool: str,
+        fencing_token: int,
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._configuration = configuration
+        self._node_pool = node_pool
+        self._fencing_token = fencing_token
+        self._singles: defaultdict[tuple[str, JobKey | None], list[Operation]] = defaultdict(list)
+        """Namespace and PodGroup (None: pods without one) -> allocations of single pods."""
+
+    def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
+        """Take in a committed Statement; yield the requests that are complete by it."""
+        allocations = [o for o in commit.operations if o.kind is OperationKind.ALLOCATE]
+        if not allocations:
+            return
+        if commit.is_gang:
+            yield from self._drafts(commit.job, allocations, min_bound=None)
+            return
+        job = commit.job
+        group = (job.key.namespace, job.key if job.key.is_group else None)
+        singles = self._singles[group]
+        singles.extend(allocations)
+        if len(singles) >= self._configuration.max_pods:
+            del self._singles[group]
+            yield from self._single_drafts(singles)
+
+    def flush(self) -> Iterator[BindRequestDraft]:
+        """Yield requests for the single pods that have been gathered."""
+        while self._singles:
+            _, singles = self._singles.popitem()
+            yield from self._single_drafts(singles)
+
+    def _single_drafts(self, singles: Sequence[Operation]) -> Iterator[BindRequestDraft]:
+        jobs = self._session.state.jobs
+        if len(singles) > self._configuration.merge_above and self._configuration.max_pods > 1:
+            yield from self._drafts(jobs[singles[0].task.job], singles, min_bound=0)
+            return
+        for operation in singles:
+            yield from self._drafts(jobs[operation.task.job], [operation], min_bound=None)
+
+    def _drafts(
+        self, job: Job, allocations: Sequence[Operation], min_bound: int | None
+    ) -> Iterator[BindRequestDraft]:
+        """Yield the parts of one Statement, and count its pods as Binding."""
+        owner = _owner(job, allocations, is_merged=min_bound is not None)
+        count = self._cluster.next_commit(owner.uid)
+        size = self._configuration.max_pods
+        chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
+        for part, chunk in enumerate(chunks):
+            name = f"{owner.name[:_NAME_LENGTH].rstrip('.-')}-{owner.uid[:8]}-{count}"
+            if len(chunks) > 1:
+                name += f"-p{part}"
+            tasks = tuple(operation.task for operation in chunk)
+            draft = BindRequestDraft(
+                namespace=tasks[0].namespace,
+                name=name,
+                spec=bindrequest.BindRequestSpec(
+                    pods=tuple(self._pod(operation) for operation in chunk),
+                    pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
+                    if job.key.is_group
+                    else None,
+                    statement=bindrequest.StatementReference(
+                        id=f"{owner.uid}-{count}", part=part, parts=len(chunks)
+                    ),
+                    min_bound=min_bound,
+                    backoff_limit=self._configuration.backoff_limit,
+                    fencing_token=self._fencing_token,
+                ),
+                labels=self._labels(tasks, f"{owner.uid}-{count}"),
+                annotations=self._annotations(chunk),
+                owner=owner,
+                tasks=tasks,
+            )
+            self._cluster.assume(draft.key, list(tasks))
+            yield draft
+
+    def _pod(self, operation: Operation) -> bindrequest.PodBinding:
+        task, session = operation.task, self._session
+        request, gpu = task.shape.request, session.state.axis.index(GPU_RESOURCE)
+        data = {
+            name: given
+            for name, plugin in session.plugins.bind_data
+            if (given := plugin.bind_data(session, task, operation.row)) is not None
+        }
+        gpus = request.amounts[request.indices.index(gpu)] // 1000 if task.shape.wants_gpu else 0
+        return bindrequest.PodBinding(
+            pod_name=task.name,
+            pod_uid=task.uid,
+            selected_node=session.state.nodes.name(operation.row),
+            received_gpu=bindrequest.ReceivedGPU(count=gpus) if gpus else None,
+            plugin_data=data,
+        )
+
+    def _labels(self, tasks: tuple[Task, ...], statement: str) -> dict[str, str]:
+        labels = {STATEMENT_LABEL: statement}
+        if self._node_pool:
+            labels[NODE_POOL_LABEL] = self._node_pool
+        if len(tasks) == 1:
+            node = self._session.state.nodes.name(tasks[0].row)
+            labels[POD_NAME_LABEL] = tasks[0].name[:_LABEL_LENGTH].rstrip(".-")
+            labels[SELECTED_NODE_LABEL] = node[:_LABEL_LENGTH].rstrip(".-")
+        return labels
+
+    def _annotations(self, operations: Sequence[Operation]) -> dict[str, str]:
+        annotations: dict[str, str] = {}
+        for plugin in self._session.plugins.mutations:
+            annotations.update(plugin.annotations(self._session, operations))
+        return annotations
+
+
+def _owner(job: Job, allocations: Sequence[Operation], *, is_merged: bool) -> Owner:
+    """Return who a request is named after: the gang, or the first pod."""
+    task = allocations[0].task
+    if job.key.is_group:
+        return Owner(job.key.name, job.uid, API_VERSION, "PodGroup")
+    if is_merged:
+        return Owner(f"{task.name}-and-others", task.uid)
+    return Owner(task.name, task.uid, "v1", "Pod")

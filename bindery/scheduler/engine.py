@@ -1,0 +1,124 @@
+"""The engine: one cycle of planning, from an open session to BindRequests and reports.
+
+The process, the scenario runner and the benchmarks all plan through it, so what is tested is what
+runs. No I/O: the caller creates the requests that a cycle yields and says how that went.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.scheduler.actions.allocate import Allocate
+from bindery.scheduler.actions.base import Action
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.commit import BindRequestDraft, Committer
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.placement import FilterCache
+from bindery.scheduler.plugins import registry
+from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
+from bindery.scheduler.session import Session
+
+ACTIONS: dict[str, Callable[[], Action]] = {
+    "allocate": Allocate,
+}
+"""By the name that the configuration uses."""
+
+
+class UnknownActionError(Exception):
+    """The configuration names an action that does not exist; `index` is its place in the list."""
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        super().__init__(f"action {name} does not exist; known: {', '.join(ACTIONS)}")
+
+
+class Engine:
+    """Plans cycle by cycle on its own `cluster`. `clock`: seconds since the epoch.
+
+    Raises:
+        PluginError, UnknownActionError: the configuration names what is not there.
+    """
+
+    def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._filters = FilterCache()
+        self.cluster = Cluster(configuration, clock)
+        self.report = CycleReport()
+        self.configure(configuration)
+
+    def configure(self, configuration: SchedulerConfiguration) -> None:
+        """Plan by `configuration` from the next cycle on. The pool and scheduler name stay."""
+        for index, name in enumerate(configuration.actions):
+            if name not in ACTIONS:
+                raise UnknownActionError(index, name)
+        plugins = registry.load(configuration.plugins)
+        self._plugins = plugins
+        self._actions = [ACTIONS[name]() for name in configuration.actions]
+        self.configuration = configuration
+        self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
+        self._filters = FilterCache()
+
+    def cycle(self, fencing_token: int = 0) -> Iterator[BindRequestDraft]:
+        """Plan once; yield each BindRequest as its Statement is committed.
+
+        The cluster must not be changed until the iterator is exhausted; then `report` is new.
+        The pods of a request count as Binding from then on; say `refused` if it is not created.
+        """
+        session = Session(self.cluster, self._plugins, self._filters, self._clock())
+        report = CycleReport()
+        waiting = list(session.state.waiting.values())
+        committer = Committer(
+            session,
+            self.cluster,
+            self.configuration.bind_request,
+            self.configuration.node_pool,
+            fencing_token,
+        )
+        try:
+            for action in self._actions:
+                started_s = time.perf_counter()
+                for commit in action.execute(session):
+                    report.committed_statements += 1
+                    report.committed_pods += len(commit.operations)
+                    yield from committer.add(commit)
+                report.seconds_by_action[action.name] = time.perf_counter() - started_s
+            yield from committer.flush()
+        finally:
+            # Only what an error or an early end has left behind is still there.
+            for draft in committer.flush():
+                self.refused(draft)
+            report.jobs = {job.key: _job_report(session, job) for job in waiting}
+            session.close()
+        report.seconds_by_plugin = self._plugins.take_seconds()
+        self.report = report
+
+    def refused(self, draft: BindRequestDraft) -> None:
+        """Note that the request could not be created: its pods are planned anew."""
+        self.cluster.forget(draft.key)
+
+
+def _job_report(session: Session, job: Job) -> JobReport:
+    refusal = session.refusals.get(job)
+    satisfied = job.exists and job.missing == 0
+    if refusal is None:
+        gated = job.gated_count > 0 and not satisfied
+        reason = "SchedulingGated" if gated else SCHEDULED
+        message = f"{job.gated_count} pods are gated" if gated else ""
+    else:
+        reason, message = refusal.reason, refusal.message
+    pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
+    if satisfied and refusal is not None:
+        message = f"{len(job.pending)} more pods wait: {message}"
+        reason = SCHEDULED
+    return JobReport(job.key, job.uid, satisfied, reason, message, pods)
+
+
+def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:
+    planned = task.status in (TaskStatus.BINDING, TaskStatus.PIPELINED)
+    waits = task.status in (TaskStatus.PENDING, TaskStatus.PIPELINED)
+    text = message if waits else ""
+    for plugin in session.plugins.explanations if waits else ():
+        addition = plugin.explain_wait(session, job, task, text)
+        text = f"{text}; {addition}" if addition else text
+    node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name
+    return PodReport(task.name, task.status.value, node, text)

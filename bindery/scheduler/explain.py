@@ -1,0 +1,55 @@
+"""Why a pod fits nowhere: nodes counted by the first reason against each.
+
+Computed from the masks that the session itself planned with, so it cannot say something else than
+what was decided. The engine puts it into conditions; `bindery explain` shows it.
+"""
+
+from collections import Counter
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.placement import JobFinder, Placement
+
+if TYPE_CHECKING:
+    from bindery.scheduler.session import Session
+
+
+def node_reasons(
+    session: "Session", placement: Placement, finder: JobFinder, shape: Shape
+) -> Counter[str]:
+    """Return how many nodes cannot take one more pod of `shape`, by reason.
+
+    A node is counted once: by the first static filter against it, else by a filter of the job's
+    own, else by the first resource that it lacks.
+    """
+    rows = session.order
+    open_rows = np.ones(len(rows), dtype=np.bool_)
+    counts: Counter[str] = Counter()
+    for failure in (*placement.failures(shape), *finder.against):
+        against = failure.nodes[rows] & open_rows
+        counts[failure.reason] += int(against.sum())
+        open_rows &= ~against
+    nodes, axis = session.state.nodes, session.state.axis
+    for index, amount in zip(shape.request.indices, shape.request.amounts, strict=True):
+        future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
+        allocatable = nodes.allocatable[index]
+        too_small = (allocatable[rows] < amount) & open_rows
+        counts[f"too small, {axis.names[index]}"] += int(too_small.sum())
+        open_rows &= ~too_small
+        short = (future[rows] < amount) & open_rows
+        counts[f"insufficient {axis.names[index]}"] += int(short.sum())
+        open_rows &= ~short
+    return Counter({reason: count for reason, count in counts.items() if count})
+
+
+def no_place_text(session: "Session", counts: Counter[str]) -> str:
+    """Return `counts` as one sentence, most nodes first."""
+    total = len(session.order)
+    if not total:
+        return "there are no nodes"
+    parts = [
+        f"{count} {reason}" for reason, count in sorted(counts.items(), key=lambda c: (-c[1], c[0]))
+    ]
+    return f"0/{total} nodes are available: {', '.join(parts)}"

@@ -1,0 +1,1 @@
+"""Ledgers: everything that an operation of a Statement changes and a discard must restore."""

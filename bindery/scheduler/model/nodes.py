@@ -1,0 +1,181 @@
+"""The nodes as columns: what they have, what is idle, what is being released, what is promised.
+
+Written by the cluster cache (truth) and by the node ledger (plans). Rows are kept stable: a deleted
+node's row is used again later, so nothing that refers to a row needs to move.
+
+    idle = allocatable - used;  future idle = idle + releasing - pipelined
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api import quantity
+from bindery.api.quantity import QuantityError
+from bindery.kube.objects import Node, Taint
+from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
+from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.resources import Request, ResourceAxis
+
+
+class NodeTable:
+    """Columns over nodes. Axis 0: resource (`ResourceAxis`); axis 1: node row. int64."""
+
+    def __init__(self, axis: ResourceAxis) -> None:
+        self.axis = axis
+        self.rows: dict[str, int] = {}
+        """Node name -> row."""
+        self.nodes: list[Node | None] = []
+        """Row -> node object; None for a row that is free."""
+        self._free: list[int] = []
+        self._allocatable: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._idle: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._pipelined: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self.version = 0
+        """Grows whenever something other than usage changes: filters are cached by it."""
+
+    # -- columns, cut to the rows and resources in use; writing to them writes through ---------
+
+    @property
+    def allocatable(self) -> IntColumns:
+        """What the node offers to pods."""
+        return self._allocatable[: len(self.axis), : len(self.nodes)]
+
+    @property
+    def idle(self) -> IntColumns:
+        """Allocatable without what its pods hold; negative on a node that is over-committed."""
+        return self._idle[: len(self.axis), : len(self.nodes)]
+
+    @property
+    def releasing(self) -> IntColumns:
+        """The part of what pods hold that is being released."""
+        return self._releasing[: len(self.axis), : len(self.nodes)]
+
+    @property
+    def pipelined(self) -> IntColumns:
+        """What has been promised out of idle and releasing room."""
+        return self._pipelined[: len(self.axis), : len(self.nodes)]
+
+    @property
+    def exists(self) -> BoolColumn:
+        """Which rows are nodes."""
+        return np.fromiter((node is not None for node in self.nodes), np.bool_, len(self.nodes))
+
+    def used(self) -> IntColumns:
+        """Return what pods hold, releasing ones included."""
+        return self.allocatable - self.idle
+
+    def in_name_order(self) -> NDArray[np.intp]:
+        """Return the rows of all nodes sorted by name: the order in which ties are broken."""
+        return np.array([self.rows[name] for name in sorted(self.rows)], dtype=np.intp)
+
+    def name(self, row: int) -> str:
+        """Return the name of the node at `row`."""
+        node = self.nodes[row]
+        assert node is not None, f"row {row} is no node"
+        return node.metadata.name
+
+    # -- what the cache writes -----------------------------------------------------------------
+
+    def put(self, node: Node) -> int:
+        """Take in a new node or a node's new state; return its row.
+
+        Raises:
+            QuantityError: its allocatable does not parse; nothing has changed.
+        """
+        amounts = _allocatable(node)
+        row = self.rows.get(node.metadata.name, NO_ROW)
+        if row == NO_ROW:
+            row = self._new_row(node)
+        old = self.nodes[row]
+        if old is None or _decides_filters(old, node):
+            self.version += 1
+        self.nodes[row] = node
+        indices = {self.axis.index(name): amount for name, amount in amounts.items()}
+        self._make_room()
+        used = self.allocatable[:, row] - self.idle[:, row]
+        self.allocatable[:, row] = 0
+        for index, amount in indices.items():
+            self.allocatable[index, row] = amount
+        self.idle[:, row] = self.allocatable[:, row] - used
+        return row
+
+    def remove(self, name: str) -> None:
+        """Forget the node `name`. Its pods must have been released from it before."""
+        row = self.rows.pop(name)
+        self.nodes[row] = None
+        self._free.append(row)
+        for columns in (self.allocatable, self.idle, self.releasing, self.pipelined):
+            columns[:, row] = 0
+        self.version += 1
+
+    def hold(self, row: int, request: Request, sign: int) -> None:
+        """Add (`sign` 1) or take back (-1) a pod that holds room on the node."""
+        self._make_room()
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            self._idle[index, row] -= sign * amount
+
+    def release(self, row: int, request: Request, sign: int) -> None:
+        """Add or take back a pod whose room is being released."""
+        self._make_room()
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            self._releasing[index, row] += sign * amount
+
+    def promise(self, row: int, request: Request, sign: int) -> None:
+        """Add or take back a pod that waits for room to be released."""
+        self._make_room()
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            self._pipelined[index, row] += sign * amount
+
+    def _new_row(self, node: Node) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self.nodes)
+            self.nodes.append(None)
+        self.rows[node.metadata.name] = row
+        return row
+
+    def _make_room(self) -> None:
+        resources, items = len(self.axis), len(self.nodes)
+        if self._idle.shape[0] >= resources and self._idle.shape[1] >= items:
+            return
+        self._allocatable = grown(self._allocatable, resources, items)
+        self._idle = grown(self._idle, resources, items)
+        self._releasing = grown(self._releasing, resources, items)
+        self._pipelined = grown(self._pipelined, resources, items)
+
+
+def is_ready(node: Node) -> bool:
+    """Return whether the node says that it is ready."""
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions or ()
+    )
+
+
+def taints(node: Node) -> tuple[Taint, ...]:
+    """Return the taints that keep pods away from the node."""
+    return tuple(taint for taint in node.spec.taints or () if taint.effect != "PreferNoSchedule")
+
+
+def _allocatable(node: Node) -> Mapping[str, int]:
+    amounts: dict[str, int] = {}
+    for name, text in (node.status.allocatable or {}).items():
+        try:
+            amounts[name] = quantity.parse(text, name)
+        except QuantityError as error:
+            raise QuantityError(f"allocatable {name}: {error}") from error
+    return amounts
+
+
+def _decides_filters(old: Node, new: Node) -> bool:
+    """Return whether `new` differs from `old` in what static filters and scores read."""
+    return (
+        old.metadata.labels != new.metadata.labels
+        or old.spec != new.spec
+        or old.status.allocatable != new.status.allocatable
+        or is_ready(old) != is_ready(new)
+    )

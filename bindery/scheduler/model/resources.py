@@ -1,0 +1,123 @@
+"""The resource axis, and what pods request along it.
+
+Every column of the scheduler has shape [resource, node] or [resource, queue]; this module gives
+resources their place on the first axis. A place, once given, never changes, so requests stay valid
+when the axis grows.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from bindery.api import quantity
+from bindery.api.names import GPU_RESOURCE
+from bindery.kube.objects import Container, PodSpec
+
+PODS = "pods"
+_SHORT_NAMES = {"gpu": GPU_RESOURCE}
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one pod needs of a node: sparse along the resource axis, zero amounts left out."""
+
+    indices: tuple[int, ...]
+    amounts: tuple[int, ...]
+    """int64 range, in the units of `bindery.api.quantity`."""
+
+
+class ResourceAxis:
+    """Which resource stands at which place of the first axis of all columns."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self._index: dict[str, int] = {}
+        for name in ("cpu", "memory", PODS, GPU_RESOURCE):
+            self.index(name)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str) -> int:
+        """Return the place of the resource `name`, giving it one if it is new."""
+        name = _SHORT_NAMES.get(name, name)
+        index = self._index.get(name)
+        if index is None:
+            index = self._index[name] = len(self.names)
+            self.names.append(name)
+        return index
+
+    def request(self, amounts: Mapping[str, int]) -> Request:
+        """Return `amounts` (resource name -> units) as a Request."""
+        pairs = sorted((self.index(name), amount) for name, amount in amounts.items() if amount > 0)
+        return Request(tuple(i for i, _ in pairs), tuple(amount for _, amount in pairs))
+
+    def display(self, index: int, amount: int) -> str:
+        """Return `amount` of the resource at `index` as people write it."""
+        return quantity.display(amount, self.names[index])
+
+
+def pod_amounts(spec: PodSpec) -> dict[str, int]:
+    """Return what a pod with `spec` requests of its node, by resource, with one of `pods`.
+
+    The larger of all containers together and of each init container with the sidecars before it
+    (KEP-753), the pod-level request where there is one (KEP-2837), plus overhead.
+
+    Raises:
+        QuantityError: a request does not parse.
+    """
+    running: dict[str, int] = {}
+    for container in spec.containers:
+        _add(running, _requests(container))
+    sidecars: dict[str, int] = {}
+    peak: dict[str, int] = {}
+    for container in spec.init_containers or ():
+        requests = _requests(container)
+        if container.restart_policy == "Always":
+            _add(sidecars, requests)
+            requests = {}
+        _raise_to(peak, _sum(sidecars, requests))
+    _add(running, sidecars)
+    _raise_to(running, peak)
+    if spec.resources is not None and spec.resources.requests:
+        running.update(_parse(spec.resources.requests))
+    if spec.overhead:
+        _add(running, _parse(spec.overhead))
+    running[PODS] = 1
+    return running
+
+
+def _requests(container: Container) -> dict[str, int]:
+    resources = container.resources
+    if resources is None:
+        return {}
+    # A limit without a request stands for both, as the API server's defaulting has it.
+    return _parse({**(resources.limits or {}), **(resources.requests or {})})
+
+
+def _parse(quantities: Mapping[str, str]) -> dict[str, int]:
+    return {name: quantity.parse(text, name) for name, text in quantities.items()}
+
+
+def _add(total: dict[str, int], amounts: Mapping[str, int]) -> None:
+    for name, amount in amounts.items():
+        total[name] = total.get(name, 0) + amount
+
+
+def _sum(first: Mapping[str, int], second: Mapping[str, int]) -> dict[str, int]:
+    total = dict(first)
+    _add(total, second)
+    return total
+
+
+def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
+    for name, amount in floor.items():
+        total[name] = max(total.get(name, 0), amount)
+
+
+def total(requests: Iterable[Request]) -> dict[int, int]:
+    """Return the sum of `requests`: place on the resource axis -> units."""
+    amounts: dict[int, int] = {}
+    for request in requests:
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            amounts[index] = amounts.get(index, 0) + amount
+    return amounts

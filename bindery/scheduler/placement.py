@@ -1,0 +1,193 @@
+"""Finding nodes: equal pods are placed together.
+
+For each pod shape one mask and one score vector over all nodes are made once; placing a pod changes
+one node, so only that node's entries are made anew. A gang of N equal pods thus costs little more
+than one. All vectors here are in *position* order, nodes sorted by name, so that ties always go to
+the first name and the same input gives the same plan.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.plugins.interface import NodeFailure
+
+if TYPE_CHECKING:
+    from bindery.scheduler.session import Session
+
+_NOWHERE = -np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod can go."""
+
+    row: int
+    fits_now: bool
+    """False: it fits only once room that is being released has become free."""
+
+
+class FilterCache:
+    """Masks of static filters by shape, kept over sessions until a node changes."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._failures: dict[Shape, tuple[NodeFailure, ...]] = {}
+        self._passing: dict[Shape, BoolColumn] = {}
+
+    def failures(self, session: "Session", shape: Shape) -> tuple[NodeFailure, ...]:
+        """Return what the filter plugins say against nodes for `shape`."""
+        if session.state.nodes.version != self._version:
+            self._failures.clear()
+            self._passing.clear()
+            self._version = session.state.nodes.version
+        found = self._failures.get(shape)
+        if found is None:
+            found = self._failures[shape] = tuple(
+                failure
+                for plugin in session.plugins.node_filters
+                for failure in plugin.node_failures(session, shape)
+                if failure.nodes.any()
+            )
+        return found
+
+    def passing(self, session: "Session", shape: Shape) -> BoolColumn:
+        """Return which rows pass all static filters for `shape`."""
+        failures = self.failures(session, shape)
+        mask = self._passing.get(shape)
+        if mask is None:
+            mask = session.state.nodes.exists
+            for failure in failures:
+                mask &= ~failure.nodes
+            self._passing[shape] = mask
+        return mask
+
+
+class ShapeVectors:
+    """Scores of one shape over all positions, kept true as nodes change."""
+
+    def __init__(self, session: "Session", shape: Shape, allowed: BoolColumn) -> None:
+        self._session = session
+        self._shape = shape
+        self._allowed = allowed[session.order]
+        """bool over positions: nodes that pass every filter."""
+        self.now: NDArray[np.float64] = np.full(len(session.order), _NOWHERE)
+        """Score by position; minus infinity where the pod does not fit into idle room."""
+        self._seen = len(session.node_ledger.touched)
+        candidates = np.flatnonzero(self._allowed)
+        self._refresh(candidates)
+
+    def best(self) -> Place | None:
+        """Return the best place for one more pod; None if it fits nowhere."""
+        self._catch_up()
+        if not len(self.now):
+            return None
+        position = int(self.now.argmax())
+        if self.now[position] != _NOWHERE:
+            return Place(int(self._session.order[position]), True)
+        return self._best_later() if self._session.is_releasing else None
+
+    def _best_later(self) -> Place | None:
+        session, request = self._session, self._shape.request
+        rows = session.order[self._allowed]
+        nodes = session.state.nodes
+        fits = np.ones(len(rows), dtype=np.bool_)
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
+            fits &= future[rows] >= amount
+        rows = rows[fits]
+        if not len(rows):
+            return None
+        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+
+    def _catch_up(self) -> None:
+        touched = self._session.node_ledger.touched
+        if self._seen == len(touched):
+            return
+        positions = self._session.position[touched[self._seen :]]
+        self._seen = len(touched)
+        if len(positions) > 1:
+            positions = np.unique(positions)
+        self._refresh(positions[self._allowed[positions]])
+
+    def _refresh(self, positions: NDArray[np.intp]) -> None:
+        if not len(positions):
+            return
+        session, request = self._session, self._shape.request
+        nodes, rows = session.state.nodes, session.order[positions]
+        fits = np.ones(len(rows), dtype=np.bool_)
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            idle = nodes.idle[index, rows]
+            if session.is_releasing:
+                promised = nodes.pipelined[index, rows] - nodes.releasing[index, rows]
+                idle = np.minimum(idle, idle - promised)
+            fits &= idle >= amount
+        self.now[positions] = np.where(fits, session.scores(self._shape, rows), _NOWHERE)
+
+
+class Placement:
+    """Finds places for pods of any shape during one session."""
+
+    def __init__(self, session: "Session", filters: FilterCache) -> None:
+        self._session = session
+        self._filters = filters
+        self._vectors: dict[Shape, ShapeVectors] = {}
+
+    def finder(self, job: Job, domain: BoolColumn | None = None) -> "JobFinder":
+        """Return what finds places for the pods of `job`, within `domain` (rows) if given."""
+        against = [
+            failure
+            for plugin in self._session.plugins.job_node_filters
+            for failure in plugin.job_node_failures(self._session, job)
+        ]
+        return JobFinder(self, tuple(against), domain)
+
+    def shared(self, shape: Shape) -> ShapeVectors:
+        """Return the vectors that all jobs without wishes of their own share."""
+        vectors = self._vectors.get(shape)
+        if vectors is None:
+            passing = self._filters.passing(self._session, shape)
+            vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
+        return vectors
+
+    def own(self, shape: Shape, allowed: BoolColumn) -> ShapeVectors:
+        """Return vectors for a job whose nodes are cut down to `allowed` (rows)."""
+        passing = self._filters.passing(self._session, shape)
+        return ShapeVectors(self._session, shape, passing & allowed)
+
+    def failures(self, shape: Shape) -> Sequence[NodeFailure]:
+        """Return what static filters say against nodes for `shape`."""
+        return self._filters.failures(self._session, shape)
+
+
+class JobFinder:
+    """Finds places for one job: the shared vectors, unless the job avoids nodes of its own."""
+
+    def __init__(
+        self, placement: Placement, against: tuple[NodeFailure, ...], domain: BoolColumn | None
+    ) -> None:
+        self._placement = placement
+        self.against = against
+        masks = [~failure.nodes for failure in against] + ([] if domain is None else [domain])
+        self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
+        self._own: dict[Shape, ShapeVectors] = {}
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the job's nodes differ from those of other jobs with equal pods."""
+        return self._allowed is not None
+
+    def best(self, shape: Shape) -> Place | None:
+        """Return the best place for one pod of `shape`; None if it fits nowhere."""
+        if self._allowed is None:
+            return self._placement.shared(shape).best()
+        vectors = self._own.get(shape)
+        if vectors is None:
+            vectors = self._own[shape] = self._placement.own(shape, self._allowed)
+        return vectors.best()

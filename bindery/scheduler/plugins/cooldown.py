@@ -1,0 +1,37 @@
+"""cooldown: what failed a short while ago is not tried again at once."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bindery.scheduler.model.jobs import NO_ROW, Job
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import NodeFailure, Refusal
+from bindery.scheduler.session import Session
+
+
+class Cooldown:
+    """Filters by the cluster's failure memory (`failedNodeCooldownSeconds`)."""
+
+    name = "cooldown"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def invalid(self, session: Session, job: Job) -> Refusal | None:
+        """Leave alone for a while a job whose BindRequest could not be created."""
+        why = session.postponed(job)
+        return Refusal("CommitFailed", why) if why is not None else None
+
+    def job_node_failures(self, session: Session, job: Job) -> Iterator[NodeFailure]:
+        """Yield the nodes that refused the job lately."""
+        rows = [
+            row
+            for name in session.avoided_nodes(job)
+            if (row := session.state.nodes.rows.get(name, NO_ROW)) != NO_ROW
+        ]
+        if rows:
+            nodes = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
+            nodes[rows] = True
+            yield NodeFailure("failed to bind it a short while ago", nodes)

@@ -1,0 +1,50 @@
+"""gang: a job is bound with its minimum of pods or not at all."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bindery.scheduler.model.jobs import Job, TaskStatus
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import Refusal, SortKey
+from bindery.scheduler.session import Session
+
+
+class Gang:
+    """Validity, readiness and order by `minMember`.
+
+    A job below its minimum goes before one that only wants more; at its minimum before above it
+    (KAI-Scheduler's elastic rule).
+    """
+
+    name = "gang"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def invalid(self, session: Session, job: Job) -> Refusal | None:  # noqa: ARG002
+        """Refuse a job whose PodGroup is missing or wrong, or that has too few pods."""
+        if not job.exists:
+            return Refusal("PodGroupDoesNotExist", f"PodGroup {job.key.name} does not exist")
+        if job.invalid is not None:
+            return Refusal("Invalid", job.invalid)
+        come = len(job.pending) + job.active_count + job.finished_count
+        if come < job.min_member:
+            gated = f", {job.gated_count} more are gated" if job.gated_count else ""
+            return Refusal(
+                "NotEnoughPods", f"{come} of the {job.min_member} pods it needs have come{gated}"
+            )
+        return None
+
+    def is_ready(self, session: Session, job: Job) -> bool:  # noqa: ARG002
+        """Whether the minimum is placed."""
+        return job.missing == 0
+
+    def is_pipelined(self, session: Session, job: Job) -> bool:  # noqa: ARG002
+        """Whether the minimum is placed or promised."""
+        promised = sum(task.status is TaskStatus.PIPELINED for task in job.tasks.values())
+        return promised >= job.missing
+
+    def job_key(self, session: Session, job: Job) -> SortKey:  # noqa: ARG002
+        """Below the minimum first, then at it, then above it."""
+        placed = job.active_count + job.finished_count
+        return (0 if placed < job.min_member else 1 if placed == job.min_member else 2,)

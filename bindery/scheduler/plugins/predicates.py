@@ -1,0 +1,83 @@
+"""predicates: the hard filters that a pod's spec and a node's state decide alone.
+
+Readiness, cordon, taints, node selector and required node affinity, with the meaning that
+kube-scheduler gives them (NodeUnschedulable, TaintToleration, NodeAffinity). Free room is not a
+filter of a plugin: the node ledger owns it.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from bindery.kube.objects import Node, Taint, Toleration
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.nodes import is_ready, taints
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import NodeFailure
+from bindery.scheduler.plugins.selectors import term_mask
+from bindery.scheduler.session import Session
+
+_CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
+
+
+class Predicates:
+    """Filters by readiness, cordon, taints, selector and affinity, in this order."""
+
+    name = "predicates"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield why nodes cannot take pods of `shape`."""
+        nodes = session.state.nodes.nodes
+        yield NodeFailure("are not ready", _mask(nodes, lambda node: not is_ready(node)))
+        if not tolerates(shape.tolerations, _CORDON):
+            yield NodeFailure("are cordoned", _mask(nodes, lambda node: node.spec.unschedulable))
+        yield from self._taint_failures(nodes, shape)
+        for key, value in shape.node_selector.items():
+            matches = session.labels.equals(key, value)
+            yield NodeFailure(f"do not match node selector {key}={value}", ~matches)
+        required = shape.node_affinity.required if shape.node_affinity else None
+        if required is not None:
+            masks = [term_mask(session.labels, term) for term in required.node_selector_terms]
+            matches = np.logical_or.reduce(masks) if masks else np.zeros(len(nodes), np.bool_)
+            yield NodeFailure("do not match node affinity", ~matches)
+
+    def _taint_failures(self, nodes: list[Node | None], shape: Shape) -> Iterator[NodeFailure]:
+        untolerated: defaultdict[str, list[int]] = defaultdict(list)
+        for row, node in enumerate(nodes):
+            if node is None or not node.spec.taints:
+                continue
+            for taint in taints(node):
+                if not tolerates(shape.tolerations, taint):
+                    value = f": {taint.value}" if taint.value else ""
+                    untolerated[f"{taint.key}{value}"].append(row)
+                    break
+        for text, rows in sorted(untolerated.items()):
+            mask = np.zeros(len(nodes), dtype=np.bool_)
+            mask[rows] = True
+            yield NodeFailure(f"had untolerated taint {{{text}}}", mask)
+
+
+def _mask(nodes: list[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
+    return np.fromiter((n is not None and test(n) for n in nodes), np.bool_, len(nodes))
+
+
+def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
+    """Return whether one of `tolerations` covers `taint`."""
+    return any(_matches(toleration, taint) for toleration in tolerations)
+
+
+def _matches(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether `toleration` covers `taint` (`v1.Toleration.ToleratesTaint`)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    return bool(toleration.key) and toleration.value == taint.value

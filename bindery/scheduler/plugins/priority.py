@@ -1,0 +1,30 @@
+"""priority: queues, jobs and pods with a higher priority go first."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import SortKey
+from bindery.scheduler.session import Session
+
+
+class Priority:
+    """Orders by `spec.priority` of queues, by PriorityClass of jobs and pods."""
+
+    name = "priority"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def queue_key(self, session: Session, queue_row: int) -> SortKey:
+        """Higher priority first."""
+        return (-session.state.queues.entries[queue_row].priority,)
+
+    def job_key(self, session: Session, job: Job) -> SortKey:
+        """Higher priority first."""
+        return (-session.priority(job),)
+
+    def pod_key(self, session: Session, task: Task) -> SortKey:  # noqa: ARG002
+        """Higher priority first."""
+        return (-task.priority,)

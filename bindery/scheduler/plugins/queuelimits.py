@@ -1,0 +1,43 @@
+"""queuelimits: no queue, and no queue above it, ever holds more than its limit."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.queues import NO_LIMIT
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+
+
+class QueueLimits:
+    """The hard gate at the job's queue and every ancestor: allocated + request <= limit."""
+
+    name = "queuelimits"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def invalid(self, session: Session, job: Job) -> Refusal | None:
+        """Refuse a job whose queue does not exist, is closed or cannot be used."""
+        problem = session.queue_problem(session.queue_row(job))
+        return Refusal(*problem) if problem is not None else None
+
+    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+        """Refuse `tasks` if they would lift a queue above a limit."""
+        ledger, axis = session.queue_ledger, session.state.axis
+        request = total(task.shape.request for task in tasks)
+        for row in ledger.chains[session.queue_row(job)]:
+            for index, amount in request.items():
+                limit = int(session.queue_limit[index, row])
+                held = int(ledger.allocated[index, row])
+                if limit != NO_LIMIT and held + amount > limit:
+                    name = session.state.queues.entries[row].name
+                    return Refusal(
+                        "OverLimit",
+                        f"queue {name} holds {axis.display(index, held)} of its limit of "
+                        f"{axis.display(index, limit)} {axis.names[index]}, and the job asks for "
+                        f"{axis.display(index, amount)} more",
+                    )
+        return None

@@ -1,0 +1,93 @@
+"""Finds the plugins that a configuration names, makes them, and sorts them by extension point."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from importlib.metadata import entry_points
+from typing import Any
+
+from bindery.api.configuration import PluginConfiguration
+from bindery.api.names import SCHEDULER_PLUGINS
+from bindery.scheduler.plugins import interface as points
+from bindery.scheduler.plugins.timing import timed
+
+PluginFactory = Callable[[Mapping[str, Any]], points.Plugin]
+
+
+class PluginError(Exception):
+    """The configuration names a plugin that cannot be made; `index` is its place in the list."""
+
+    def __init__(self, index: int, message: str) -> None:
+        self.index = index
+        super().__init__(message)
+
+
+@dataclass
+class PluginSet:
+    """The plugins of a session, by extension point, each list in the configured order."""
+
+    plugins: Sequence[points.Plugin]
+    seconds: dict[str, float] = field(default_factory=dict)
+    """Plugin name -> time spent in it since `take_seconds` was last asked."""
+    queue_order: Sequence[points.QueueOrder] = field(init=False)
+    job_order: Sequence[points.JobOrder] = field(init=False)
+    pod_order: Sequence[points.PodOrder] = field(init=False)
+    node_filters: Sequence[points.NodeFilter] = field(init=False)
+    job_node_filters: Sequence[points.JobNodeFilter] = field(init=False)
+    node_scores: Sequence[points.NodeScore] = field(init=False)
+    domains: Sequence[points.CandidateDomains] = field(init=False)
+    validity: Sequence[points.JobValid] = field(init=False)
+    capacity_gates: Sequence[points.CapacityGate] = field(init=False)
+    readiness: Sequence[points.JobReady] = field(init=False)
+    pipelining: Sequence[points.JobPipelined] = field(init=False)
+    ledgers: Sequence[points.LedgerProvider] = field(init=False)
+    mutations: Sequence[points.BindRequestMutation] = field(init=False)
+    bind_data: Sequence[tuple[str, points.BindData]] = field(init=False)
+    explanations: Sequence[points.WaitExplanation] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
+        self.job_order = [p for p in self.plugins if isinstance(p, points.JobOrder)]
+        self.pod_order = [p for p in self.plugins if isinstance(p, points.PodOrder)]
+        self.node_filters = [p for p in self.plugins if isinstance(p, points.NodeFilter)]
+        self.job_node_filters = [p for p in self.plugins if isinstance(p, points.JobNodeFilter)]
+        self.node_scores = [p for p in self.plugins if isinstance(p, points.NodeScore)]
+        self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
+        self.validity = [p for p in self.plugins if isinstance(p, points.JobValid)]
+        self.capacity_gates = [p for p in self.plugins if isinstance(p, points.CapacityGate)]
+        self.readiness = [p for p in self.plugins if isinstance(p, points.JobReady)]
+        self.pipelining = [p for p in self.plugins if isinstance(p, points.JobPipelined)]
+        self.ledgers = [p for p in self.plugins if isinstance(p, points.LedgerProvider)]
+        self.mutations = [p for p in self.plugins if isinstance(p, points.BindRequestMutation)]
+        self.bind_data = [(p.name, p) for p in self.plugins if isinstance(p, points.BindData)]
+        self.explanations = [p for p in self.plugins if isinstance(p, points.WaitExplanation)]
+
+    def take_seconds(self) -> dict[str, float]:
+        """Return the time spent in each plugin since this was last asked."""
+        taken = dict(self.seconds)
+        for name in self.seconds:
+            self.seconds[name] = 0.0
+        return taken
+
+
+def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
+    """Return the configured plugins, made from their entry points.
+
+    Raises:
+        PluginError: one is unknown, or does not accept its arguments.
+    """
+    known = {entry.name: entry for entry in entry_points(group=SCHEDULER_PLUGINS)}
+    plugins: list[points.Plugin] = []
+    seconds: dict[str, float] = {}
+    for index, item in enumerate(configured):
+        entry = known.get(item.name)
+        if entry is None:
+            near = get_close_matches(item.name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
+            raise PluginError(index, f"plugin {item.name} is not installed{hint}")
+        factory: PluginFactory = entry.load()
+        try:
+            plugins.append(timed(factory(item.arguments), seconds))
+        except ValueError as error:  # pydantic's ValidationError is one
+            raise PluginError(index, f"plugin {item.name}: {error}") from error
+    return PluginSet(plugins, seconds)

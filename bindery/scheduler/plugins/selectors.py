@@ -1,0 +1,102 @@
+"""Node selectors and affinity evaluated over all nodes at once.
+
+A requirement is a mask over node rows; terms AND their requirements, selectors OR their terms, as
+in `v1.NodeSelector`. Label columns are made once per node-table version.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from bindery.kube.objects import NodeSelectorRequirement, NodeSelectorTerm
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.nodes import NodeTable
+
+
+class LabelColumns:
+    """Label values as columns over node rows, made when first asked for."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self._nodes = nodes.nodes
+        self._columns: dict[str, list[str | None]] = {}
+        self._masks: dict[tuple[str, str], BoolColumn] = {}
+
+    def equals(self, key: str, value: str) -> BoolColumn:
+        """Return which nodes have the label `key` with `value`."""
+        mask = self._masks.get((key, value))
+        if mask is None:
+            mask = self._mask(text == value for text in self._column(key))
+            self._masks[key, value] = mask
+        return mask
+
+    def has(self, key: str) -> BoolColumn:
+        """Return which nodes have the label `key`."""
+        return self._mask(text is not None for text in self._column(key))
+
+    def compares(self, key: str, operator: str, bound: str) -> BoolColumn:
+        """Return which nodes have an integer label `key` above (Gt) or below (Lt) `bound`."""
+        limit = _integer(bound)
+        values = [_integer(text) for text in self._column(key)]
+        if operator == "Gt":
+            return self._mask(v is not None and limit is not None and v > limit for v in values)
+        return self._mask(v is not None and limit is not None and v < limit for v in values)
+
+    def named(self, names: Sequence[str]) -> BoolColumn:
+        """Return which nodes have one of `names`."""
+        return self._mask(node is not None and node.metadata.name in names for node in self._nodes)
+
+    def _column(self, key: str) -> list[str | None]:
+        column = self._columns.get(key)
+        if column is None:
+            column = [None if n is None else n.metadata.labels.get(key) for n in self._nodes]
+            self._columns[key] = column
+        return column
+
+    def _mask(self, values: Iterable[bool]) -> BoolColumn:
+        return np.fromiter(values, np.bool_, len(self._nodes))
+
+
+def term_mask(columns: LabelColumns, term: NodeSelectorTerm) -> BoolColumn:
+    """Return which nodes a term selects; a term without requirements selects none."""
+    masks = [_expression_mask(columns, item) for item in term.match_expressions or ()]
+    masks += [_field_mask(columns, item) for item in term.match_fields or ()]
+    if not masks:
+        return columns.named(())
+    return np.asarray(np.logical_and.reduce(masks))
+
+
+def _expression_mask(columns: LabelColumns, item: NodeSelectorRequirement) -> BoolColumn:
+    values = item.values or []
+    match item.operator:
+        case "In":
+            return _any_of(columns, item.key, values)
+        case "NotIn":
+            return ~_any_of(columns, item.key, values)
+        case "Exists":
+            return columns.has(item.key)
+        case "DoesNotExist":
+            return ~columns.has(item.key)
+        case "Gt" | "Lt" if len(values) == 1:
+            return columns.compares(item.key, item.operator, values[0])
+        case _:
+            return columns.named(())
+
+
+def _field_mask(columns: LabelColumns, item: NodeSelectorRequirement) -> BoolColumn:
+    """Evaluate a field requirement; Kubernetes knows `metadata.name` with In and NotIn only."""
+    if item.key != "metadata.name" or item.operator not in ("In", "NotIn"):
+        return columns.named(())
+    mask = columns.named(item.values or [])
+    return mask if item.operator == "In" else ~mask
+
+
+def _any_of(columns: LabelColumns, key: str, values: Sequence[str]) -> BoolColumn:
+    masks = [columns.equals(key, value) for value in values]
+    return np.logical_or.reduce(masks) if masks else columns.named(())
+
+
+def _integer(text: str | None) -> int | None:
+    try:
+        return None if text is None else int(text)
+    except ValueError:
+        return None

@@ -1,0 +1,33 @@
+"""Measures the time spent in each plugin, for the metric of that name."""
+
+import time
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any, cast
+
+from bindery.scheduler.plugins.interface import Plugin
+
+
+def timed(plugin: Plugin, seconds: dict[str, float]) -> Plugin:
+    """Return `plugin` with every method's time added to `seconds` under the plugin's name."""
+    seconds[plugin.name] = 0.0
+    methods = {
+        name: _timed_method(getattr(plugin, name), plugin.name, seconds)
+        for name in dir(plugin)
+        if not name.startswith("_") and callable(getattr(plugin, name))
+    }
+    return cast("Plugin", SimpleNamespace(name=plugin.name, **methods))
+
+
+def _timed_method(
+    method: Callable[..., Any], name: str, seconds: dict[str, float]
+) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        started_s = time.perf_counter()
+        answer = method(*args)
+        if isinstance(answer, Iterator):  # a generator works only when it is read
+            answer = tuple(answer)
+        seconds[name] += time.perf_counter() - started_s
+        return answer
+
+    return call

@@ -1,0 +1,46 @@
+"""What a cycle found out, job by job: the source of conditions, `explain` and scenarios."""
+
+from dataclasses import dataclass, field
+
+from bindery.scheduler.model.jobs import JobKey, Uid
+
+SCHEDULED = "Scheduled"
+"""The reason of a job that has what its gang needs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodReport:
+    """Where one pod stands after the cycle."""
+
+    name: str
+    state: str
+    """Pending, Gated, Pipelined or Binding."""
+    node: str
+    message: str
+    """Why it waits; empty for one that does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """Where one job stands after the cycle."""
+
+    key: JobKey
+    uid: Uid
+    satisfied: bool
+    """Whether its gang has its minimum; extra pods may still wait."""
+    reason: str
+    """One CamelCase word: Scheduled, NotEnoughPods, Unschedulable, OverLimit, …"""
+    message: str
+    pods: dict[Uid, PodReport]
+
+
+@dataclass(slots=True)
+class CycleReport:
+    """What a whole cycle found out."""
+
+    jobs: dict[JobKey, JobReport] = field(default_factory=dict)
+    """The jobs that waited at the beginning of the cycle."""
+    committed_pods: int = 0
+    committed_statements: int = 0
+    seconds_by_action: dict[str, float] = field(default_factory=dict)
+    seconds_by_plugin: dict[str, float] = field(default_factory=dict)

@@ -1,0 +1,221 @@
+"""The Statement: a transaction over the plan.
+
+    with session.statement() as statement:
+        savepoint = statement.savepoint()
+        statement.allocate(task, row)
+        statement.rollback(savepoint)
+        statement.commit()
+
+Leaving the block without `commit` discards. Every operation enters all ledgers or none; undoing
+replays the typed log backwards, so a discard restores everything by construction (invariants I1 to
+I4; Volcano's Statement, whose known leaks they name). Cost: O(1) to open, O(operations) to undo.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from types import TracebackType
+from typing import NewType, Self
+
+from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus
+from bindery.scheduler.model.state import PlanState
+
+Savepoint = NewType("Savepoint", int)
+"""A place in a Statement's log."""
+
+_STATUS_AFTER = {
+    OperationKind.ALLOCATE: TaskStatus.ALLOCATED,
+    OperationKind.PIPELINE: TaskStatus.PIPELINED,
+    OperationKind.EVICT: TaskStatus.RELEASING,
+}
+
+
+class StatementClosedError(RuntimeError):
+    """A Statement was used after its commit, discard or merge: a mistake of the caller."""
+
+
+class StatementState(Enum):
+    """Whether a Statement can still be used."""
+
+    OPEN = "open"
+    COMMITTED = "committed"
+    DISCARDED = "discarded"
+    MERGED = "merged"
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedOperation:
+    """One step of a plan, free of the state that it was made in."""
+
+    kind: OperationKind
+    task: Task
+    node_name: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a Statement would do: can be replayed in a later Statement, or shown to people."""
+
+    operations: tuple[PlannedOperation, ...]
+
+
+class Statement:
+    """One transaction. Mutates tasks, jobs and ledgers; undoes all of it unless committed."""
+
+    def __init__(self, state: PlanState, ledgers: Sequence[Ledger]) -> None:
+        self._plan_state = state
+        self._ledgers = ledgers
+        self._log: list[Operation] = []
+        self.state = StatementState.OPEN
+
+    # -- operations ----------------------------------------------------------------------------
+
+    def allocate(self, task: Task, row: int) -> None:
+        """Plan the pending `task` onto idle room of the node at `row`.
+
+        Raises:
+            LedgerRefusalError: it does not fit; nothing has changed.
+        """
+        self._demand(task, TaskStatus.PENDING)
+        self._do(Operation(OperationKind.ALLOCATE, task, row, "", task.status, task.row))
+
+    def pipeline(self, task: Task, row: int) -> None:
+        """Promise the pending `task` room of the node at `row` that is being released.
+
+        Raises:
+            LedgerRefusalError: it does not fit; nothing has changed.
+        """
+        self._demand(task, TaskStatus.PENDING)
+        self._do(Operation(OperationKind.PIPELINE, task, row, "", task.status, task.row))
+
+    def evict(self, task: Task, reason: str) -> None:
+        """Plan to take `task` off its node, for `reason`.
+
+        Raises:
+            LedgerRefusalError: a ledger cannot take it; nothing has changed.
+        """
+        self._demand(task, TaskStatus.RUNNING)
+        self._do(Operation(OperationKind.EVICT, task, task.row, reason, task.status, task.row))
+
+    @property
+    def operations(self) -> tuple[Operation, ...]:
+        """What has been done so far, oldest first."""
+        return tuple(self._log)
+
+    # -- going back ----------------------------------------------------------------------------
+
+    def savepoint(self) -> Savepoint:
+        """Return a place that `rollback` can go back to."""
+        self._demand_open()
+        return Savepoint(len(self._log))
+
+    def rollback(self, savepoint: Savepoint) -> None:
+        """Undo everything since `savepoint`."""
+        self._demand_open()
+        if savepoint > len(self._log):
+            raise StatementClosedError("the savepoint has been rolled back already")
+        while len(self._log) > savepoint:
+            self._undo(self._log.pop())
+
+    def discard(self) -> None:
+        """Undo everything; the Statement cannot be used again."""
+        self.rollback(Savepoint(0))
+        self.state = StatementState.DISCARDED
+
+    # -- plans ---------------------------------------------------------------------------------
+
+    def extract(self) -> Plan:
+        """Return what has been done so far, in a form that outlives this Statement."""
+        self._demand_open()
+        return Plan(
+            tuple(
+                PlannedOperation(o.kind, o.task, self._plan_state.nodes.name(o.row), o.reason)
+                for o in self._log
+            )
+        )
+
+    def replay(self, plan: Plan) -> None:
+        """Do the whole `plan`, or nothing of it.
+
+        Raises:
+            LedgerRefusalError: a step does not fit, or its node is gone; nothing has changed.
+        """
+        savepoint = self.savepoint()
+        try:
+            for step in plan.operations:
+                self._replay_step(step)
+        except LedgerRefusalError:
+            self.rollback(savepoint)
+            raise
+
+    def merge(self, others: Iterable["Statement"]) -> None:
+        """Take over what `others` have done, in order; they cannot be used again."""
+        self._demand_open()
+        for other in others:
+            self._log.extend(other.surrender())
+
+    def surrender(self) -> tuple[Operation, ...]:
+        """Give what has been done to another Statement; this one cannot be used again."""
+        self._demand_open()
+        self.state = StatementState.MERGED
+        return tuple(self._log)
+
+    # -- the end -------------------------------------------------------------------------------
+
+    def commit(self) -> tuple[Operation, ...]:
+        """Make the plan final; return its operations for whoever carries them out."""
+        self._demand_open()
+        self.state = StatementState.COMMITTED
+        return tuple(self._log)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self.state is StatementState.OPEN:
+            self.discard()
+
+    # -- inside --------------------------------------------------------------------------------
+
+    def _demand_open(self) -> None:
+        if self.state is not StatementState.OPEN:
+            raise StatementClosedError(f"the Statement has been {self.state.value}")
+
+    def _demand(self, task: Task, status: TaskStatus) -> None:
+        self._demand_open()
+        if task.status is not status:
+            raise LedgerRefusalError(f"pod {task.name} is {task.status.value}, not {status.value}")
+
+    def _do(self, operation: Operation) -> None:
+        for position, ledger in enumerate(self._ledgers):
+            try:
+                ledger.apply(operation)
+            except LedgerRefusalError:
+                for done in reversed(self._ledgers[:position]):
+                    done.revert(operation)
+                raise
+        self._plan_state.move(operation.task, _STATUS_AFTER[operation.kind], operation.row)
+        self._log.append(operation)
+
+    def _undo(self, operation: Operation) -> None:
+        self._plan_state.move(operation.task, operation.previous_status, operation.previous_row)
+        for ledger in reversed(self._ledgers):
+            ledger.revert(operation)
+
+    def _replay_step(self, step: PlannedOperation) -> None:
+        row = self._plan_state.nodes.rows.get(step.node_name, NO_ROW)
+        if row == NO_ROW:
+            raise LedgerRefusalError(f"node {step.node_name} is gone")
+        if step.kind is OperationKind.EVICT:
+            self.evict(step.task, step.reason)
+        elif step.kind is OperationKind.PIPELINE:
+            self.pipeline(step.task, row)
+        else:
+            self.allocate(step.task, row)
