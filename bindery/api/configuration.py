@@ -19,6 +19,7 @@ DEFAULT_PLUGINS: Final = (
     "gang",  # whole gangs; below their minimum before extras
     "fairorder",  # the queue that holds least goes first
     "cooldown",  # a node that refused a pod is avoided for a while
+    "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread
 )
 
