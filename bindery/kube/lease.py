@@ -1,0 +1,263 @@
+"""Leader election by a Lease (coordination.k8s.io/v1): of several replicas, one acts.
+
+Run by the scheduler and the binder around their main loops. The protocol is client-go's
+leaderelection. `kubernetes.aio.leaderelection` is not used because it keeps no count of
+transitions, which is our fencing token, and writes local times without their zone. The invariant:
+whoever leads has renewed the Lease less than `renew_deadline_seconds` ago, and each term has a
+larger token than all terms before it.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+import msgspec
+import structlog
+
+from bindery.api.configuration import LeaderElection
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.objects import Lease, LeaseSpec, Meta
+from bindery.kube.resources import LEASES
+
+_log = structlog.get_logger()
+
+_RELEASE_TIMEOUT_S = 5.0
+_JITTER = 0.2  # of the time between attempts, so that candidates do not come in step
+
+
+class Leadership:
+    """One term as the leader."""
+
+    def __init__(self, fencing_token: int, clock: Callable[[], float], valid_until: float) -> None:
+        self.fencing_token = fencing_token
+        """The Lease's `leaseTransitions`; larger in every later term. 0 without an election."""
+        self._clock = clock
+        self._valid_until = valid_until
+
+    def is_valid(self) -> bool:
+        """Whether the Lease was renewed recently enough to act on it.
+
+        Ask before acting after anything that blocks the event loop: `lead` cannot be cancelled
+        during that.
+        """
+        return self._clock() < self._valid_until
+
+    def valid_for_s(self) -> float:
+        """Return how many seconds are left of it, unless it is renewed."""
+        return max(0.0, self._valid_until - self._clock())
+
+    def extend(self, valid_until: float) -> None:
+        """Take note of a renewal."""
+        self._valid_until = valid_until
+
+
+@dataclass(frozen=True)
+class Observation:
+    """A version of the Lease and when we first saw it, by our own clock.
+
+    The times in the Lease are other machines' and are not compared with ours.
+    """
+
+    lease: Lease
+    at: float
+
+    def is_held_by_other(self, identity: str, now: float) -> bool:
+        """Whether somebody else has held the Lease, unchanged, for less than its duration."""
+        spec = self.lease.spec
+        if not spec.holder_identity or spec.holder_identity == identity:
+            return False
+        return now < self.at + (spec.lease_duration_seconds or 0)
+
+
+class LeaderElector:
+    """A candidate for one Lease. `identity` must be unique to this process."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        name: str,
+        namespace: str,
+        identity: str,
+        configuration: LeaderElection,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client = client
+        self._name = name
+        self._namespace = namespace
+        self._identity = identity
+        self._configuration = configuration
+        self._clock = clock
+        self._seen: Observation | None = None
+
+    async def run(self, lead: Callable[[Leadership], Awaitable[None]]) -> None:
+        """Stand for election, and run `lead` during each term, until `lead` returns.
+
+        `lead` is cancelled when the Lease could not be renewed in time or was taken; then we stand
+        again. The Lease is released when `lead` returns or raises and when `run` is cancelled.
+        """
+        if not self._configuration.enabled:
+            await lead(Leadership(0, self._clock, math.inf))
+            return
+        while True:
+            leadership = await self._win()
+            _log.info("leading", lease=self._name, fencing_token=leadership.fencing_token)
+            if await self._serve(leadership, lead):
+                return
+            _log.warning("leadership lost", lease=self._name)
+
+    async def _win(self) -> Leadership:
+        while True:
+            asked_at = self._clock()
+            try:
+                async with asyncio.timeout(self._configuration.renew_deadline_seconds):
+                    lease = await self._acquire()
+            except (KubeError, TimeoutError) as error:
+                _log.warning("election failed", lease=self._name, error=str(error))
+            else:
+                if lease is not None:
+                    return Leadership(_transitions(lease), self._clock, self._until(asked_at))
+            await self._pause()
+
+    async def _acquire(self) -> Lease | None:
+        """Take the Lease if it is free; return it then."""
+        try:
+            lease = self._observe(await self._client.get(LEASES, self._name, self._namespace))
+        except NotFoundError:
+            return await self._create()
+        if lease.is_held_by_other(self._identity, self._clock()):
+            return None
+        spec = self._spec(_transitions(lease.lease) + 1, acquired_at=_now())
+        try:
+            return await self._write(lease.lease, spec)
+        except ConflictError:
+            return None
+
+    async def _create(self) -> Lease | None:
+        # A Lease that somebody deleted must not start the tokens anew, as far as we remember.
+        last = _transitions(self._seen.lease) if self._seen is not None else 0
+        lease = Lease(
+            metadata=Meta(name=self._name, namespace=self._namespace),
+            spec=self._spec(last + 1, acquired_at=_now()),
+        )
+        try:
+            created = await self._client.create(LEASES, lease, self._namespace)
+        except AlreadyExistsError:
+            return None
+        return self._observe(created).lease
+
+    async def _serve(
+        self, leadership: Leadership, lead: Callable[[Leadership], Awaitable[None]]
+    ) -> bool:
+        """Run `lead` while the Lease is kept; return whether it ended by itself."""
+        leading = asyncio.ensure_future(lead(leadership))
+        keeping = asyncio.create_task(self._keep(leadership))
+        try:
+            await asyncio.wait({leading, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            if leading.done():
+                leading.result()  # raises what `lead` raised
+                return True
+            keeping.result()
+            return False
+        finally:
+            lost = keeping.done()
+            leading.cancel()
+            keeping.cancel()
+            # Only when `lead` has stopped acting may somebody else begin.
+            await asyncio.gather(leading, keeping, return_exceptions=True)
+            if not lost:
+                await self._release()
+
+    async def _keep(self, leadership: Leadership) -> None:
+        """Renew the Lease; return when it is lost."""
+        while leadership.is_valid():
+            await self._pause(at_most_s=leadership.valid_for_s())
+            asked_at = self._clock()
+            try:
+                async with asyncio.timeout(leadership.valid_for_s()):
+                    kept = await self._renew(leadership.fencing_token)
+            except (KubeError, TimeoutError) as error:
+                _log.warning("renewal failed", lease=self._name, error=str(error))
+                continue
+            if not kept:
+                return
+            leadership.extend(self._until(asked_at))
+
+    async def _renew(self, fencing_token: int) -> bool:
+        """Renew the Lease; return False when it is no longer ours."""
+        assert self._seen is not None, "only a held Lease is renewed"
+        lease = self._seen.lease
+        while True:
+            spec = self._spec(fencing_token, acquired_at=lease.spec.acquire_time)
+            try:
+                await self._write(lease, spec)
+            except ConflictError:
+                # Somebody labelled it, an earlier renewal came through after all, or it was taken.
+                observation = self._observe(
+                    await self._client.get(LEASES, self._name, self._namespace)
+                )
+                lease = observation.lease
+                if not self._is_ours(lease, fencing_token):
+                    return False
+            except NotFoundError:
+                return False
+            else:
+                return True
+
+    async def _release(self) -> None:
+        assert self._seen is not None, "only a held Lease is released"
+        lease = self._seen.lease
+        spec = msgspec.structs.replace(
+            lease.spec, holder_identity="", lease_duration_seconds=1, renew_time=_now()
+        )
+        try:
+            async with asyncio.timeout(_RELEASE_TIMEOUT_S):
+                await self._write(lease, spec)
+        except (KubeError, TimeoutError) as error:
+            _log.warning("release failed", lease=self._name, error=str(error))
+
+    async def _write(self, lease: Lease, spec: LeaseSpec) -> Lease:
+        # The body carries the resourceVersion of `lease`: whoever was faster makes this a conflict.
+        body = msgspec.structs.replace(lease, spec=spec)
+        written = await self._client.replace(LEASES, self._name, body, self._namespace)
+        return self._observe(written).lease
+
+    def _observe(self, lease: Lease) -> Observation:
+        seen = self._seen
+        if seen is None or seen.lease.metadata.resource_version != lease.metadata.resource_version:
+            self._seen = seen = Observation(lease, self._clock())
+        return seen
+
+    def _is_ours(self, lease: Lease, fencing_token: int) -> bool:
+        is_held = lease.spec.holder_identity == self._identity
+        return is_held and _transitions(lease) == fencing_token
+
+    def _spec(self, transitions: int, acquired_at: str | None) -> LeaseSpec:
+        return LeaseSpec(
+            holder_identity=self._identity,
+            lease_duration_seconds=math.ceil(self._configuration.lease_seconds),
+            acquire_time=acquired_at,
+            renew_time=_now(),
+            lease_transitions=transitions,
+        )
+
+    def _until(self, asked_at: float) -> float:
+        # Counted from before the request, so that we give up before others may take over.
+        return asked_at + self._configuration.renew_deadline_seconds
+
+    async def _pause(self, at_most_s: float = math.inf) -> None:
+        jitter = 1.0 + _JITTER * random.random()  # noqa: S311  # jitter, not secrets
+        await asyncio.sleep(min(self._configuration.retry_seconds * jitter, at_most_s))
+
+
+def _transitions(lease: Lease) -> int:
+    return lease.spec.lease_transitions or 0
+
+
+def _now() -> str:
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # metav1.MicroTime

@@ -1,0 +1,1 @@
+"""Logs, health and metrics of every Bindery process. Imports nothing of Bindery."""

@@ -1,0 +1,94 @@
+"""Structured logs: one JSON object a line on stderr, the same from every component.
+
+Each component calls `configure` once at start-up. Fields: timestamp (UTC, RFC 3339), level,
+component, event (a constant text), then what the call and structlog's context variables add (ids
+of cycle, gang, pod). Libraries that use the standard `logging` (kopf, aiohttp) go through the same
+formatter, so every line of a process can be parsed.
+"""
+
+import logging
+import sys
+from collections.abc import Iterable
+from typing import Final, TextIO
+
+import msgspec
+import structlog
+from structlog.typing import EventDict, Processor, WrappedLogger
+
+_FIRST: Final = ("timestamp", "level", "component", "event")
+
+_CHATTY: Final = ("aiohttp.access", "asyncio")
+"""Loggers whose information is noise at our own level: heard from warnings on."""
+
+
+def configure(component: str, level: str = "info", stream: TextIO | None = None) -> None:
+    """Send all logs of this process from `level` on to `stream`, as JSON.
+
+    `component` is the process's part in Bindery: scheduler, binder, ... `stream` is stderr unless
+    given. May be called again; the last call counts. Raises ValueError for an unknown level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"log level {level!r} is none of debug, info, warning, error, critical")
+    target = stream if stream is not None else sys.stderr
+    shared = _shared_processors(component)
+    structlog.configure(
+        processors=[*shared, *_rendering()],
+        wrapper_class=structlog.make_filtering_bound_logger(number),
+        logger_factory=structlog.WriteLoggerFactory(target),
+        # Module-level loggers are made before this call, in import order.
+        cache_logger_on_first_use=False,
+    )
+    handler = logging.StreamHandler(target)
+    handler.setFormatter(
+        structlog.stdlib.ProcessorFormatter(
+            foreign_pre_chain=[
+                structlog.stdlib.add_logger_name,
+                structlog.stdlib.ExtraAdder(allow={"k8s_ref"}),
+                _name_kopf_object,
+                *shared,
+            ],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering()],
+        )
+    )
+    root = logging.getLogger()
+    root.handlers[:] = [handler]
+    root.setLevel(number)
+    for name in _CHATTY:
+        logging.getLogger(name).setLevel(max(number, logging.WARNING))
+
+
+def _shared_processors(component: str) -> list[Processor]:
+    def add_component(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+        event["component"] = component
+        return event
+
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.processors.add_log_level,
+        add_component,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+    ]
+
+
+def _rendering() -> Iterable[Processor]:
+    return (structlog.processors.format_exc_info, _order, _render)
+
+
+def _name_kopf_object(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Turn the object reference that kopf attaches to its records into plain fields."""
+    reference = event.pop("k8s_ref", None)
+    if isinstance(reference, dict):
+        for field in ("kind", "namespace", "name", "uid"):
+            if reference.get(field):
+                event[field] = reference[field]
+    return event
+
+
+def _order(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    return {**{key: event.pop(key) for key in _FIRST if key in event}, **event}
+
+
+def _render(_logger: WrappedLogger, _method: str, event: EventDict) -> str:
+    return msgspec.json.encode(event, enc_hook=str).decode()
