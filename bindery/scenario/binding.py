@@ -1,0 +1,144 @@
+"""The binder's part between two cycles, with the effects and the status protocol of the real one.
+
+Called by `runner`. It holds to what the scheduler can see of the binder: which pods are bound, and
+the status of the BindRequest (phases, attempts, backoff 2^n seconds without jitter, boundPods).
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+
+import msgspec
+
+from bindery.api.bindrequest import Phase
+from bindery.kube.objects import BindRequest, BindRequestStatus, PodBinding, UnboundPod
+from bindery.scenario.cluster import ScenarioCluster
+from bindery.scenario.faults import Faults
+from bindery.scenario.objects import timestamp
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a pod of a request is not bound."""
+
+    reason: str
+    message: str
+    is_lasting: bool = True
+    """Whether trying again is of no use."""
+
+
+def bind_requests(cluster: ScenarioCluster, faults: Faults) -> None:
+    """Make one attempt at every BindRequest whose time has come; remove those that succeed."""
+    statements: defaultdict[str, list[BindRequest]] = defaultdict(list)
+    for key in sorted(cluster.requests):
+        request = cluster.requests[key]
+        statements[request.spec.statement.id].append(request)
+    for parts in statements.values():
+        first = parts[0]
+        if len(parts) < first.spec.statement.parts or not _is_due(first, cluster.now):
+            continue
+        status = _attempt(parts, cluster, faults)
+        for part in parts:
+            _write(part, status, cluster, faults)
+
+
+def _is_due(request: BindRequest, now: float) -> bool:
+    if Phase(request.status.phase).is_final:
+        return False
+    at = request.status.next_attempt_time
+    return at is None or at <= timestamp(now)
+
+
+def _attempt(
+    parts: list[BindRequest], cluster: ScenarioCluster, faults: Faults
+) -> BindRequestStatus:
+    """Bind what can be bound and return the status that holds for all parts."""
+    first = parts[0]
+    pods = [pod for part in parts for pod in part.spec.pods]
+    problems = {pod.pod_uid: _checked(pod, cluster) for pod in pods}
+    passing = [pod for pod in pods if problems[pod.pod_uid] is None]
+    needed = len(pods) if first.spec.min_bound is None else first.spec.min_bound
+    if len(passing) < needed:
+        held = Problem("GangIncomplete", f"{len(passing)} of {needed} pods can be bound")
+        problems.update({pod.pod_uid: held for pod in passing})
+    else:
+        for pod in passing:
+            problems[pod.pod_uid] = _bind(pod, cluster, faults)
+    return _outcome(first, pods, problems, cluster.now)
+
+
+def _checked(pod: PodBinding, cluster: ScenarioCluster) -> Problem | None:
+    record = cluster.pods.get(pod.pod_name)
+    if record is None:
+        return Problem("PodGone", "the pod does not exist")
+    if record.who.uid != pod.pod_uid:
+        return Problem("PodReplaced", "another pod has its name")
+    if record.object.spec.node_name not in ("", pod.selected_node):
+        return Problem("BoundElsewhere", f"it is on {record.object.spec.node_name}")
+    if pod.selected_node not in cluster.nodes:
+        return Problem("NodeGone", f"node {pod.selected_node} does not exist")
+    return None
+
+
+def _bind(pod: PodBinding, cluster: ScenarioCluster, faults: Faults) -> Problem | None:
+    if cluster.pods[pod.pod_name].object.spec.node_name:
+        return None
+    code = faults.error("bind", (pod.pod_name,))
+    if code is not None:
+        return Problem("BindFailed", f"the API server answers {code}", is_lasting=False)
+    cluster.run_pod(pod.pod_name, pod.selected_node)
+    return None
+
+
+def _outcome(
+    request: BindRequest,
+    pods: list[PodBinding],
+    problems: dict[str, Problem | None],
+    now: float,
+) -> BindRequestStatus:
+    unbound = [
+        UnboundPod(
+            pod_name=pod.pod_name,
+            pod_uid=pod.pod_uid,
+            node=pod.selected_node,
+            reason=problem.reason,
+            message=problem.message,
+        )
+        for pod in pods
+        if (problem := problems[pod.pod_uid]) is not None
+    ]
+    bound = [pod.pod_uid for pod in pods if problems[pod.pod_uid] is None]
+    attempts = request.status.failed_attempts
+    status = BindRequestStatus(
+        phase=Phase.SUCCEEDED,
+        failed_attempts=attempts,
+        completion_time=timestamp(now),
+        bound_pods=bound,
+        unbound_pods=unbound,
+    )
+    will_retry = any(problem and not problem.is_lasting for problem in problems.values())
+    if will_retry and attempts < request.spec.backoff_limit:
+        return msgspec.structs.replace(
+            status,
+            phase=Phase.PENDING,
+            failed_attempts=attempts + 1,
+            next_attempt_time=timestamp(now + 2**attempts),
+            completion_time=None,
+            unbound_pods=[],
+        )
+    needed = len(pods) if request.spec.min_bound is None else request.spec.min_bound
+    if len(bound) < max(needed, 1):
+        failed = attempts + 1 if will_retry else attempts
+        return msgspec.structs.replace(status, phase=Phase.FAILED, failed_attempts=failed)
+    return status
+
+
+def _write(
+    request: BindRequest, status: BindRequestStatus, cluster: ScenarioCluster, faults: Faults
+) -> None:
+    """Store `status`; when that fails, the next step finds the pods bound and says it again."""
+    names = [pod.pod_name for pod in request.spec.pods]
+    if faults.error("patchStatus", names) is not None:
+        return
+    cluster.put_request(msgspec.structs.replace(request, status=status))
+    if status.phase == Phase.SUCCEEDED:
+        cluster.delete_request((request.metadata.namespace, request.metadata.name))

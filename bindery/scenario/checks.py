@@ -1,0 +1,128 @@
+"""What must hold between the keys of a scenario: unique names, and names that exist.
+
+Called by `files` after the models have accepted the document. Every finding has the place of the
+key that is wrong, so that the message can point at its line.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from difflib import get_close_matches
+
+from bindery.api.yamlfile import Location
+from bindery.scenario.fields import expand
+from bindery.scenario.format import Scenario
+from bindery.scenario.jobs import ScenarioJob
+from bindery.scenario.states import STATE_NAMES
+
+Finding = tuple[Location, str]
+
+
+def pod_names(job: ScenarioJob) -> list[str]:
+    """Return the names of all pods of `job`, over all jobs that it stands for."""
+    return [
+        f"{name}-{index}" for name in expand(job.name, job.count) for index in range(job.pod_count)
+    ]
+
+
+def check(scenario: Scenario) -> list[Finding]:
+    """Return everything that is wrong between the keys of `scenario`."""
+    return [
+        *_duplicates(scenario),
+        *_priorities(scenario),
+        *_happenings(scenario),
+        *_expected(scenario),
+    ]
+
+
+def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:
+    """Return every job, those that events bring included, and where the document says it."""
+    first: list[tuple[Location, ScenarioJob]] = [
+        (("jobs", index), job) for index, job in enumerate(scenario.jobs)
+    ]
+    later: list[tuple[Location, ScenarioJob]] = [
+        (("events", index, "job"), event.job)
+        for index, event in enumerate(scenario.events)
+        if event.job is not None
+    ]
+    return first + later
+
+
+def _duplicates(scenario: Scenario) -> Iterator[Finding]:
+    places: dict[str, list[tuple[Location, Sequence[str]]]] = {
+        "node": [
+            (("nodes", index, "name"), expand(node.name, node.count))
+            for index, node in enumerate(scenario.nodes)
+        ],
+        "queue": [
+            (("queues", index, "name"), [queue.name]) for index, queue in enumerate(scenario.queues)
+        ],
+        "job": [
+            ((*place, "name"), expand(job.name, job.count)) for place, job in job_places(scenario)
+        ],
+        "pod": [((*place, "name"), pod_names(job)) for place, job in job_places(scenario)],
+    }
+    for what, named in places.items():
+        seen: set[str] = set()
+        for location, names in named:
+            again = [name for name, count in Counter(names).items() if count > 1 or name in seen]
+            if again:
+                yield location, f"there is another {what} {again[0]}"
+            seen.update(names)
+
+
+def _priorities(scenario: Scenario) -> Iterator[Finding]:
+    for place, job in job_places(scenario):
+        if scenario.priority(job.priority) is None:
+            yield (*place, "priority"), f"there is no priority class {job.priority}"
+
+
+def _happenings(scenario: Scenario) -> Iterator[Finding]:
+    nodes = {name for node in scenario.nodes for name in expand(node.name, node.count)}
+    pods = {name for job in scenario.all_jobs() for name in pod_names(job)}
+    for index, request in enumerate(scenario.bind_requests):
+        yield from _unknown(("bindRequests", index, "pods"), request.pods, pods, "pod")
+    for index, event in enumerate(scenario.events):
+        for key in ("ungate", "delete", "fail", "succeed"):
+            yield from _unknown(("events", index, key), getattr(event, key), pods, "pod")
+        if event.node is not None:
+            yield from _unknown(("events", index, "node", "name"), [event.node.name], nodes, "node")
+    for index, fault in enumerate(scenario.faults):
+        if fault.pod is not None:
+            yield from _unknown(("faults", index, "pod"), [fault.pod], pods, "pod")
+
+
+def _expected(scenario: Scenario) -> Iterator[Finding]:
+    expect, jobs = scenario.expect, set[str]()
+    for job in scenario.all_jobs():
+        jobs.update(expand(job.name, job.count))
+    pods = {name for job in scenario.all_jobs() for name in pod_names(job)}
+    queues = {queue.name for queue in scenario.queues}
+    for name in expect.pods:
+        yield from _unknown(("expect", "pods", name), [name], pods, "pod")
+    for name in expect.queues:
+        yield from _unknown(("expect", "queues", name), [name], queues, "queue")
+    for key, names in (
+        ("distinctNodes", expect.distinct_nodes),
+        ("sameDomain", expect.same_domain),
+        ("domainCounts", expect.domain_counts),
+    ):
+        for name in names:
+            yield from _unknown(("expect", key, name), [name], jobs, "job")
+    for name, count in expect.counts.items():
+        place: Location = ("expect", "counts", name)
+        if isinstance(count, int):
+            yield from _unknown(place, [name], STATE_NAMES, "state")
+            continue
+        yield from _unknown(place, [name], jobs, "job")
+        for state in count:
+            yield from _unknown((*place, state), [state], STATE_NAMES, "state")
+
+
+def _unknown(
+    location: Location, names: Sequence[str], known: Collection[str], what: str
+) -> Iterator[Finding]:
+    for name in names:
+        if name not in known:
+            near = get_close_matches(name, known, n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            yield location, f"there is no {what} {name}{hint}"

@@ -1,0 +1,209 @@
+"""The in-memory cluster of a scenario: what an API server and the nodes would hold.
+
+Driven by `runner`; `binding` plays the binder on it. Every change goes to `apply`, the very door
+through which the scheduler's watches go. Invariant: the scheduler learns of nothing otherwise.
+"""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+import msgspec
+
+from bindery.api.bindrequest import Phase
+from bindery.kube.objects import (
+    BindRequest,
+    KubeObject,
+    Meta,
+    Node,
+    Pod,
+    PriorityClass,
+)
+from bindery.kube.watch import Change, EventType
+from bindery.scenario import objects
+from bindery.scenario.fields import expand
+from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scenario.happenings import Event, InFlightRequest
+from bindery.scenario.jobs import ScenarioJob, ScenarioPod
+from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.objects import PodIdentity
+from bindery.scenario.states import FINISHED, PodState
+
+RequestKey = tuple[str, str]
+"""Namespace and name of a BindRequest."""
+
+
+@dataclass(frozen=True)
+class PodRecord:
+    """A pod and what it is made from."""
+
+    who: PodIdentity
+    entry: ScenarioPod
+    recreate: bool
+    priority: int
+    object: Pod
+    stuck: bool
+
+    @property
+    def state(self) -> PodState:
+        """What the pod object alone says; Binding and Pipelined are the scheduler's to know."""
+        pod = self.object
+        if pod.status.phase in FINISHED:
+            return PodState(pod.status.phase)
+        if pod.metadata.deletion_timestamp is not None:
+            return PodState.STUCK_IN_RELEASING if self.stuck else PodState.RELEASING
+        if pod.spec.node_name:
+            return PodState.RUNNING if pod.status.phase == "Running" else PodState.BOUND
+        return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
+
+
+class ScenarioCluster:
+    """Nodes, pods and BindRequests by name. Only this class changes them."""
+
+    def __init__(self, scenario: Scenario, apply: Callable[[Change[KubeObject]], None]) -> None:
+        self._scenario = scenario
+        self._apply = apply
+        self._node_pool = scenario.config.node_pool
+        self.now = scenario.now.timestamp()
+        self.node_entries: dict[str, ScenarioNode] = {}
+        self.nodes: dict[str, Node] = {}
+        self.pods: dict[str, PodRecord] = {}
+        self.requests: dict[RequestKey, BindRequest] = {}
+
+    def populate(self) -> None:
+        """Create everything that the scenario begins with."""
+        classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
+        for name, value in classes.items():
+            meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
+            self._added(PriorityClass(metadata=meta, value=value))
+        queues = self._scenario.queues
+        for index, queue in enumerate(queues):
+            self._added(objects.queue_object(queue, self.now - len(queues) + index))
+        for entry in self._scenario.nodes:
+            for name in expand(entry.name, entry.count):
+                self._put_node(name, entry)
+        count = sum(job.count for job in self._scenario.jobs)
+        for job in self._scenario.jobs:
+            self._create_job(job, self.now - count)
+            count -= job.count
+        for request in self._scenario.bind_requests:
+            self._create_in_flight(request)
+
+    def happen(self, event: Event) -> None:
+        """Do what `event` says, the clock first."""
+        self.now += event.advance
+        for name in self._present(event.ungate):
+            self._change_pod(name, scheduling_gates=None)
+        for name in self._present(event.fail):
+            self._set_phase(name, PodState.FAILED)
+        for name in self._present(event.succeed):
+            self._set_phase(name, PodState.SUCCEEDED)
+        for name in self._present(event.delete):
+            self._remove_pod(name)
+        if event.node is not None:
+            name = event.node.name
+            changes = {key: getattr(event.node, key) for key in event.node.model_fields_set}
+            self._put_node(name, self.node_entries[name].model_copy(update=changes))
+        if event.job is not None:
+            self._create_job(event.job, self.now)
+
+    def run_pod(self, name: str, node_name: str) -> None:
+        """Bind the pod `name` to a node, where it starts at once."""
+        self._change_pod(name, node_name=node_name)
+        self._set_phase(name, PodState.RUNNING)
+
+    def release_pods(self) -> None:
+        """Let all pods go that are being deleted and not stuck; some come back Pending."""
+        for name, record in list(self.pods.items()):
+            if record.state is not PodState.RELEASING:
+                continue
+            self._remove_pod(name)
+            if record.recreate:
+                who = replace(record.who, generation=record.who.generation + 1, created_at=self.now)
+                entry = record.entry.model_copy(
+                    update={"state": PodState.PENDING, "node": "", "gpu": ()}
+                )
+                self._create_pod(who, entry, recreate=True, priority=record.priority)
+
+    def put_request(self, request: BindRequest) -> None:
+        """Create a BindRequest or replace it by a newer state of it."""
+        key = (request.metadata.namespace, request.metadata.name)
+        previous = self.requests.get(key)
+        self.requests[key] = request
+        kind = EventType.ADDED if previous is None else EventType.MODIFIED
+        self._apply(Change(kind, request, previous))
+
+    def delete_request(self, key: RequestKey) -> None:
+        """Delete a BindRequest."""
+        request = self.requests.pop(key)
+        self._apply(Change(EventType.DELETED, request, request))
+
+    def live_places(self) -> dict[str, str]:
+        """Return pod UID -> node of every pod in a BindRequest that has not ended."""
+        return {
+            pod.pod_uid: pod.selected_node
+            for request in self.requests.values()
+            if not Phase(request.status.phase).is_final
+            for pod in request.spec.pods
+        }
+
+    # -- nodes, jobs, requests -------------------------------------------------------------------
+
+    def _put_node(self, name: str, entry: ScenarioNode) -> None:
+        self.node_entries[name] = entry
+        previous, node = self.nodes.get(name), objects.node_object(entry, name, self.now)
+        self.nodes[name] = node
+        kind = EventType.ADDED if previous is None else EventType.MODIFIED
+        self._apply(Change(kind, node, previous))
+
+    def _create_job(self, job: ScenarioJob, created_at: float) -> None:
+        priority = self._scenario.priority(job.priority) or 0
+        for offset, name in enumerate(expand(job.name, job.count)):
+            at = created_at + offset
+            self._added(objects.group_object(job, name, self._node_pool, at))
+            entries = [entry for entry in job.pods for _ in range(entry.count)]
+            for index, entry in enumerate(entries):
+                who = PodIdentity(name, job.namespace, f"{name}-{index}", created_at=at)
+                self._create_pod(who, entry, recreate=job.recreate, priority=priority)
+
+    def _create_in_flight(self, entry: InFlightRequest) -> None:
+        records = [self.pods[name] for name in entry.pods]
+        pods = [(record.who.name, entry.uid or record.who.uid) for record in records]
+        self.put_request(objects.request_object(entry, records[0].who.namespace, pods, self.now))
+
+    # -- pods ------------------------------------------------------------------------------------
+
+    def _create_pod(
+        self, who: PodIdentity, entry: ScenarioPod, *, recreate: bool, priority: int
+    ) -> None:
+        pod = objects.pod_object(
+            entry, who, priority=priority, node_pool=self._node_pool, now=self.now
+        )
+        stuck = entry.state is PodState.STUCK_IN_RELEASING
+        self.pods[who.name] = PodRecord(who, entry, recreate, priority, pod, stuck)
+        self._added(pod)
+
+    def _remove_pod(self, name: str) -> None:
+        pod = self.pods.pop(name).object
+        self._apply(Change(EventType.DELETED, pod, pod))
+
+    def _set_phase(self, name: str, state: PodState) -> None:
+        pod = self.pods[name].object
+        status = msgspec.structs.replace(pod.status, phase=state.value)
+        self._replace_pod(name, msgspec.structs.replace(pod, status=status))
+
+    def _change_pod(self, name: str, **spec: object) -> None:
+        pod = self.pods[name].object
+        changed = msgspec.structs.replace(pod.spec, **spec)
+        self._replace_pod(name, msgspec.structs.replace(pod, spec=changed))
+
+    def _replace_pod(self, name: str, pod: Pod) -> None:
+        record = self.pods[name]
+        self.pods[name] = replace(record, object=pod)
+        self._apply(Change(EventType.MODIFIED, pod, record.object))
+
+    def _present(self, names: tuple[str, ...]) -> Iterator[str]:
+        """Yield those of `names` that still exist: an event may come after a deletion."""
+        return (name for name in names if name in self.pods)
+
+    def _added(self, item: KubeObject) -> None:
+        self._apply(Change(EventType.ADDED, item, None))

@@ -1,0 +1,149 @@
+"""Comparing what is observed with what a scenario expects.
+
+Called by `runner` after every cycle and after every step. Pure; the failures are texts for people.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.scenario.expectations import Expectation, PodExpectation
+from bindery.scenario.nodes import Topology
+from bindery.scenario.states import FINISHED, PodState
+
+_TOLERANCE: Final = 1e-6
+"""Shares are compared to one part in a million."""
+
+
+@dataclass(frozen=True)
+class PodView:
+    """One pod as it is observed."""
+
+    job: str
+    state: PodState
+    node: str = ""
+    gpus: int = 0
+    reason: str = ""
+    """Why it waits; empty when it does not."""
+
+
+@dataclass(frozen=True)
+class Observation:
+    """The cluster at one moment."""
+
+    pods: Mapping[str, PodView]
+    allocated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """By queue and resource: devices, cores, bytes."""
+    bind_requests: int = 0
+    evictions: int = 0
+    actions: int = 0
+    """All requests created, and evictions, since the beginning. Clearing away is none."""
+    node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+
+def compare(
+    expect: Expectation, seen: Observation, topologies: Sequence[Topology] = ()
+) -> list[str]:
+    """Return what of `expect` is not so; empty when all holds."""
+    return [
+        *(text for name, wanted in expect.pods.items() for text in _pod(name, wanted, seen)),
+        *_counts(expect, seen),
+        *_queues(expect, seen),
+        *_spread(expect, seen, topologies),
+        *_totals(expect, seen),
+    ]
+
+
+def _pod(name: str, wanted: PodExpectation, seen: Observation) -> Iterator[str]:
+    pod = seen.pods.get(name)
+    if pod is None:
+        yield f"pod {name}: it does not exist"
+        return
+    because = f" ({pod.reason})" if pod.reason else ""
+    if wanted.state is not None and pod.state not in wanted.state:
+        yield f"pod {name}: state is {pod.state}, expected {_either(wanted.state)}{because}"
+    if wanted.node is not None and pod.node not in wanted.node:
+        yield f"pod {name}: node is {pod.node or 'none'}, expected {_either(wanted.node)}{because}"
+    if wanted.gpus is not None and pod.gpus not in wanted.gpus:
+        yield f"pod {name}: gpus is {pod.gpus}, expected {_either(wanted.gpus)}"
+    if wanted.reason is not None and wanted.reason not in pod.reason:
+        yield f"pod {name}: reason is {pod.reason!r}, expected to contain {wanted.reason!r}"
+
+
+def _counts(expect: Expectation, seen: Observation) -> Iterator[str]:
+    overall = Counter(pod.state.value for pod in seen.pods.values())
+    for key, wanted in expect.counts.items():
+        if isinstance(wanted, int):
+            if overall[key] != wanted:
+                yield f"pods that are {key}: {overall[key]}, expected {wanted}"
+            continue
+        of_job = Counter(pod.state.value for pod in seen.pods.values() if pod.job == key)
+        for state, count in wanted.items():
+            if of_job[state] != count:
+                yield f"pods of {key} that are {state}: {of_job[state]}, expected {count}"
+
+
+def _queues(expect: Expectation, seen: Observation) -> Iterator[str]:
+    for name, wanted in expect.queues.items():
+        allocated = seen.allocated.get(name, {})
+        for resource, amount in wanted.allocated.items():
+            actual = allocated.get(resource, 0.0)
+            if abs(actual - amount) > _TOLERANCE * max(abs(amount), abs(actual)):
+                yield f"queue {name}: allocated {resource} is {actual:g}, expected {amount:g}"
+
+
+def _spread(
+    expect: Expectation, seen: Observation, topologies: Sequence[Topology]
+) -> Iterator[str]:
+    for job, count in expect.distinct_nodes.items():
+        nodes = set(_nodes_of(job, seen))
+        if len(nodes) != count:
+            yield f"job {job}: on {len(nodes)} nodes, expected {count}"
+    for job, level in expect.same_domain.items():
+        domains = _domains(job, level, seen, topologies)
+        if len(domains) > 1:
+            names = ", ".join(sorted("/".join(domain) for domain in domains))
+            yield f"job {job}: in {len(domains)} domains of {level} ({names}), expected one"
+    for job, levels in expect.domain_counts.items():
+        for level, wanted in levels.items():
+            counts = sorted(_domains(job, level, seen, topologies).values(), reverse=True)
+            if counts != list(wanted):
+                yield f"job {job}: pods per {level} are {counts}, expected {list(wanted)}"
+
+
+def _totals(expect: Expectation, seen: Observation) -> Iterator[str]:
+    if expect.evictions is not None and seen.evictions != expect.evictions:
+        yield f"evictions: {seen.evictions}, expected {expect.evictions}"
+    if expect.bind_requests is not None and seen.bind_requests != expect.bind_requests:
+        yield f"bindRequests: {seen.bind_requests}, expected {expect.bind_requests}"
+    if expect.unchanged is not None and (seen.actions == 0) != expect.unchanged:
+        wanted = "none" if expect.unchanged else "some"
+        yield f"actions: {seen.actions}, expected {wanted}"
+
+
+def _nodes_of(job: str, seen: Observation) -> Iterator[str]:
+    """Yield the node of every pod of `job` that has one and is not finished."""
+    for pod in seen.pods.values():
+        if pod.job == job and pod.node and pod.state not in FINISHED:
+            yield pod.node
+
+
+def _domains(
+    job: str, level: str, seen: Observation, topologies: Sequence[Topology]
+) -> Counter[tuple[str, ...]]:
+    """Return how many pods of `job` are in each domain of `level`, by its path from the top."""
+    path: tuple[str, ...] = (level,)
+    for topology in topologies:
+        if level in topology.levels:
+            path = topology.levels[: topology.levels.index(level) + 1]
+            break
+    counts: Counter[tuple[str, ...]] = Counter()
+    for node in _nodes_of(job, seen):
+        labels = seen.node_labels.get(node, {})
+        counts[tuple(labels.get(label, f"{node} has no {label}") for label in path)] += 1
+    return counts
+
+
+def _either(values: Sequence[object]) -> str:
+    return " or ".join(str(value) for value in values)

@@ -1,0 +1,93 @@
+"""The field types that the models of a scenario share.
+
+Used by every model module of the package; `support` reads the `NotYet` marks. Invariant: what
+passes validation can be used without another check, so quantities parse and durations are known.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Final
+
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field
+
+from bindery.api import quantity
+from bindery.api.base import ApiModel
+
+_DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
+_SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+
+
+@dataclass(frozen=True)
+class NotYet:
+    """Marks a key whose behaviour does not exist yet.
+
+    The key may be written with its default, an empty value or one of `neutral`: those ask for
+    nothing. Any other value is answered with `not supported yet: KEY`.
+    """
+
+    neutral: tuple[object, ...] = ()
+
+
+class ScenarioModel(ApiModel):
+    """Base of every part of a scenario: the file's camelCase keys and no others."""
+
+    model_config = ConfigDict(populate_by_name=False)
+
+
+def _quantity_text(value: object) -> object:
+    """Return a number as its shortest text, so that 0.1 is one tenth exactly."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return value
+    return str(value)
+
+
+def _check_quantity(text: str) -> str:
+    if quantity.parse(text, "cpu") < 0:
+        raise ValueError(f"{text} is negative")
+    return text
+
+
+def _check_limit(text: str) -> str:
+    return text if quantity.parse(text, "cpu") == -1000 else _check_quantity(text)
+
+
+def parse_duration(value: object) -> float:
+    """Return a duration such as `90s`, `1h30m` or `0s` in seconds; a bare number is seconds."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        if value >= 0:
+            return float(value)
+    elif isinstance(value, str):
+        parts = _DURATION.findall(value)
+        if parts and "".join(number + unit for number, unit in parts) == value:
+            return sum(float(number) * _SECONDS[unit] for number, unit in parts)
+    raise ValueError(f"{value!r} is no duration; write it as 90s, 10m or 1h30m")
+
+
+def format_duration(seconds: float) -> str:
+    """Return `seconds` as `parse_duration` reads it."""
+    return f"{seconds:g}s"
+
+
+def _as_sequence(value: object) -> object:
+    is_many = isinstance(value, Sequence) and not isinstance(value, str)
+    return value if is_many else (value,)
+
+
+Quantity = Annotated[str, BeforeValidator(_quantity_text), AfterValidator(_check_quantity)]
+"""A Kubernetes quantity of zero or more, as text."""
+Limit = Annotated[str, BeforeValidator(_quantity_text), AfterValidator(_check_limit)]
+"""A Kubernetes quantity, or -1 for unlimited, as text."""
+Duration = Annotated[float, BeforeValidator(parse_duration)]
+"""Seconds, written as a duration."""
+Name = Annotated[str, Field(min_length=1)]
+Positive = Annotated[int, Field(ge=1)]
+Texts = Annotated[tuple[str, ...], BeforeValidator(_as_sequence)]
+"""One text or a list of them."""
+AnyObject = dict[str, Any]
+"""A whole Kubernetes object that this package does not look into."""
+
+
+def expand(name: str, count: int) -> list[str]:
+    """Return the `count` names that `name` stands for: `{i}` counts from 0."""
+    return [name.replace("{i}", str(index)) for index in range(count)]

@@ -1,0 +1,73 @@
+"""Reading scenario files.
+
+Called by the command line and the tests. What is wrong with a file is said with its line and key
+as a `FileError`; the other documents of the file can still be used.
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bindery.api.yamlfile import Document, FileError, Location, read, validate
+from bindery.scenario.checks import check
+from bindery.scenario.format import Scenario
+from bindery.scenario.support import unsupported
+from bindery.scheduler.plugins import registry
+
+
+class UnsupportedError(FileError):
+    """A scenario asks for behaviour that does not exist yet; `key` names it."""
+
+    def __init__(self, file: str, line: int, key: str) -> None:
+        super().__init__(file, line, f"not supported yet: {key}")
+        self.key = key
+
+
+def parse_scenario(document: Document) -> Scenario:
+    """Return the scenario in `document`.
+
+    Raises:
+        FileError: a key is wrong; or, as UnsupportedError, its behaviour does not exist yet.
+    """
+    scenario = validate(Scenario, document)
+    findings = check(scenario)
+    if findings:
+        raise _first(document, findings)
+    _check_plugins(scenario, document)
+    missing = unsupported(scenario)
+    if missing:
+        line, _, key = min((document.line(place), n, key) for n, (place, key) in enumerate(missing))
+        raise UnsupportedError(document.file, line, key)
+    return scenario
+
+
+def read_scenarios(path: Path) -> Iterator[Scenario | FileError]:
+    """Yield each scenario of the file at `path`, or what is wrong with it."""
+    try:
+        documents = read(path)
+    except FileError as error:
+        yield error
+        return
+    if not documents:
+        yield FileError(str(path), 1, "there is no scenario in the file")
+    for document in documents:
+        try:
+            scenario = parse_scenario(document)
+        except FileError as error:
+            yield error
+        else:
+            yield scenario
+
+
+def _check_plugins(scenario: Scenario, document: Document) -> None:
+    configuration = scenario.config.to_configuration()
+    for plugin in configuration.plugins:
+        if plugin.name in scenario.config.plugins:
+            try:
+                registry.load((plugin,))
+            except registry.PluginError as error:
+                raise document.error(("config", "plugins", plugin.name), str(error)) from error
+
+
+def _first(document: Document, findings: list[tuple[Location, str]]) -> FileError:
+    location, message = min(findings, key=lambda finding: document.line(finding[0]))
+    return document.error(location, message)

@@ -1,0 +1,101 @@
+"""A scenario: the model of one YAML document.
+
+`files` reads it, `checks` holds what no single key can say, `support` names what does not exist
+yet. Invariant: every key of the format has a field here, so that a misspelt key is an error.
+"""
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import AwareDatetime, Field
+
+from bindery.api.configuration import (
+    BindRequestConfiguration,
+    PluginConfiguration,
+    SchedulerConfiguration,
+)
+from bindery.scenario.expectations import Expectation
+from bindery.scenario.fields import AnyObject, NotYet, Positive, ScenarioModel
+from bindery.scenario.happenings import Event, Fault, InFlightRequest
+from bindery.scenario.jobs import ScenarioJob
+from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
+from bindery.scenario.queues import ScenarioQueue
+
+Action = Literal["allocate", "backfill", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+
+
+NOT_YET_ARGUMENTS = frozenset({"device"})
+"""Arguments of existing plugins whose behaviour does not exist yet."""
+
+
+class ConfigurationOverrides(ScenarioModel):
+    """What differs from the scheduler's default configuration."""
+
+    actions: tuple[Action, ...] | None = None
+    """Default: all that exist."""
+    plugins: dict[str, dict[str, Any]] = Field(default_factory=dict)
+    """By plugin: the arguments that differ."""
+    node_pool: str = ""
+    bind_request: BindRequestConfiguration = BindRequestConfiguration()
+    failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
+
+    def arguments(self, plugin: str) -> dict[str, Any]:
+        """Return the arguments of `plugin`, without what `support` alone looks at."""
+        given = self.plugins.get(plugin, {})
+        return {key: value for key, value in given.items() if key not in NOT_YET_ARGUMENTS}
+
+    def to_configuration(self) -> SchedulerConfiguration:
+        """Return the scheduler's configuration with the overrides in it."""
+        default = SchedulerConfiguration()
+        plugins = tuple(
+            PluginConfiguration(name=plugin.name, arguments=self.arguments(plugin.name))
+            for plugin in default.plugins
+        )
+        return SchedulerConfiguration(
+            node_pool=self.node_pool,
+            actions=default.actions if self.actions is None else self.actions,
+            plugins=plugins,
+            bind_request=self.bind_request,
+            failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
+        )
+
+
+class Scenario(ScenarioModel):
+    """A small cluster, what is asked of it, and what must come out."""
+
+    name: str = ""
+    config: ConfigurationOverrides = ConfigurationOverrides()
+    origin: Any = ""
+    needs: Any = ()
+    now: AwareDatetime = datetime(2026, 1, 1, tzinfo=UTC)
+    nodes: tuple[ScenarioNode, ...] = ()
+    topologies: tuple[Topology, ...] = ()
+    hyper_nodes: Annotated[tuple[HyperNode, ...], NotYet()] = ()
+    queues: tuple[ScenarioQueue, ...] = ()
+    priority_classes: dict[str, int] = Field(default_factory=dict)
+    resource_slices: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    device_classes: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    resource_claims: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    resource_claim_templates: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    volumes: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    jobs: tuple[ScenarioJob, ...] = ()
+    bind_requests: tuple[InFlightRequest, ...] = ()
+    events: tuple[Event, ...] = ()
+    faults: tuple[Fault, ...] = ()
+    rounds: Positive = 1
+    settle: int = Field(default=0, ge=0)
+    expect: Expectation = Expectation()
+
+    def priority(self, of: str | int) -> int | None:
+        """Return the number that a priority stands for, or None for an unknown name."""
+        if isinstance(of, int):
+            return of
+        return {**BUILT_IN_PRIORITIES, **self.priority_classes}.get(of)
+
+    def all_jobs(self) -> tuple[ScenarioJob, ...]:
+        """Return the jobs of the beginning and those that events bring."""
+        return self.jobs + tuple(event.job for event in self.events if event.job is not None)
+
+
+BUILT_IN_PRIORITIES = {"train": 50, "build-preemptible": 75, "build": 100, "inference": 125}
+"""The priority classes that every scenario has."""

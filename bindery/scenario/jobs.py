@@ -1,0 +1,156 @@
+"""The jobs of a scenario and their pods.
+
+Read by `format`; `objects` makes PodGroups and Pods of them. Invariant: the pods of a job are
+named after it and numbered over all its entries, `a-0`, `a-1`, …
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field, model_validator
+
+from bindery.api.base import NonNegative
+from bindery.api.names import DEFAULT_QUEUE
+from bindery.scenario.constraints import Affinity, Toleration
+from bindery.scenario.fields import (
+    AnyObject,
+    Duration,
+    Name,
+    NotYet,
+    Positive,
+    Quantity,
+    ScenarioModel,
+)
+from bindery.scenario.states import INITIAL_STATES, ON_NODE, PodState
+
+
+def _texts(value: object) -> object:
+    return [str(item) for item in value] if isinstance(value, list) else value
+
+
+DeviceIndexes = Annotated[tuple[str, ...], BeforeValidator(_texts)]
+
+
+class Request(ScenarioModel):
+    """What a container asks for."""
+
+    gpus: NonNegative = 0
+    """Whole devices."""
+    gpu_fraction: Annotated[float | None, NotYet(neutral=(0, 0.0))] = None
+    gpu_memory: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
+    gpu_memory_percent: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
+    gpu_devices: Annotated[NonNegative | None, NotYet(neutral=(1,))] = None
+    gpu_cores: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
+    cpu: Quantity = "0"
+    memory: Quantity = "0"
+    resources: dict[str, Quantity] = Field(default_factory=dict)
+
+
+class InitContainer(Request):
+    """A container that runs before the others, or beside them when it restarts always."""
+
+    restart_policy: Literal["", "Always"] = ""
+
+
+class GpuSelector(ScenarioModel):
+    """Which devices a pod would take."""
+
+    use: tuple[str, ...] = ()
+    avoid: tuple[str, ...] = ()
+    types: tuple[str, ...] = ()
+    avoid_types: tuple[str, ...] = ()
+
+
+class ScenarioPod(Request):
+    """`count` equal pods of a job."""
+
+    count: NonNegative = 1
+    init_containers: tuple[InitContainer, ...] = ()
+    qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
+    labels: dict[str, str] = Field(default_factory=dict)
+    preemptible: Annotated[bool | None, NotYet()] = None
+    preemption_policy: Annotated[Literal["PreemptLowerPriority", "Never"], NotYet()] = (
+        "PreemptLowerPriority"
+    )
+    gpu_selector: Annotated[GpuSelector, NotYet()] = GpuSelector()
+    role: Annotated[str, NotYet()] = ""
+    sub_group: Annotated[str, NotYet()] = ""
+    numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
+    gpu_policy: Annotated[
+        Literal["pack", "spread", "mutex", "numa", "topology"] | None, NotYet()
+    ] = None
+    state: PodState = PodState.PENDING
+    node: str = ""
+    gpu: DeviceIndexes = ()
+    """The devices that it holds, by index on the node."""
+    node_selector: dict[str, str] = Field(default_factory=dict)
+    affinity: Affinity = Affinity()
+    tolerations: tuple[Toleration, ...] = ()
+    topology_spread_constraints: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    host_ports: Annotated[tuple[object, ...], NotYet()] = ()
+    claims: Annotated[tuple[object, ...], NotYet()] = ()
+    volumes: Annotated[tuple[object, ...], NotYet()] = ()
+
+    @model_validator(mode="after")
+    def _is_consistent(self) -> "ScenarioPod":
+        if self.state not in INITIAL_STATES:
+            raise ValueError(f"a pod cannot begin as {self.state}; use bindRequests for Binding")
+        if self.state in ON_NODE and not self.node:
+            raise ValueError(f"a pod that is {self.state} needs a node")
+        if self.node and self.state in (PodState.PENDING, PodState.GATED):
+            raise ValueError(f"a pod that is {self.state} is on no node")
+        if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):
+            raise ValueError("a BestEffort pod asks for no cpu and no memory")
+        return self
+
+
+class TopologyConstraint(ScenarioModel):
+    """In which domain the pods must or should stay together."""
+
+    name: str = ""
+    required: str = ""
+    preferred: str = ""
+    hyper_node_tier: int | None = None
+    mode: Literal["hard", "soft"] = "hard"
+
+
+class SubGroup(ScenarioModel):
+    """A part of a job with a minimum of its own."""
+
+    name: Name
+    min_member: NonNegative | None = None
+    min_sub_group: NonNegative | None = None
+    parent: str = ""
+    topology: TopologyConstraint = TopologyConstraint()
+
+
+class ScenarioJob(ScenarioModel):
+    """A gang, or `count` gangs whose names differ in `{i}`."""
+
+    name: Name
+    count: Positive = 1
+    namespace: Name = "default"
+    queue: Name = DEFAULT_QUEUE
+    priority: str | int = "train"
+    """A priority class or a number."""
+    preemptible: bool | None = None
+    min_member: NonNegative | None = None
+    """Default: all pods of the job."""
+    roles: Annotated[dict[str, NonNegative], NotYet()] = Field(default_factory=dict)
+    sub_groups: Annotated[tuple[SubGroup, ...], NotYet()] = ()
+    min_sub_group: Annotated[NonNegative | None, NotYet()] = None
+    topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
+    runtime: Annotated[Duration | None, NotYet()] = None
+    pending_for: Annotated[Duration | None, NotYet()] = None
+    stale_for: Annotated[Duration | None, NotYet()] = None
+    staleness_grace: Annotated[Duration | None, NotYet()] = None
+    preemption_delay: Annotated[Duration | None, NotYet(neutral=(0.0,))] = None
+    expected_runtime: Annotated[Duration | None, NotYet()] = None
+    spread_devices: Annotated[bool, NotYet()] = False
+    recreate: bool = True
+    """Whether a released pod of this job comes back Pending."""
+    pods: tuple[ScenarioPod, ...] = ()
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods one such job has."""
+        return sum(pod.count for pod in self.pods)

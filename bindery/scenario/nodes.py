@@ -1,0 +1,88 @@
+"""The nodes of a scenario and the topology over them.
+
+Read by `format`; `objects` makes Kubernetes nodes of them. Invariant: every key that may be
+changed by an event has a default, so that an event can name any few of them.
+"""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from bindery.api.base import NonNegative
+from bindery.scenario.fields import AnyObject, Name, NotYet, Positive, Quantity, ScenarioModel
+
+
+class Taint(ScenarioModel):
+    """A taint as Kubernetes writes it."""
+
+    key: Name
+    value: str = ""
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"]
+
+
+class Device(ScenarioModel):
+    """One GPU of a node in detail."""
+
+    id: str = ""
+    healthy: Annotated[bool, NotYet()] = True
+    cordoned: Annotated[bool, NotYet()] = False
+    memory: Positive | None = None
+    """MiB."""
+    numa: NonNegative | None = None
+    type: str = ""
+    shares: Positive | None = None
+    """The most pods that may share the device."""
+
+
+class Numa(ScenarioModel):
+    """What the node's topology manager does, and its zones."""
+
+    policy: Annotated[
+        Literal["none", "best-effort", "restricted", "single-numa-node"], NotYet()
+    ] = "none"
+    scope: Literal["container", "pod"] = "container"
+    zones: tuple[AnyObject, ...] = ()
+
+
+class ScenarioNode(ScenarioModel):
+    """A node, or `count` nodes whose names differ in `{i}`."""
+
+    name: Name
+    count: Positive = 1
+    gpus: NonNegative | None = None
+    """Whole devices. Default: as many as `devices` lists."""
+    gpu_memory: Positive | None = None
+    """MiB a device; becomes the node's label."""
+    gpu_model: str | None = None
+    devices: tuple[Device, ...] = ()
+    cpu: Quantity = "20"
+    memory: Quantity = "20G"
+    pods: NonNegative = 110
+    resources: dict[str, Quantity] = Field(default_factory=dict)
+    """Extended resources."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+    ready: bool = True
+    numa: Numa | None = None
+
+    @property
+    def gpu_count(self) -> int:
+        """How many whole devices the node has."""
+        return len(self.devices) if self.gpus is None else self.gpus
+
+
+class Topology(ScenarioModel):
+    """A tree over the nodes by their labels, widest level first."""
+
+    name: Name
+    levels: tuple[Name, ...] = Field(min_length=1)
+
+
+class HyperNode(ScenarioModel):
+    """A domain that lists its members."""
+
+    name: Name
+    tier: NonNegative = 1
+    members: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()

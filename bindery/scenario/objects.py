@@ -1,0 +1,262 @@
+"""Scenario parts as the Kubernetes objects that the scheduler watches.
+
+Called by `cluster`. Pure. Invariant: names and UIDs follow from the scenario's names alone, and
+only creation times follow from the order of its lists, where order means age.
+"""
+
+import uuid
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeVar
+
+import msgspec
+
+from bindery.api.bindrequest import Phase
+from bindery.api.names import (
+    GPU_MODEL_LABEL,
+    GPU_RESOURCE,
+    HOSTNAME_LABEL,
+    NODE_POOL_LABEL,
+    POD_GROUP_ANNOTATION,
+    POD_NAME_LABEL,
+    SCHEDULER_NAME,
+    SELECTED_NODE_LABEL,
+)
+from bindery.kube.objects import (
+    Affinity,
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
+    Condition,
+    Container,
+    Meta,
+    Node,
+    NodeSpec,
+    NodeStatus,
+    Pod,
+    PodBinding,
+    PodGroup,
+    PodGroupSpec,
+    PodSpec,
+    PodStatus,
+    Queue,
+    QueueResource,
+    QueueSpec,
+    ResourceRequirements,
+    SchedulingGate,
+    StatementReference,
+    Taint,
+    Toleration,
+    UnboundPod,
+)
+from bindery.scenario.fields import ScenarioModel
+from bindery.scenario.happenings import InFlightRequest
+from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
+from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.queues import ScenarioQueue
+from bindery.scenario.states import PodState
+
+Struct = TypeVar("Struct", Affinity, Toleration)
+
+GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
+_STUCK_FOR_S: Final = 3600.0
+"""How long a pod that is stuck in releasing has been deleted; any value far above a grace."""
+_PHASES: Final = {
+    PodState.PENDING: "Pending",
+    PodState.GATED: "Pending",
+    PodState.BOUND: "Pending",
+    PodState.RUNNING: "Running",
+    PodState.RELEASING: "Running",
+    PodState.STUCK_IN_RELEASING: "Running",
+    PodState.SUCCEEDED: "Succeeded",
+    PodState.FAILED: "Failed",
+}
+
+
+@dataclass(frozen=True)
+class PodIdentity:
+    """Which pod of which job, and its how manieth life under that name."""
+
+    job_name: str
+    namespace: str
+    name: str
+    generation: int = 0
+    created_at: float = 0.0
+    """Seconds since the epoch, as everywhere here."""
+
+    @property
+    def uid(self) -> str:
+        """The pod's UID: another one in every life."""
+        return object_uid("pod", self.namespace, f"{self.name}-{self.generation}")
+
+
+def object_uid(kind: str, namespace: str, name: str) -> str:
+    """Return the UID of an object of the scenario."""
+    return str(uuid.uuid5(uuid.NAMESPACE_URL, f"scenario:{kind}/{namespace}/{name}"))
+
+
+def timestamp(at: float) -> str:
+    """Return `at` as Kubernetes writes times."""
+    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def node_object(node: ScenarioNode, name: str, at: float) -> Node:
+    """Return the node `name` of the entry `node`."""
+    labels = {HOSTNAME_LABEL: name}
+    if node.gpu_model:
+        labels[GPU_MODEL_LABEL] = node.gpu_model
+    if node.gpu_memory:
+        labels[GPU_MEMORY_LABEL] = str(node.gpu_memory)
+    allocatable = {"cpu": node.cpu, "memory": node.memory, "pods": str(node.pods)}
+    if node.gpu_count:
+        allocatable[GPU_RESOURCE] = str(node.gpu_count)
+    ready = Condition(type="Ready", status="True" if node.ready else "False")
+    return Node(
+        metadata=Meta(
+            name=name,
+            uid=object_uid("node", "", name),
+            creation_timestamp=timestamp(at),
+            labels={**labels, **node.labels},
+        ),
+        spec=NodeSpec(
+            unschedulable=node.unschedulable,
+            taints=[Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints],
+        ),
+        status=NodeStatus(allocatable={**allocatable, **node.resources}, conditions=[ready]),
+    )
+
+
+def queue_object(queue: ScenarioQueue, at: float) -> Queue:
+    """Return the Queue resource of `queue`."""
+    limits = {name: QueueResource(limit=limit) for name, limit in queue.limits().items()}
+    return Queue(
+        metadata=Meta(
+            name=queue.name,
+            uid=object_uid("queue", "", queue.name),
+            creation_timestamp=timestamp(at),
+        ),
+        spec=QueueSpec(
+            parent=queue.parent, priority=queue.priority, state=queue.state, resources=limits
+        ),
+    )
+
+
+def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodGroup:
+    """Return the PodGroup `name` of the entry `job`."""
+    pools = {pod.labels.get(NODE_POOL_LABEL, node_pool) for pod in job.pods}
+    pool = pools.pop() if len(pools) == 1 else node_pool
+    return PodGroup(
+        metadata=Meta(
+            name=name,
+            namespace=job.namespace,
+            uid=object_uid("podgroup", job.namespace, name),
+            creation_timestamp=timestamp(at),
+            labels={NODE_POOL_LABEL: pool} if pool else {},
+        ),
+        spec=PodGroupSpec(
+            min_member=job.pod_count if job.min_member is None else job.min_member,
+            queue=job.queue,
+            priority_class_name=job.priority if isinstance(job.priority, str) else None,
+        ),
+    )
+
+
+def pod_object(
+    pod: ScenarioPod, who: PodIdentity, *, priority: int, node_pool: str, now: float
+) -> Pod:
+    """Return the pod `who` of the entry `pod`, in the state that the entry says."""
+    labels = {NODE_POOL_LABEL: node_pool} if node_pool else {}
+    deleted = {
+        PodState.RELEASING: timestamp(now),
+        PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),
+    }
+    gates = [SchedulingGate(name=SCENARIO_GATE)] if pod.state is PodState.GATED else None
+    return Pod(
+        metadata=Meta(
+            name=who.name,
+            namespace=who.namespace,
+            uid=who.uid,
+            creation_timestamp=timestamp(who.created_at),
+            deletion_timestamp=deleted.get(pod.state),
+            labels={**labels, **pod.labels},
+            annotations={POD_GROUP_ANNOTATION: who.job_name},
+        ),
+        spec=PodSpec(
+            node_name=pod.node,
+            scheduler_name=SCHEDULER_NAME,
+            priority=priority,
+            containers=[Container(name="main", resources=_requirements(pod, pod.qos))],
+            init_containers=[
+                Container(
+                    name=f"init-{index}",
+                    resources=_requirements(container, pod.qos),
+                    restart_policy=container.restart_policy or None,
+                )
+                for index, container in enumerate(pod.init_containers)
+            ],
+            node_selector=pod.node_selector,
+            affinity=_converted(pod.affinity, Affinity),
+            tolerations=[_converted(item, Toleration) for item in pod.tolerations],
+            scheduling_gates=gates,
+        ),
+        status=PodStatus(phase=_PHASES[pod.state]),
+    )
+
+
+def request_object(
+    entry: InFlightRequest, namespace: str, pods: list[tuple[str, str]], now: float
+) -> BindRequest:
+    """Return the BindRequest `entry` for `pods`, each a name and a UID."""
+    name, at = f"{pods[0][0]}-in-flight", timestamp(now - entry.age)
+    labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
+    if len(pods) == 1:
+        labels |= {POD_NAME_LABEL: pods[0][0], SELECTED_NODE_LABEL: entry.node}
+    unbound = [
+        UnboundPod(pod_name=name, pod_uid=uid, node=entry.node, reason="BindFailed")
+        for name, uid in pods
+        if entry.phase is Phase.FAILED
+    ]
+    return BindRequest(
+        metadata=Meta(
+            name=name,
+            namespace=namespace,
+            uid=object_uid("bindrequest", namespace, name),
+            creation_timestamp=at,
+            labels={**labels, **entry.labels},
+        ),
+        spec=BindRequestSpec(
+            pods=[
+                PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
+                for name, uid in pods
+            ],
+            statement=StatementReference(id=name),
+            backoff_limit=entry.backoff_limit,
+        ),
+        status=BindRequestStatus(
+            phase=entry.phase,
+            failed_attempts=entry.failed_attempts,
+            completion_time=at if entry.phase.is_final else None,
+            unbound_pods=unbound,
+        ),
+    )
+
+
+def _requirements(request: Request, qos: str) -> ResourceRequirements:
+    """Return what a container asks for; extended resources always have equal limits."""
+    extended = dict(request.resources)
+    if request.gpus:
+        extended[GPU_RESOURCE] = str(request.gpus)
+    basic = {
+        name: amount
+        for name, amount in (("cpu", request.cpu), ("memory", request.memory))
+        if amount != "0"
+    }
+    limits = {**extended, **basic} if qos == "Guaranteed" else extended
+    return ResourceRequirements(requests={**extended, **basic}, limits=limits)
+
+
+def _converted(model: ScenarioModel, struct: type[Struct]) -> Struct:
+    """Return the Kubernetes object that `model` describes."""
+    wire = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
+    return msgspec.convert(wire, struct)

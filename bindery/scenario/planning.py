@@ -1,0 +1,137 @@
+"""The scheduler of a scenario: the engine, fed by the in-memory cluster, and what it says.
+
+Used by `runner`. It does what the scheduler process does around its engine: creates the drafts,
+removes requests that nobody will finish, reads the report. Invariant: no decision is made here.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from bindery.api import quantity
+from bindery.api.names import GPU_RESOURCE
+from bindery.kube.objects import BindRequest, KubeObject
+from bindery.kube.watch import Change
+from bindery.scenario import objects
+from bindery.scenario.cluster import PodRecord, ScenarioCluster
+from bindery.scenario.expect import Observation, PodView
+from bindery.scenario.faults import Faults
+from bindery.scenario.format import Scenario
+from bindery.scenario.states import PodState
+from bindery.scheduler.cache.holds import key_of
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
+from bindery.scheduler.stale import stale_requests
+
+_WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
+
+
+class Planner:
+    """Runs cycles over `cluster` and observes them."""
+
+    def __init__(self, scenario: Scenario, faults: Faults) -> None:
+        self.cluster = ScenarioCluster(scenario, self._learn)
+        self._faults = faults
+        self._configuration = scenario.config.to_configuration()
+        self._engine = Engine(self._configuration, lambda: self.cluster.now)
+        self._queue_names = [queue.name for queue in scenario.queues]
+        self._report = CycleReport()
+        self._actions = 0
+
+    def plan(self) -> None:
+        """Run one cycle and write what it commits."""
+        self._clear_stale_requests()
+        for draft in list(self._engine.cycle()):
+            self._create(draft)
+        self._report = self._engine.report
+
+    def observe(self, pipelined_as: PodState = PodState.PIPELINED) -> Observation:
+        """Return the cluster as it is; a promise lasts for its cycle and is `pipelined_as`."""
+        places = self.cluster.live_places()
+        return Observation(
+            pods={
+                name: self._view(record, places, pipelined_as)
+                for name, record in self.cluster.pods.items()
+            },
+            allocated={name: self._allocated(name) for name in self._queue_names},
+            bind_requests=len(self.cluster.requests),
+            actions=self._actions,
+            node_labels={name: node.metadata.labels for name, node in self.cluster.nodes.items()},
+        )
+
+    def _learn(self, change: Change[KubeObject]) -> None:
+        self._engine.cluster.apply(change)
+
+    def _clear_stale_requests(self) -> None:
+        stale = stale_requests(
+            self._engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
+        )
+        for found in list(stale):
+            names = [pod.pod_name for pod in found.request.spec.pods]
+            if self._faults.error("deleteBindRequest", names) is None:
+                self.cluster.delete_request(key_of(found.request))
+
+    def _create(self, draft: BindRequestDraft) -> None:
+        request = msgspec.convert(draft.to_object(), BindRequest)
+        names = [pod.pod_name for pod in request.spec.pods]
+        code = self._faults.error("createBindRequest", names)
+        if code is None and (draft.namespace, draft.name) in self.cluster.requests:
+            code = 409
+        if code is not None:
+            self._engine.refused(draft)
+            return
+        metadata = msgspec.structs.replace(
+            request.metadata,
+            uid=objects.object_uid("bindrequest", draft.namespace, draft.name),
+            creation_timestamp=objects.timestamp(self.cluster.now),
+        )
+        self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
+        self._actions += 1
+
+    # -- observing -------------------------------------------------------------------------------
+
+    def _view(
+        self, record: PodRecord, places: Mapping[str, str], pipelined_as: PodState
+    ) -> PodView:
+        job, pod = self._reports(record)
+        state, node = record.state, record.object.spec.node_name
+        if state is PodState.PENDING and record.who.uid in places:
+            state, node = PodState.BINDING, places[record.who.uid]
+        elif state is PodState.PENDING and pod is not None and pod.state == PodState.PIPELINED:
+            state = pipelined_as
+            node = pod.node if pipelined_as is PodState.PIPELINED else ""
+        return PodView(
+            job=record.who.job_name,
+            state=state,
+            node=node,
+            gpus=record.entry.gpus,
+            reason=_reason(job, pod) if state in _WAITING else "",
+        )
+
+    def _reports(self, record: PodRecord) -> tuple[JobReport | None, PodReport | None]:
+        job = self._report.jobs.get(JobKey(record.who.namespace, record.who.job_name, True))
+        return job, job.pods.get(Uid(record.who.uid)) if job is not None else None
+
+    def _allocated(self, queue: str) -> dict[str, float]:
+        """Return what the queue and all below it hold, in devices, cores and bytes."""
+        table = self._engine.cluster.state.queues
+        allocated, row = table.allocated, table.row(queue)
+        below = [at for at in range(len(table.entries)) if row in table.chain(at)]
+        sums = allocated[:, below].sum(axis=1)
+        return {
+            "gpu" if name == GPU_RESOURCE else name: float(amount) / quantity.scale(name)
+            for name, amount in zip(table.axis.names, sums, strict=True)
+            if name != "pods"
+        }
+
+
+def _reason(job: JobReport | None, pod: PodReport | None) -> str:
+    """Return all that is said about why a pod waits: its job's reason, then its own."""
+    texts = []
+    if job is not None and job.reason != SCHEDULED:
+        texts.append(f"{job.reason}: {job.message}")
+    if pod is not None and pod.message and (job is None or pod.message != job.message):
+        texts.append(pod.message)
+    return "; ".join(texts)

@@ -1,0 +1,33 @@
+"""The states of a pod, as scenarios and results name them."""
+
+from enum import StrEnum
+
+
+class PodState(StrEnum):
+    """Where a pod is in its life."""
+
+    PENDING = "Pending"
+    GATED = "Gated"
+    PIPELINED = "Pipelined"
+    """It waits for resources that are being released."""
+    BINDING = "Binding"
+    """It is in a BindRequest that has not ended."""
+    BOUND = "Bound"
+    """It has its node and has not started."""
+    RUNNING = "Running"
+    RELEASING = "Releasing"
+    """It is being deleted."""
+    STUCK_IN_RELEASING = "StuckInReleasing"
+    """It is being deleted for so long that nobody counts on its resources."""
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+
+INITIAL_STATES = frozenset(PodState) - {PodState.PIPELINED, PodState.BINDING}
+"""What a scenario may begin with: the others follow from a cycle or a BindRequest."""
+ON_NODE = frozenset(
+    {PodState.BOUND, PodState.RUNNING, PodState.RELEASING, PodState.STUCK_IN_RELEASING}
+)
+"""States that need a node."""
+FINISHED = frozenset({PodState.SUCCEEDED, PodState.FAILED})
+STATE_NAMES = frozenset(state.value for state in PodState)

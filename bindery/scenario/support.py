@@ -1,0 +1,75 @@
+"""Which keys of a scenario ask for behaviour that does not exist yet.
+
+Called by `files` for every scenario. It only compares values with the `NotYet` marks of the
+models, and with the few rules that depend on more than one key; each new behaviour removes marks.
+"""
+
+from collections.abc import Iterator, Mapping
+
+from pydantic import BaseModel
+
+from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
+from bindery.api.yamlfile import Location, format_location
+from bindery.scenario.checks import job_places
+from bindery.scenario.fields import NotYet
+from bindery.scenario.format import NOT_YET_ARGUMENTS, Scenario
+
+_NON_PREEMPTIBLE_FROM = 100
+
+
+def unsupported(scenario: Scenario) -> list[tuple[Location, str]]:
+    """Return the places, and the keys as text, of all that `scenario` asks for in vain."""
+    found = [(location, format_location(location)) for location in _marked(scenario, ())]
+    found.extend(_values(scenario))
+    found.extend(_preemptibility(scenario))
+    return found
+
+
+def _marked(value: object, location: Location) -> Iterator[Location]:
+    if isinstance(value, BaseModel):
+        for name, field in type(value).model_fields.items():
+            item = getattr(value, name)
+            mark = next((mark for mark in field.metadata if isinstance(mark, NotYet)), None)
+            here = (*location, field.alias or name)
+            if mark is None:
+                yield from _marked(item, here)
+            elif not _asks_for_nothing(item, field.get_default(call_default_factory=True), mark):
+                yield here
+    elif isinstance(value, Mapping):
+        for key, item in value.items():
+            yield from _marked(item, (*location, str(key)))
+    elif isinstance(value, tuple):
+        for index, item in enumerate(value):
+            yield from _marked(item, (*location, index))
+
+
+def _asks_for_nothing(value: object, default: object, mark: NotYet) -> bool:
+    if value == default or any(value == neutral for neutral in mark.neutral):
+        return True
+    return isinstance(value, Mapping | tuple | str) and not value
+
+
+def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """Yield the single values of otherwise supported keys that do not exist yet."""
+    for index, action in enumerate(scenario.config.actions or ()):
+        if action not in DEFAULT_ACTIONS:
+            yield ("config", "actions", index), f"config.actions: {action}"
+    for name, arguments in scenario.config.plugins.items():
+        if name not in DEFAULT_PLUGINS:
+            yield ("config", "plugins", name), f"config.plugins.{name}"
+            continue
+        for argument in NOT_YET_ARGUMENTS & arguments.keys():
+            yield ("config", "plugins", name, argument), f"config.plugins.{name}.{argument}"
+    for index, fault in enumerate(scenario.faults):
+        if fault.call == "evict":
+            yield ("faults", index, "call"), f"faults[{index}].call: evict"
+
+
+def _preemptibility(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """Yield where a job's `preemptible` says something else than its priority does."""
+    for place, job in job_places(scenario):
+        priority = scenario.priority(job.priority)
+        by_priority = priority is None or priority < _NON_PREEMPTIBLE_FROM
+        if job.preemptible is not None and job.preemptible != by_priority:
+            location = (*place, "preemptible")
+            yield location, format_location(location)
