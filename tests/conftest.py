@@ -1,7 +1,6 @@
 """Fixtures that every test folder shares: one control plane a run, one namespace a test."""
 
 import secrets
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +15,8 @@ from bindery.controlplane.plane import ControlPlane
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A ready API server, shared by the whole run; its logs are in `state_dir/logs`."""
-
-    def report(line: str) -> None:
-        sys.__stderr__.write(f"{line}\n")  # type: ignore[union-attr]  # pytest runs with a stderr
-
     options = find.Options(state_dir=tmp_path_factory.mktemp("controlplane"))
-    with find.find(options, report) as plane:
+    with find.find(options, report=print) as plane:
         yield plane
 
 

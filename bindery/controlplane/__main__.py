@@ -1,22 +1,25 @@
-"""Build what the control plane needs, with visible progress: `python -m bindery.controlplane`.
+"""Get ready what the control plane needs, with visible progress.
 
-Called by `make` before the tests, whose own output is captured.
+Run by `make` as `python -m bindery.controlplane` before the tests, whose own output is captured.
+It builds nothing where a cluster or binaries are at hand.
 """
 
 import sys
+import tempfile
+from pathlib import Path
 
 from rich.console import Console
 
-from bindery.controlplane import build
+from bindery.controlplane import find
 from bindery.controlplane.errors import ControlPlaneError
 
 
 def main() -> int:
-    """Build all binaries and return the exit code."""
+    """Find the control plane, build what it lacks, and return the exit code."""
     console = Console(stderr=True, highlight=False)
     try:
-        with console.status("control plane"):
-            build.binaries(tuple(build.PACKAGES), console.print)
+        with console.status("control plane"), tempfile.TemporaryDirectory() as unused:
+            find.find(find.Options(state_dir=Path(unused)), console.print)
     except ControlPlaneError as error:
         console.print(str(error), style="red", markup=False)
         return 1

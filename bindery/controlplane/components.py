@@ -15,7 +15,7 @@ from typing import Final, Self
 from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
 from bindery.controlplane.install import Installation
 from bindery.controlplane.ports import free_port
-from bindery.controlplane.processes import Command, Process
+from bindery.controlplane.processes import Command, Process, Record
 
 _READY_SECONDS: Final = 30.0
 
@@ -110,6 +110,12 @@ class Components:
         for component in reversed(self.started):
             component.stop()
         self.started.clear()
+
+    def detach(self) -> tuple[Record, ...]:
+        """Let go of all that were started; return how they are stopped, the last one first."""
+        records = tuple(component.process.record() for component in reversed(self.started))
+        self.started.clear()
+        return records
 
     def __enter__(self) -> Self:
         """Return this."""

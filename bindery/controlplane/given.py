@@ -8,9 +8,14 @@ import secrets
 import shutil
 import tempfile
 from pathlib import Path
+from typing import Final
 
 from bindery.controlplane.build import Report
 from bindery.controlplane.plane import ControlPlane, Tools
+from bindery.controlplane.processes import Detached
+
+_KIND_TIMEOUT_SECONDS: Final = 600.0
+"""Kind may have to fetch its node image first."""
 
 
 class GivenControlPlane(ControlPlane):
@@ -29,6 +34,10 @@ class GivenControlPlane(ControlPlane):
             ControlPlaneError: it is not.
         """
         self.kubectl("get", "--raw=/readyz", timeout_s=30)
+
+    def detach(self) -> Detached:
+        """Leave the cluster as it is."""
+        return Detached(())
 
     def stop(self) -> None:
         """Leave the cluster as it is."""
@@ -63,19 +72,23 @@ class KindControlPlane(ControlPlane):
         """
         self._report(f"creating the kind cluster {self.cluster_name}")
         try:
-            self._run_kind("create", "--wait=120s")
+            create = [*self._command("create"), "--wait=120s"]
+            self.run(create, timeout_s=_KIND_TIMEOUT_SECONDS)
         except BaseException:
             self.stop()
             raise
 
+    def detach(self) -> Detached:
+        """Leave the cluster up, and return how kind deletes it."""
+        return Detached((), tuple(self._command("delete")))
+
     def stop(self) -> None:
         """Delete the cluster."""
-        self._run_kind("delete")
+        self.run(self._command("delete"), timeout_s=_KIND_TIMEOUT_SECONDS)
         if self._temporary:
             shutil.rmtree(self.state_dir, ignore_errors=True)
 
-    def _run_kind(self, verb: str, *arguments: str) -> None:
-        command = [str(self._kind), verb, "cluster", f"--name={self.cluster_name}"]
+    def _command(self, verb: str) -> list[str]:
         # With --kubeconfig, kind leaves the user's own file alone.
-        command += [f"--kubeconfig={self.admin_kubeconfig}", *arguments]
-        self.run(command, timeout_s=600)
+        command = [str(self._kind), verb, "cluster", f"--name={self.cluster_name}"]
+        return [*command, f"--kubeconfig={self.admin_kubeconfig}"]

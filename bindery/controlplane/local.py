@@ -23,7 +23,7 @@ from bindery.controlplane.build import Report
 from bindery.controlplane.errors import ControlPlaneError, ProcessError
 from bindery.controlplane.plane import ControlPlane, Tools
 from bindery.controlplane.ports import free_port
-from bindery.controlplane.processes import Command, Process, Record
+from bindery.controlplane.processes import Command, Detached, Process
 
 _PORT_ATTEMPTS: Final = 3
 _READY_SECONDS: Final = 60.0
@@ -95,12 +95,12 @@ class LocalControlPlane(ControlPlane):
             shutil.rmtree(self.state_dir, ignore_errors=True)
         atexit.unregister(self.stop)
 
-    def detach(self) -> list[Record]:
-        """Let go of the processes, which go on; return how to stop them, last started first."""
+    def detach(self) -> Detached:
+        """Let go of the processes, which go on; return how they are stopped."""
         if self._tethered:
             raise ControlPlaneError("a tethered control plane dies with its parent")
         atexit.unregister(self.stop)
-        return [process.record() for process in reversed(list(self._running.values()))]
+        return Detached(tuple(process.record() for process in reversed(self.processes)))
 
     def stop_api_server(self) -> None:
         """Stop kube-apiserver; clients see refused connections."""

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from bindery.controlplane.errors import ControlPlaneError, UnsupportedError
+from bindery.controlplane.processes import Detached
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,14 @@ class ControlPlane(ABC):
     @abstractmethod
     def stop(self) -> None:
         """Take down what `start` brought up; may be called again."""
+
+    @abstractmethod
+    def detach(self) -> Detached:
+        """Let go of what `start` brought up, which goes on; return how it is taken down.
+
+        Raises:
+            ControlPlaneError: it was not made to outlive this process.
+        """
 
     def stop_api_server(self) -> None:
         """Stop the API server only."""

@@ -44,6 +44,16 @@ class Record:
     """The start time in the kernel's own form: together with the pid it is unique."""
 
 
+@dataclass(frozen=True)
+class Detached:
+    """What goes on after its creator has let go of it, and how it is taken down."""
+
+    processes: tuple[Record, ...]
+    """In the order in which they are to be stopped."""
+    command: tuple[str, ...] = ()
+    """Run after that, where something else must go too; empty: nothing."""
+
+
 class Process:
     """One running command. Only its creator signals it."""
 

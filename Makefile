@@ -1,0 +1,60 @@
+# Python 3.11 or newer, make and a C library are all that is needed; the rest is fetched or built.
+
+PYTHON ?= python3
+TOOLS  := .tools
+VENV   := .venv
+UV     := $(TOOLS)/bin/uv
+RUN    := $(VENV)/bin
+UV_VERSION := 0.13.8
+
+# The interpreter above is used; uv never fetches another one.
+export UV_PYTHON_DOWNLOADS := never
+
+.DEFAULT_GOAL := help
+.PHONY: help demo demo-up demo-down test lint format crds bench controlplane clean
+
+help: ## List the targets.
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+demo: $(VENV)/ready ## Show the whole way of a gang on a real control plane, then take it down.
+	$(RUN)/bindery demo run
+
+demo-up: $(VENV)/ready ## Bring the demo up and leave it up to play with.
+	$(RUN)/bindery demo up
+
+demo-down: $(VENV)/ready ## Take down what demo-up left up.
+	$(RUN)/bindery demo down
+
+test: lint controlplane ## Check the style and run every test, those on a real API server too.
+	$(RUN)/pytest
+
+lint: $(VENV)/ready ## Check style, types and import directions.
+	$(RUN)/ruff check
+	$(RUN)/ruff format --check
+	$(RUN)/mypy
+	$(RUN)/lint-imports
+
+format: $(VENV)/ready ## Bring the code into the house's form.
+	$(RUN)/ruff check --fix
+	$(RUN)/ruff format
+
+crds: $(VENV)/ready ## Write the CustomResourceDefinitions from the models.
+	$(RUN)/python -m bindery.api.crds crds/ charts/bindery/crds/
+
+bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
+	$(RUN)/python -m benchmarks
+
+controlplane: $(VENV)/ready ## Build the control plane's binaries, once (about six minutes).
+	$(RUN)/python -m bindery.controlplane
+
+clean: ## Remove what was built here; the control plane's binaries stay in the cache.
+	rm -rf $(VENV) $(TOOLS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/ready: pyproject.toml uv.lock $(UV)
+	$(UV) sync --frozen --extra dev --python $(PYTHON)
+	@touch $@
+
+$(UV):
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed; say which: make PYTHON=python3.12 ...")'
+	$(PYTHON) -m venv $(TOOLS)
+	$(TOOLS)/bin/pip install --quiet uv==$(UV_VERSION)

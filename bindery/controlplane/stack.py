@@ -1,0 +1,129 @@
+"""A control plane with Bindery at work on it: what the demo shows and leaves up.
+
+Called by `bindery demo`. A stack either ends with its creator or is detached: then a file says how
+`take_down` ends it later, by process id. The one invariant: a stack that did not come up whole is
+taken down whole.
+"""
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Self
+
+import msgspec
+
+from bindery.controlplane import find
+from bindery.controlplane.build import Report
+from bindery.controlplane.components import Components
+from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.install import install
+from bindery.controlplane.plane import ControlPlane
+from bindery.controlplane.processes import Detached, is_recorded_running, stop_recorded
+
+_RECORD: Final = "detached.json"
+_TAKE_DOWN_SECONDS: Final = 300.0
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be brought up."""
+
+    hollow_nodes: int
+    options: find.Options
+
+
+class Stack:
+    """A control plane, the chart's resources, and a scheduler, a binder and hollow nodes."""
+
+    def __init__(self, plan: Plan, report: Report) -> None:
+        """Find the control plane; nothing runs before `start`."""
+        self.control_plane: ControlPlane = find.find(plan.options, report)
+        self._plan = plan
+        self._report = report
+        self._components: Components | None = None
+
+    def start(self) -> None:
+        """Bring everything up and wait until it is ready.
+
+        Raises:
+            ControlPlaneError: something did not come up; what did is taken down again.
+        """
+        try:
+            self._start()
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Take everything down."""
+        if self._components is not None:
+            self._components.stop()
+        self.control_plane.stop()
+
+    def detach(self) -> None:
+        """Leave everything up, for `take_down` with the same state directory."""
+        components = self._components.detach() if self._components is not None else ()
+        rest = self.control_plane.detach()
+        record = Detached((*components, *rest.processes), rest.command)
+        path = self.control_plane.state_dir / _RECORD
+        path.write_bytes(msgspec.json.encode(record))
+
+    def _start(self) -> None:
+        self.control_plane.start()
+        self._report("applying the chart's resources")
+        installation = install(self.control_plane)
+        self._components = Components(installation, tethered=self._plan.options.tethered)
+        nodes = self._plan.hollow_nodes
+        self._report(f"starting the scheduler, the binder and {nodes} hollow nodes")
+        self._components.start_hollow_nodes(nodes, ["--remove-on-exit"])
+        self._components.start_binder()
+        self._components.start_scheduler()
+        for component in self._components.started:
+            component.wait_ready()
+
+    def __enter__(self) -> Self:
+        """Bring it up."""
+        self.start()
+        return self
+
+    def __exit__(self, *_exception: object) -> None:
+        """Take it down."""
+        self.stop()
+
+
+def is_up(state_dir: Path) -> bool:
+    """Return whether anything of the stack that was detached in `state_dir` still runs."""
+    record = _read(state_dir)
+    return record is not None and any(is_recorded_running(process) for process in record.processes)
+
+
+def take_down(state_dir: Path, report: Report) -> bool:
+    """Take down the stack that was detached in `state_dir`; return whether there was one.
+
+    Raises:
+        ControlPlaneError: a part of it could not be taken down.
+    """
+    record = _read(state_dir)
+    if record is None:
+        return False
+    for process in record.processes:
+        report(f"stopping {process.name}")
+        stop_recorded(process)
+    if record.command:
+        report(" ".join(record.command))
+        try:
+            subprocess.run(record.command, check=True, timeout=_TAKE_DOWN_SECONDS)  # noqa: S603
+        except (OSError, subprocess.SubprocessError) as error:
+            raise ControlPlaneError(f"could not take the cluster down: {error}") from error
+    shutil.rmtree(state_dir, ignore_errors=True)
+    return True
+
+
+def _read(state_dir: Path) -> Detached | None:
+    try:
+        return msgspec.json.decode((state_dir / _RECORD).read_bytes(), type=Detached)
+    except FileNotFoundError:
+        return None
+    except msgspec.DecodeError as error:
+        raise ControlPlaneError(f"{state_dir / _RECORD} cannot be read: {error}") from error
