@@ -27,6 +27,11 @@ class GivenControlPlane(ControlPlane):
         state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
         super().__init__(tools, state_dir, kubeconfig)
 
+    @property
+    def is_shared(self) -> bool:
+        """Yes: somebody else runs it."""
+        return True
+
     def start(self) -> None:
         """Check that the API server is ready.
 
@@ -63,6 +68,11 @@ class KindControlPlane(ControlPlane):
         self._kind = kind
         self._report = report
         self.cluster_name = f"bindery-{secrets.token_hex(3)}"
+
+    @property
+    def is_shared(self) -> bool:
+        """No: it is made and removed as a whole."""
+        return False
 
     def start(self) -> None:
         """Create the cluster and wait until it is ready.

@@ -67,6 +67,11 @@ class LocalControlPlane(ControlPlane):
         self._api_port = 0
         self._running: dict[str, Process] = {}
 
+    @property
+    def is_shared(self) -> bool:
+        """No: it is made and removed as a whole."""
+        return False
+
     def start(self) -> None:
         """Start everything and wait until it is ready.
 

@@ -33,6 +33,11 @@ class ControlPlane(ABC):
         self.state_dir = state_dir
         self.admin_kubeconfig = admin_kubeconfig
 
+    @property
+    @abstractmethod
+    def is_shared(self) -> bool:
+        """Whether it was there before `start` and goes on after `stop`."""
+
     @abstractmethod
     def start(self) -> None:
         """Make the API server ready."""

@@ -31,6 +31,8 @@ class Plan:
 
     hollow_nodes: int
     options: find.Options
+    namespace: str
+    """Where things are submitted; it is deleted at the end where the cluster itself stays."""
 
 
 class Stack:
@@ -57,6 +59,10 @@ class Stack:
 
     def stop(self) -> None:
         """Take everything down."""
+        if self.control_plane.is_shared and self._components is not None:
+            self._report(f"deleting the namespace {self._plan.namespace}")
+            # Before the nodes go, so that the pods end as they should.
+            self.control_plane.kubectl(*self._delete_namespace(), timeout_s=_TAKE_DOWN_SECONDS)
         if self._components is not None:
             self._components.stop()
         self.control_plane.stop()
@@ -65,9 +71,17 @@ class Stack:
         """Leave everything up, for `take_down` with the same state directory."""
         components = self._components.detach() if self._components is not None else ()
         rest = self.control_plane.detach()
-        record = Detached((*components, *rest.processes), rest.command)
+        command = rest.command
+        if self.control_plane.is_shared:
+            program = str(self.control_plane.kubectl_path)
+            kubeconfig = f"--kubeconfig={self.control_plane.admin_kubeconfig}"
+            command = (program, kubeconfig, *self._delete_namespace())
+        record = Detached((*components, *rest.processes), command)
         path = self.control_plane.state_dir / _RECORD
         path.write_bytes(msgspec.json.encode(record))
+
+    def _delete_namespace(self) -> tuple[str, ...]:
+        return ("delete", "namespace", self._plan.namespace, "--ignore-not-found")
 
     def _start(self) -> None:
         self.control_plane.start()

@@ -1,0 +1,205 @@
+"""What the demo submits, what must become of it, and what it shows.
+
+Called by `bindery.cli.demo`. Two of the examples must run whole, two must wait, bind nothing and
+say why; everything is read back from the API server with kubectl, as a user would.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from bindery.controlplane import checkout
+from bindery.controlplane.build import Report
+from bindery.controlplane.errors import ControlPlaneError
+from bindery.controlplane.plane import ControlPlane
+
+NAMESPACE: Final = "bindery-demo"
+_TIMEOUT_SECONDS: Final = 60.0
+_POLL_SECONDS: Final = 0.5
+
+
+@dataclass(frozen=True)
+class Example:
+    """One of the examples, and what must become of it."""
+
+    name: str
+    running: int
+    """How many of its pods must run."""
+    reason: str = ""
+    """Why it waits: the reason of its PodGroup's condition; empty: it does not wait."""
+
+
+EXAMPLES: Final = (
+    Example("gang", running=8),
+    Example("elastic", running=6),
+    Example("never-fits", running=0, reason="Unschedulable"),
+    Example("over-limit", running=0, reason="OverLimit"),
+)
+
+
+@dataclass(frozen=True)
+class Step:
+    """A command that the demo shows, with its output."""
+
+    shown: str
+    run: Callable[[], str]
+
+
+class _Condition(msgspec.Struct, rename="camel"):
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    labels: dict[str, str] = {}
+
+
+class _Spec(msgspec.Struct, rename="camel"):
+    node_name: str = ""
+
+
+class _Status(msgspec.Struct, rename="camel"):
+    phase: str = ""
+    conditions: list[_Condition] = []
+
+
+class _Object(msgspec.Struct, rename="camel"):
+    """As much of a Node, a Pod or a PodGroup as the demo looks at."""
+
+    kind: str
+    metadata: _Metadata
+    spec: _Spec = msgspec.field(default_factory=_Spec)
+    status: _Status = msgspec.field(default_factory=_Status)
+
+    def condition(self, type_: str) -> _Condition | None:
+        return next((item for item in self.status.conditions if item.type == type_), None)
+
+
+class _Objects(msgspec.Struct):
+    items: list[_Object]
+
+
+def wait_for_nodes(plane: ControlPlane, count: int, report: Report) -> None:
+    """Wait until `count` nodes are Ready.
+
+    Raises:
+        ControlPlaneError: they are not in time.
+    """
+    report(f"waiting for {count} nodes to be Ready")
+
+    def ready() -> int:
+        nodes = _get(plane, "nodes")
+        conditions = [node.condition("Ready") for node in nodes]
+        return sum(1 for condition in conditions if condition and condition.status == "True")
+
+    _wait(lambda: ready() >= count, lambda: f"{ready()} of {count} nodes are Ready")
+
+
+def submit(plane: ControlPlane, report: Report) -> None:
+    """Create the examples in a namespace of the demo, afresh."""
+    report("submitting examples/: a gang of 8, an elastic job, and two that have to wait")
+    plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout_s=120)
+    plane.kubectl("create", "namespace", NAMESPACE)
+    examples = checkout.directory("examples")
+    plane.kubectl("apply", f"--filename={examples}", f"--namespace={NAMESPACE}")
+
+
+def wait_for_outcomes(plane: ControlPlane, report: Report) -> None:
+    """Wait until every example is where it must be.
+
+    Raises:
+        ControlPlaneError: one is not in time; the text says which, and where it is.
+    """
+    seen: list[str] = []
+
+    def settled() -> bool:
+        objects = _get(plane, "pods,podgroups.scheduling.bindery.dev")
+        lines = [_state(example, objects) for example in EXAMPLES]
+        text = ", ".join(lines)
+        if seen[-1:] != [text]:
+            seen.append(text)
+            report(text)
+        return all(_is_settled(example, objects) for example in EXAMPLES)
+
+    _wait(settled, lambda: f"not all examples came to where they must be: {seen[-1]}")
+
+
+def steps(plane: ControlPlane) -> Iterator[Step]:
+    """Yield what to show at the end, one command after the other."""
+    yield Step(
+        "kubectl get bindrequests -A",
+        lambda: plane.kubectl("get", "bindrequests", "--all-namespaces"),
+    )
+    yield Step(
+        "kubectl get pods -o wide", lambda: plane.kubectl("get", "pods", "-n", NAMESPACE, "-o=wide")
+    )
+    for example in EXAMPLES:
+        if example.reason:
+            yield Step(
+                f"bindery explain podgroup {example.name}",
+                partial(_explain, plane, example.name),
+            )
+
+
+def _explain(plane: ControlPlane, name: str) -> str:
+    command = [sys.executable, "-m", "bindery.cli.main", "explain", "podgroup", name]
+    command += [f"--namespace={NAMESPACE}", f"--kubeconfig={plane.admin_kubeconfig}"]
+    return plane.run(command)
+
+
+def _is_settled(example: Example, objects: list[_Object]) -> bool:
+    pods = _pods(example, objects)
+    if sum(pod.status.phase == "Running" for pod in pods) != example.running:
+        return False
+    if not example.reason:
+        return True
+    bound = any(pod.spec.node_name for pod in pods)
+    condition = _condition(example, objects)
+    if condition is None or bound or not pods:
+        return False
+    says_why = condition.reason == example.reason and bool(condition.message)
+    return condition.status == "False" and says_why
+
+
+def _state(example: Example, objects: list[_Object]) -> str:
+    pods = _pods(example, objects)
+    running = sum(pod.status.phase == "Running" for pod in pods)
+    condition = _condition(example, objects)
+    waits = f" ({condition.reason})" if condition and condition.status == "False" else ""
+    return f"{example.name} {running}/{len(pods)}{waits}"
+
+
+def _pods(example: Example, objects: list[_Object]) -> list[_Object]:
+    return [
+        item
+        for item in objects
+        if item.kind == "Pod" and item.metadata.labels.get("job-name") == example.name
+    ]
+
+
+def _condition(example: Example, objects: list[_Object]) -> _Condition | None:
+    for item in objects:
+        if item.kind == "PodGroup" and item.metadata.name == example.name:
+            return item.condition("Scheduled")
+    return None
+
+
+def _get(plane: ControlPlane, kinds: str) -> list[_Object]:
+    text = plane.kubectl("get", kinds, f"--namespace={NAMESPACE}", "--output=json")
+    return msgspec.json.decode(text, type=_Objects).items
+
+
+def _wait(check: Callable[[], bool], describe: Callable[[], str]) -> None:
+    deadline = time.monotonic() + _TIMEOUT_SECONDS
+    while not check():
+        if time.monotonic() > deadline:
+            raise ControlPlaneError(f"{describe()}, after {_TIMEOUT_SECONDS:.0f} s")
+        time.sleep(_POLL_SECONDS)
