@@ -10,7 +10,8 @@ from typing import Final
 
 from bindery.controlplane.errors import ControlPlaneError
 
-_ROOT: Final = Path(__file__).resolve().parents[2]
+ROOT: Final = Path(__file__).resolve().parents[2]
+"""The checkout, when this is not an installed wheel."""
 
 
 def directory(name: str) -> Path:
@@ -19,7 +20,7 @@ def directory(name: str) -> Path:
     Raises:
         ControlPlaneError: this is an installed wheel.
     """
-    path = _ROOT / name
+    path = ROOT / name
     if not path.is_dir():
         raise ControlPlaneError(
             f"{path} does not exist: the demo and the control plane need a source checkout of "

@@ -24,7 +24,8 @@ from bindery.controlplane.plane import ControlPlane, Tools
 KUBECONFIG_VARIABLE: Final = "BINDERY_KUBECONFIG"
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
 _ENGINES: Final = ("docker", "podman", "nerdctl")
-_ENGINE_TIMEOUT_SECONDS: Final = 5.0
+ENGINE_TIMEOUT_SECONDS: Final = 5.0
+"""How long a container engine may take to say that it is there."""
 
 
 @dataclass(frozen=True)
@@ -121,7 +122,7 @@ def _engine_answers() -> bool:
             subprocess.run(  # noqa: S603  found on the PATH
                 [program, "info"],
                 capture_output=True,
-                timeout=_ENGINE_TIMEOUT_SECONDS,
+                timeout=ENGINE_TIMEOUT_SECONDS,
                 check=True,
             )
         except (OSError, subprocess.SubprocessError):

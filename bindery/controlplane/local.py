@@ -59,7 +59,7 @@ class LocalControlPlane(ControlPlane):
         self._temporary = state_dir is None
         state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
         super().__init__(tools, state_dir, state_dir / "admin.kubeconfig")
-        self._binaries = binaries
+        self.binaries = binaries
         self._tethered = tethered
         self._report = report
         self._token = secrets.token_urlsafe(32)
@@ -128,7 +128,7 @@ class LocalControlPlane(ControlPlane):
         path = self.state_dir / "kube-scheduler.yaml"
         path.write_text(configuration, encoding="utf-8")
         arguments = settings.kube_scheduler_arguments(path)
-        return self._start("kube-scheduler", self._binaries.kube_scheduler, arguments)
+        return self._start("kube-scheduler", self.binaries.kube_scheduler, arguments)
 
     def process(self, name: str) -> Process:
         """Return the running process `name`, such as kube-apiserver."""
@@ -159,7 +159,7 @@ class LocalControlPlane(ControlPlane):
     def _start_etcd(self) -> None:
         self._etcd_port, peer_port = free_port(), free_port()
         arguments = settings.etcd_arguments(self.state_dir / "etcd", self._etcd_port, peer_port)
-        process = self._start("etcd", self._binaries.etcd, arguments)
+        process = self._start("etcd", self.binaries.etcd, arguments)
         url = f"http://127.0.0.1:{self._etcd_port}/readyz"
         process.wait_until(lambda: _answers(url), "ready", _READY_SECONDS)
 
@@ -175,7 +175,7 @@ class LocalControlPlane(ControlPlane):
         arguments = settings.api_server_arguments(
             certificates, tokens, etcd_port=self._etcd_port, port=self._api_port
         )
-        process = self._start("kube-apiserver", self._binaries.kube_apiserver, arguments)
+        process = self._start("kube-apiserver", self.binaries.kube_apiserver, arguments)
         authority = certificates / "apiserver.crt"
         process.wait_until(authority.exists, "its certificate", _READY_SECONDS)
         url = f"https://127.0.0.1:{self._api_port}"
@@ -189,7 +189,7 @@ class LocalControlPlane(ControlPlane):
             self.admin_kubeconfig, self.state_dir / "certificates"
         )
         process = self._start(
-            "kube-controller-manager", self._binaries.kube_controller_manager, arguments
+            "kube-controller-manager", self.binaries.kube_controller_manager, arguments
         )
         # Pods are refused before the namespace has its default ServiceAccount.
         url = (
