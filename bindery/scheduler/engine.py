@@ -5,7 +5,7 @@ runs. No I/O: the caller creates the requests that a cycle yields and says how t
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.actions.allocate import Allocate
@@ -58,7 +58,7 @@ class Engine:
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
 
-    def cycle(self, fencing_token: int = 0) -> Iterator[BindRequestDraft]:
+    def cycle(self, fencing_token: int = 0) -> Generator[BindRequestDraft, None, None]:
         """Plan once; yield each BindRequest as its Statement is committed.
 
         The cluster must not be changed until the iterator is exhausted; then `report` is new.

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bindery.api.bindrequest import Phase
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.holds import is_final, key_of
+from bindery.scheduler.cache.holds import is_final
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 from bindery.scheduler.times import seconds
 
@@ -32,7 +32,8 @@ class StaleRequest:
 
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
     """Yield the requests that nobody will finish, or that a newer one has replaced."""
-    assumed = {name for name, _ in map(_statement_key, cluster.holds.assumed)}
+    # In these namespaces this scheduler itself may be between two parts of a Statement.
+    writing = {namespace for namespace, _ in cluster.holds.assumed}
     parts = Counter(
         (r.metadata.namespace, r.spec.statement.id) for r in cluster.holds.requests.values()
     )
@@ -48,14 +49,11 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
         found = _obstacle(cluster, request)
         if found is None and age_s > timeout_s:
             found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
-        if found is None and incomplete and age_s > INCOMPLETE_AFTER_S and not assumed:
+        is_writing = request.metadata.namespace in writing
+        if found is None and incomplete and age_s > INCOMPLETE_AFTER_S and not is_writing:
             found = ("Incomplete", f"not all of its {statement.parts} parts have come")
         if found is not None:
             yield StaleRequest(request, *found)
-
-
-def _statement_key(key: tuple[str, str]) -> tuple[str, str]:
-    return key
 
 
 def _obstacle(cluster: Cluster, request: BindRequest) -> tuple[str, str] | None:
@@ -73,12 +71,5 @@ def _obstacle(cluster: Cluster, request: BindRequest) -> tuple[str, str] | None:
 
 def _is_superseded(cluster: Cluster, request: BindRequest) -> bool:
     """Return whether no pod of the failed `request` waits to be planned anew."""
-    key = key_of(request)
-    for pod in request.spec.pods:
-        task = cluster.state.tasks.get(Uid(pod.pod_uid))
-        if task is None or task.status is not TaskStatus.PENDING:
-            continue
-        hold = cluster.holds.get(task.uid)
-        if hold is None or hold.request == key:
-            return False
-    return True
+    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
+    return all(task is None or task.status is not TaskStatus.PENDING for task in tasks)

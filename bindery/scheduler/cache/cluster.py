@@ -14,6 +14,7 @@ from bindery.api.quantity import QuantityError
 from bindery.kube.objects import (
     BindRequest,
     KubeObject,
+    Meta,
     Node,
     Pod,
     PodGroup,
@@ -33,8 +34,11 @@ from bindery.scheduler.times import seconds
 class ObjectProblem:
     """Something wrong with an object, to be reported at that object."""
 
-    subject: KubeObject
+    api_version: str
+    kind: str
+    meta: Meta
     reason: str
+    """One CamelCase word."""
     message: str
 
 
@@ -139,7 +143,9 @@ class Cluster:
         try:
             row = nodes.put(node)
         except QuantityError as error:
-            self.problems.append(ObjectProblem(node, "InvalidNode", str(error)))
+            self.problems.append(
+                ObjectProblem("v1", "Node", node.metadata, "InvalidNode", str(error))
+            )
             self._apply_node(node, gone=True)
             return
         if not known:

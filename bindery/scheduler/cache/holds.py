@@ -51,6 +51,11 @@ class Holds:
         """Commits whose request has not been seen in the watch yet."""
         self.requests: dict[RequestKey, BindRequest] = {}
 
+    @property
+    def has_live(self) -> bool:
+        """Whether any request is being written or carried out."""
+        return bool(self.assumed) or any(not is_final(r) for r in self.requests.values())
+
     def get(self, uid: Uid) -> Hold | None:
         """Return the hold on the pod `uid`."""
         return self._holds.get(uid)

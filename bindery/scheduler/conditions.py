@@ -1,0 +1,111 @@
+"""What objects should say about themselves, and whether they say it already. Pure.
+
+Pods that wait carry `PodScheduled=False` with an honest reason, PodGroups `Scheduled` with why not,
+queues that cannot be used `Ready=False`. A condition is written only when it changes.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
+from bindery.api.queue import READY
+from bindery.kube.objects import Condition, Meta
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.reports import CycleReport, JobReport
+from bindery.scheduler.times import timestamp
+
+POD_SCHEDULED = "PodScheduled"
+_MESSAGE_LENGTH = 1024
+
+
+class Subject(Enum):
+    """The kinds of which the scheduler writes the status."""
+
+    POD = "Pod"
+    POD_GROUP = "PodGroup"
+    QUEUE = "Queue"
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionWrite:
+    """One condition that differs from what its object says."""
+
+    subject: Subject
+    meta: Meta
+    condition: Condition
+    all_conditions: tuple[Condition, ...]
+    """What the object's whole list shall be, for kinds whose lists merge patches replace."""
+    is_urgent: bool
+    """Bad news are urgent; good news wait until nothing else is to be written."""
+
+
+def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+    """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
+    for job in report.jobs.values():
+        yield from _pod_writes(cluster, job, now)
+        group = cluster.groups.get(job.key)
+        if group is not None:
+            new = Condition(
+                type=SCHEDULED_CONDITION,
+                status="True" if job.satisfied else "False",
+                reason=job.reason,
+                message=job.message[:_MESSAGE_LENGTH],
+            )
+            conditions = group.status.conditions or ()
+            yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
+    for name, queue in cluster.queues.items():
+        invalid = cluster.state.queues.entries[cluster.state.queues.rows[name]].invalid
+        conditions = queue.status.conditions or ()
+        if invalid is not None or _find(conditions, READY) is not None:
+            new = Condition(
+                type=READY,
+                status="True" if invalid is None else "False",
+                reason="Valid" if invalid is None else "Invalid",
+                message=invalid or "",
+            )
+            yield from _write(Subject.QUEUE, queue.metadata, conditions, new, now)
+
+
+def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
+    for uid, pod in job.pods.items():
+        if pod.state not in ("Pending", "Pipelined"):
+            continue
+        known = cluster.pods.get(Uid(uid))
+        if known is not None:
+            new = Condition(
+                type=POD_SCHEDULED,
+                status="False",
+                reason="Unschedulable",
+                message=pod.message[:_MESSAGE_LENGTH],
+            )
+            conditions = known.status.conditions or ()
+            yield from _write(Subject.POD, known.metadata, conditions, new, now)
+
+
+def _write(
+    subject: Subject, meta: Meta, conditions: Sequence[Condition], new: Condition, now: float
+) -> Iterator[ConditionWrite]:
+    old = _find(conditions, new.type)
+    if old is not None and _says(old) == _says(new):
+        return
+    turned = old is None or old.status != new.status
+    since = timestamp(now) if turned or old is None else old.last_transition_time
+    new = Condition(
+        type=new.type,
+        status=new.status,
+        reason=new.reason,
+        message=new.message,
+        last_transition_time=since,
+    )
+    others = tuple(condition for condition in conditions if condition.type != new.type)
+    yield ConditionWrite(subject, meta, new, (*others, new), is_urgent=new.status == "False")
+
+
+def _find(conditions: Sequence[Condition], kind: str) -> Condition | None:
+    return next((condition for condition in conditions if condition.type == kind), None)
+
+
+def _says(condition: Condition) -> tuple[str, str, str]:
+    return condition.status, condition.reason, condition.message

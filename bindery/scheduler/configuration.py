@@ -1,0 +1,81 @@
+"""The scheduler's configuration file: read at the start, and again whenever it changes.
+
+A file that cannot be used ends the start with file, line and key; later it is reported and the
+last good configuration stays.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import structlog
+
+from bindery.api import yamlfile
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.scheduler.engine import ACTIONS
+from bindery.scheduler.metrics import CONFIGURATION_ERRORS
+from bindery.scheduler.plugins import registry
+
+POLL_S = 2.0
+_FIXED = ("scheduler_name", "node_pool", "leader_election")
+"""Fields that a running process cannot change."""
+
+_log = structlog.get_logger()
+
+
+class ConfigurationFile:
+    """The file at `path`; without one, the defaults.
+
+    Raises:
+        FileError: it cannot be used.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self.path = path
+        self._text = ""
+        self.current = SchedulerConfiguration()
+        if path is not None:
+            self.current = load(path)
+            self._text = path.read_text(encoding="utf-8")
+
+    async def changes(self) -> AsyncIterator[SchedulerConfiguration]:
+        """Yield each new configuration that can be used."""
+        while self.path is not None:
+            await asyncio.sleep(POLL_S)
+            try:
+                text = self.path.read_text(encoding="utf-8")
+                if text == self._text:
+                    continue
+                self._text = text
+                new = load(self.path)
+            except (OSError, UnicodeDecodeError, yamlfile.FileError) as error:
+                CONFIGURATION_ERRORS.inc()
+                _log.error("configuration not used, the last one stays", error=str(error))
+                continue
+            fixed = {name: getattr(self.current, name) for name in _FIXED}
+            for name in _FIXED:
+                if getattr(new, name) != fixed[name]:
+                    _log.warning("change takes effect at the next start", field=name)
+            self.current = new.model_copy(update=fixed)
+            yield self.current
+
+
+def load(path: Path) -> SchedulerConfiguration:
+    """Return the configuration in the file at `path`, checked against what is installed.
+
+    Raises:
+        FileError: it cannot be used; the error names file, line and key.
+    """
+    documents = yamlfile.read(path)
+    if len(documents) != 1:
+        raise yamlfile.FileError(str(path), 1, f"one document expected, {len(documents)} found")
+    configuration = yamlfile.validate(SchedulerConfiguration, documents[0])
+    for index, name in enumerate(configuration.actions):
+        if name not in ACTIONS:
+            text = f"action {name} does not exist; known: {', '.join(ACTIONS)}"
+            raise documents[0].error(("actions", index), text)
+    try:
+        registry.load(configuration.plugins)
+    except registry.PluginError as error:
+        raise documents[0].error(("plugins", error.index), str(error)) from error
+    return configuration

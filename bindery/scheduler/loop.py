@@ -1,0 +1,169 @@
+"""The scheduling loop: wait for changes, plan, hand out what to write. One cycle fits a screen.
+
+Run by process.py while this process leads. All decisions are the engine's; all writing is done in
+the background by requests.py and status.py.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+import structlog
+
+from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.lease import Leadership
+from bindery.scheduler import metrics
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.conditions import Subject, pending_writes
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.feed import Feed
+from bindery.scheduler.reports import CycleReport, JobReport
+from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
+from bindery.scheduler.stale import stale_requests
+from bindery.scheduler.status import StatusWriter
+
+POSTPONE_S = 10.0
+"""How long a job is left alone after the API server has refused its BindRequest."""
+_FORGET_EVERY = 100
+"""Cycles between two looks for objects that are gone; it walks all pods."""
+
+_log = structlog.get_logger()
+
+
+class SchedulingLoop:
+    """Runs cycles. `clock`: seconds since the epoch."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        feed: Feed,
+        writer: RequestWriter,
+        status: StatusWriter,
+        events: EventRecorder,
+        clock: Callable[[], float],
+    ) -> None:
+        self._engine = engine
+        self._feed = feed
+        self._writer = writer
+        self._status = status
+        self._events = events
+        self._clock = clock
+        self._told: dict[str, tuple[str, bool]] = {}
+        """Job UID -> reason and whether it was satisfied, as of the last event about it."""
+        self.cycles = 0
+
+    async def run(self, leadership: Leadership) -> None:
+        """Plan until cancelled."""
+        while True:
+            await self._wait_for_change()
+            if leadership.is_valid():
+                try:
+                    await self._cycle(leadership.fencing_token)
+                except Exception:
+                    # A defect, in a plugin perhaps: the statement at fault has been undone.
+                    metrics.CYCLE_ERRORS.inc()
+                    _log.exception("cycle failed")
+                    await asyncio.sleep(self._engine.configuration.cycle_seconds)
+
+    async def _wait_for_change(self) -> None:
+        configuration = self._engine.configuration
+        try:
+            async with asyncio.timeout(configuration.cycle_seconds):
+                await self._feed.changed.wait()
+        except TimeoutError:
+            pass
+        await asyncio.sleep(configuration.min_cycle_seconds)
+        self._feed.changed.clear()
+
+    async def _cycle(self, fencing_token: int) -> None:
+        self._take_back_refused()
+        self._clear_stale()
+        started_s = time.perf_counter()
+        self.cycles += 1
+        cycle = self._engine.cycle(fencing_token)
+        with self._feed.lent(), structlog.contextvars.bound_contextvars(cycle=self.cycles):
+            try:
+                for draft in cycle:
+                    self._submit(draft)
+                    await asyncio.sleep(0)  # lets commits go out while the rest is planned
+            finally:
+                cycle.close()
+                self._writer.abandon()
+        report = self._engine.report
+        metrics.record(report, time.perf_counter() - started_s)
+        self._tell(report)
+
+    def _submit(self, draft: BindRequestDraft) -> None:
+        self._writer.submit(draft)
+        _log.info(
+            "statement committed",
+            request=draft.name,
+            namespace=draft.namespace,
+            gang=draft.spec.pod_group.name if draft.spec.pod_group else None,
+            pods=len(draft.tasks),
+        )
+
+    def _take_back_refused(self) -> None:
+        now = self._clock()
+        for refused in self._writer.refused:
+            self._engine.refused(refused.draft)
+            if refused.problem:
+                for job in {task.job for task in refused.draft.tasks}:
+                    text = f"its BindRequest could not be created: {refused.problem}"
+                    self._engine.cluster.failures.postpone(job, now + POSTPONE_S, text)
+        self._writer.refused.clear()
+        for request in self._writer.missing:
+            self._engine.cluster.forget(request)
+        self._writer.missing.clear()
+
+    def _clear_stale(self) -> None:
+        cluster, now = self._engine.cluster, self._clock()
+        timeout_s = self._engine.configuration.bind_request.timeout_seconds
+        for stale in list(stale_requests(cluster, now, timeout_s)):
+            self._writer.remove(stale)
+        for key, assumption in cluster.holds.assumed.items():
+            if now - assumption.since > UNCONFIRMED_AFTER_S:
+                self._writer.look_up(key)
+
+    def _tell(self, report: CycleReport) -> None:
+        """Offer what objects should say now; report problems with objects as events."""
+        cluster = self._engine.cluster
+        for write in pending_writes(cluster, report, self._clock()):
+            self._status.offer(write)
+        for problem in cluster.problems:
+            meta = problem.meta
+            reference = ObjectReference(
+                problem.api_version, problem.kind, meta.namespace, meta.name, meta.uid
+            )
+            self._events.warning(reference, problem.reason, problem.message)
+            _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
+        cluster.problems.clear()
+        for job in report.jobs.values():
+            self._tell_event(job)
+        if self.cycles % _FORGET_EVERY == 0:
+            self._forget_gone()
+
+    def _tell_event(self, job: JobReport) -> None:
+        """Warn at the gang, or at the single pod, when the reason for which it waits changes."""
+        told = self._told.get(job.uid)
+        if not job.uid or told == (job.reason, job.satisfied):
+            return
+        self._told[job.uid] = (job.reason, job.satisfied)
+        if job.satisfied and told is None:
+            return
+        kind = Subject.POD_GROUP if job.key.is_group else Subject.POD
+        version = "scheduling.bindery.dev/v1alpha1" if job.key.is_group else "v1"
+        reference = ObjectReference(version, kind.value, job.key.namespace, job.key.name, job.uid)
+        if job.satisfied:
+            self._events.normal(reference, "Scheduled", job.message or "its gang has been planned")
+        else:
+            self._events.warning(reference, job.reason, job.message)
+
+    def _forget_gone(self) -> None:
+        cluster = self._engine.cluster
+        alive = {meta.metadata.uid for meta in cluster.groups.values()}
+        alive |= {queue.metadata.uid for queue in cluster.queues.values()}
+        alive |= set(cluster.state.tasks)
+        self._status.forget(self._status.known - alive)
+        for uid in self._told.keys() - alive:
+            del self._told[uid]

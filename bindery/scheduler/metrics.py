@@ -1,0 +1,53 @@
+"""The scheduler's Prometheus metrics."""
+
+from collections import Counter as Tally
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from bindery.scheduler.reports import CycleReport
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+CYCLE_SECONDS = Histogram(
+    "bindery_cycle_seconds",
+    "Time of one planning cycle, its commits not waited for.",
+    buckets=_SECONDS,
+)
+ACTION_SECONDS = Histogram(
+    "bindery_action_seconds", "Time of one action in a cycle.", ["action"], buckets=_SECONDS
+)
+PLUGIN_SECONDS = Counter("bindery_plugin_seconds_total", "Time spent in a plugin.", ["plugin"])
+PLANNED_PODS = Counter("bindery_planned_pods_total", "Pods in committed Statements.")
+STATEMENTS = Counter("bindery_statements_total", "Statements committed.")
+PENDING_PODS = Gauge("bindery_pending_pods", "Pods that wait, by their job's reason.", ["reason"])
+REQUESTS = Counter(
+    "bindery_scheduler_bindrequests_total",
+    "BindRequests by what became of creating or clearing them.",
+    ["outcome"],
+)
+CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
+CONFIGURATION_ERRORS = Counter(
+    "bindery_configuration_errors_total", "Times a changed configuration could not be used."
+)
+LEADING = Gauge("bindery_leading", "1 while this process plans, else 0.")
+
+_WAITING = frozenset({"Pending", "Pipelined", "Gated"})
+
+
+def record(report: CycleReport, cycle_s: float) -> None:
+    """Record what one cycle took and found."""
+    CYCLE_SECONDS.observe(cycle_s)
+    for action, action_s in report.seconds_by_action.items():
+        ACTION_SECONDS.labels(action).observe(action_s)
+    for plugin, plugin_s in report.seconds_by_plugin.items():
+        PLUGIN_SECONDS.labels(plugin).inc(plugin_s)
+    PLANNED_PODS.inc(report.committed_pods)
+    STATEMENTS.inc(report.committed_statements)
+    pending: Tally[str] = Tally()
+    for job in report.jobs.values():
+        waiting = sum(pod.state in _WAITING for pod in job.pods.values())
+        if waiting:
+            pending[job.reason] += waiting
+    PENDING_PODS.clear()
+    for reason, count in pending.items():
+        PENDING_PODS.labels(reason).set(count)

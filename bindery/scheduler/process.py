@@ -1,0 +1,106 @@
+"""The scheduler process: joins the engine with the API server.
+
+`bindery scheduler run` calls `run`. Watches run from the start, so that a standby is warm; the loop
+runs only while this process leads. A new leader needs nothing but the watches: what an earlier one
+committed stands in BindRequests.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Coroutine
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import structlog
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.kube.client import Client
+from bindery.kube.events import EventRecorder
+from bindery.kube.lease import LeaderElector, Leadership
+from bindery.observability.health import HealthServer
+from bindery.scheduler import metrics
+from bindery.scheduler.configuration import ConfigurationFile
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.feed import Feed
+from bindery.scheduler.loop import SchedulingLoop
+from bindery.scheduler.requests import RequestWriter
+from bindery.scheduler.status import StatusWriter
+
+LEASE_NAME = "bindery-scheduler"
+_DRAIN_S = 5.0
+"""How long a process that ends waits for commits under way."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the process was started."""
+
+    configuration_file: ConfigurationFile
+    kubeconfig: Path | None
+    identity: str
+    """Unique to this process; stands in the Lease."""
+    health_port: int
+    """0: a free one."""
+
+
+async def run(options: Options) -> None:
+    """Schedule until cancelled."""
+    configuration = options.configuration_file.current
+    async with Client.connect(options.kubeconfig, user_agent="bindery-scheduler") as client:
+        engine = Engine(configuration, time.time)
+        feed = Feed(client, engine.cluster)
+        events = EventRecorder(client, "bindery-scheduler")
+        writer = RequestWriter(client, feed.changed.set)
+        status = StatusWriter(client, time.time, lambda: engine.cluster.holds.has_live)
+        loop = SchedulingLoop(engine, feed, writer, status, events, time.time)
+
+        async def lead(leadership: Leadership) -> None:
+            await feed.synced()
+            metrics.LEADING.set(1)
+            try:
+                await loop.run(leadership)
+            finally:
+                metrics.LEADING.set(0)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_DRAIN_S):
+                        await writer.drain()
+
+        elector = LeaderElector(
+            client,
+            name=_lease_name(configuration),
+            namespace=configuration.leader_election.namespace,
+            identity=options.identity,
+            configuration=configuration.leader_election,
+        )
+        checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
+        background = (feed.run(), events.run(), status.run(), _reload(options, engine))
+        async with HealthServer(options.health_port, checks), _together(*background):
+            await elector.run(lead)
+
+
+def _lease_name(configuration: SchedulerConfiguration) -> str:
+    pool = configuration.node_pool
+    return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
+
+
+async def _reload(options: Options, engine: Engine) -> None:
+    """Plan by the configuration file's new content whenever it changes."""
+    async for configuration in options.configuration_file.changes():
+        engine.configure(configuration)
+        _log.info("configuration changed", file=str(options.configuration_file.path))
+
+
+@contextlib.asynccontextmanager
+async def _together(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run `work` beside the body; an error in one ends all, the body's end cancels the rest."""
+    async with asyncio.TaskGroup() as group:
+        tasks = [group.create_task(each) for each in work]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()

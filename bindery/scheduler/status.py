@@ -1,0 +1,160 @@
+"""Writes conditions in the background, without getting in the way of commits.
+
+One entry an object, the newest wins. Bad news go out at once, but the same object at most every few
+seconds while only the wording changes; good news wait until no commit is under way, so that a burst
+of gangs is bound before anybody is told about it.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from bindery.kube.client import Client, PatchKind
+from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.objects import Condition
+from bindery.kube.resources import POD_GROUPS, PODS, QUEUES, Resource
+from bindery.scheduler.conditions import ConditionWrite, Subject
+from bindery.scheduler.model.jobs import Uid
+
+CONCURRENT_WRITES = 4
+REWORD_AFTER_S = 5.0
+"""The shortest time between two writes to one object that differ in their message alone."""
+GOOD_NEWS_AFTER_S = 30.0
+"""How long good news wait at most while commits go on."""
+
+_RESOURCES: dict[Subject, Resource[Any]] = {
+    Subject.POD: PODS,
+    Subject.POD_GROUP: POD_GROUPS,
+    Subject.QUEUE: QUEUES,
+}
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Written:
+    condition: Condition
+    at: float
+
+
+class StatusWriter:
+    """Patches status subresources. `is_busy`: whether commits are under way."""
+
+    def __init__(
+        self, client: Client, clock: Callable[[], float], is_busy: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._is_busy = is_busy
+        self._waiting: dict[Uid, tuple[float, ConditionWrite]] = {}
+        """Object UID -> since when, and what is to be written."""
+        self._written: dict[Uid, _Written] = {}
+        """What has been written but may not show in the watch yet."""
+        self._wake = asyncio.Event()
+
+    def offer(self, write: ConditionWrite) -> None:
+        """Write this condition, unless that has just been done."""
+        uid = Uid(write.meta.uid)
+        written = self._written.get(uid)
+        if written is not None and _same(written.condition, write.condition):
+            self._waiting.pop(uid, None)
+            return
+        since, _ = self._waiting.get(uid, (self._clock(), write))
+        self._waiting[uid] = (since, write)
+        self._wake.set()
+
+    def forget(self, uids: set[Uid]) -> None:
+        """Forget objects that are gone."""
+        for uid in uids:
+            self._written.pop(uid, None)
+            self._waiting.pop(uid, None)
+
+    @property
+    def known(self) -> set[Uid]:
+        """Objects that something is remembered of."""
+        return set(self._written) | set(self._waiting)
+
+    async def run(self) -> None:
+        """Write until cancelled."""
+        while True:
+            due = self._due()
+            if not due:
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), 1.0 if self._waiting else None)
+                if self._waiting:
+                    await asyncio.sleep(0.05)  # lets one cycle's writes gather
+                continue
+            await asyncio.gather(*(self._write(write) for write in due[:CONCURRENT_WRITES]))
+
+    def _due(self) -> list[ConditionWrite]:
+        now, busy = self._clock(), self._is_busy()
+        due: list[ConditionWrite] = []
+        for uid, (since, write) in self._waiting.items():
+            if write.is_urgent:
+                written = self._written.get(uid)
+                recently = written is not None and now - written.at < REWORD_AFTER_S
+                if recently and written is not None and _same_kind(written, write):
+                    continue
+            elif busy and now - since < GOOD_NEWS_AFTER_S:
+                continue
+            due.append(write)
+            if len(due) == CONCURRENT_WRITES:
+                break
+        return due
+
+    async def _write(self, write: ConditionWrite) -> None:
+        uid = Uid(write.meta.uid)
+        self._waiting.pop(uid, None)
+        kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
+        conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
+        body = {
+            "metadata": {"uid": write.meta.uid},
+            "status": {"conditions": [_to_wire(condition) for condition in conditions]},
+        }
+        try:
+            await self._client.patch(
+                _RESOURCES[write.subject],
+                write.meta.name,
+                body,
+                namespace=write.meta.namespace,
+                subresource="status",
+                kind=kind,
+            )
+        except NotFoundError:
+            return
+        except KubeError as error:
+            # The next cycle offers it again.
+            _log.warning("condition not written", object=write.meta.name, error=str(error))
+            return
+        self._written[uid] = _Written(write.condition, self._clock())
+
+
+def _same(one: Condition, other: Condition) -> bool:
+    return (one.type, one.status, one.reason, one.message) == (
+        other.type,
+        other.status,
+        other.reason,
+        other.message,
+    )
+
+
+def _same_kind(written: _Written, write: ConditionWrite) -> bool:
+    old, new = written.condition, write.condition
+    return (old.status, old.reason) == (new.status, new.reason)
+
+
+def _to_wire(condition: Condition) -> dict[str, str]:
+    wire = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.last_transition_time:
+        wire["lastTransitionTime"] = condition.last_transition_time
+    return wire
