@@ -33,6 +33,8 @@ class NodeTable:
         self._idle: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._pipelined: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._order: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._order_version = -1
         self.version = 0
         """Grows whenever something other than usage changes: filters are cached by it."""
 
@@ -69,7 +71,11 @@ class NodeTable:
 
     def in_name_order(self) -> NDArray[np.intp]:
         """Return the rows of all nodes sorted by name: the order in which ties are broken."""
-        return np.array([self.rows[name] for name in sorted(self.rows)], dtype=np.intp)
+        if self._order_version != self.version:
+            names = sorted(self.rows)
+            self._order = np.array([self.rows[name] for name in names], dtype=np.intp)
+            self._order_version = self.version
+        return self._order
 
     def name(self, row: int) -> str:
         """Return the name of the node at `row`."""
