@@ -1,0 +1,159 @@
+"""The binder's way to the API server: `ports` over `bindery.kube`.
+
+Used by all Runs at once. Holds the one bound that they share: how many bindings are in flight. A
+status write is repeated until it is known to stand, because the scheduler holds the pods' room
+until it sees an outcome.
+"""
+
+import asyncio
+import random
+from collections.abc import Mapping
+from typing import Final
+
+import structlog
+
+from bindery.binder.manager import Malformed
+from bindery.binder.pods import ClusterView
+from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.kube.client import Client
+from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
+from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.objects import BindRequest
+from bindery.kube.resources import BIND_REQUESTS, metadata_only
+
+_log: Final = structlog.get_logger(__name__)
+
+_RETRY_CAP_S: Final = 10.0
+"""The longest wait between two tries of a status write."""
+
+
+class KubeEdge:
+    """Implements `BindingPort`, `RequestStore` and `MalformedSink`."""
+
+    def __init__(
+        self, client: Client, view: ClusterView, events: EventRecorder, concurrent_binds: int
+    ) -> None:
+        self._client, self._view, self._events = client, view, events
+        self._binding = asyncio.Semaphore(concurrent_binds)
+
+    # ---- BindingPort ----------------------------------------------------------------------------
+
+    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+        return await self._view.find_pod(namespace, name, uid)
+
+    async def read_pod(self, namespace: str, name: str) -> PodView | None:
+        """Return the pod of that name as the API server has it now."""
+        return await self._view.read_pod(namespace, name)
+
+    async def node_exists(self, name: str) -> bool:
+        """Return whether the node exists and is not being deleted."""
+        return await self._view.node_exists(name)
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Bind the pod to the node, when a place among the bindings in flight is free."""
+        async with self._binding:
+            await self._client.bind(namespace, name, uid, node)
+
+    # ---- RequestStore ---------------------------------------------------------------------------
+
+    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+        """Write `status`, again and again until it is known to stand; return the newer request."""
+        delay_s = 0.1
+        while True:
+            try:
+                return await self._patch_status(request, status)
+            except NotFoundError as error:
+                raise RequestGoneError from error
+            except ConflictError:
+                # Somebody touched the object, or our own earlier try took effect.
+                request = await self._confirm_surely(request)
+            except KubeError as error:
+                _log.warning(
+                    "status write failed",
+                    namespace=request.metadata.namespace,
+                    name=request.metadata.name,
+                    error=str(error),
+                )
+            await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
+            delay_s = min(2 * delay_s, _RETRY_CAP_S)
+
+    async def confirm(self, request: BindRequest) -> BindRequest:
+        """Read the request again and return it."""
+        meta = request.metadata
+        try:
+            found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
+        except NotFoundError as error:
+            raise RequestGoneError from error
+        if found.metadata.uid != meta.uid or found.metadata.deletion_timestamp:
+            raise RequestGoneError
+        if found.metadata.generation != meta.generation:
+            raise RequestChangedError
+        return found
+
+    async def remove(self, namespace: str, name: str, uid: str) -> None:
+        """Delete the request."""
+        await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
+
+    async def _patch_status(
+        self, request: BindRequest, status: Mapping[str, object]
+    ) -> BindRequest:
+        meta = request.metadata
+        # The UID keeps the write from another request of the same name, the version from one whose
+        # spec has changed.
+        patch = {
+            "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
+            "status": status,
+        }
+        return await self._client.patch(
+            BIND_REQUESTS, meta.name, patch, namespace=meta.namespace, subresource="status"
+        )
+
+    async def _confirm_surely(self, request: BindRequest) -> BindRequest:
+        try:
+            return await self.confirm(request)
+        except KubeError:
+            return request  # the write will conflict again, and we ask again
+
+    # ---- MalformedSink --------------------------------------------------------------------------
+
+    async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
+        """Write the status if the API server takes it; say it in an event in any case."""
+        _log.warning(
+            "malformed request",
+            namespace=request.namespace,
+            name=request.name,
+            message=request.message,
+        )
+        self._events.warning(
+            ObjectReference(
+                BIND_REQUESTS.api_version,
+                BIND_REQUESTS.kind,
+                request.namespace,
+                request.name,
+                request.uid,
+            ),
+            "Malformed",
+            request.message,
+        )
+        patch = {"metadata": {"uid": request.uid}, "status": status}
+        resource = metadata_only(BIND_REQUESTS)
+        delay_s = 0.1
+        while True:
+            try:
+                await self._client.patch(
+                    resource,
+                    request.name,
+                    patch,
+                    namespace=request.namespace,
+                    subresource="status",
+                )
+            except ApiError as error:
+                if not isinstance(error, NotFoundError | ConflictError):
+                    _log.warning("malformed request keeps its status", error=str(error))
+                return
+            except KubeError:
+                await asyncio.sleep(delay_s)
+                delay_s = min(2 * delay_s, _RETRY_CAP_S)
+            else:
+                return

@@ -1,0 +1,291 @@
+"""Which Statement is carried out, and when: the binder's memory of BindRequests.
+
+`operator` shows it every change of every BindRequest by `observe`, `gone` and `malformed`, which
+only take note and start or interrupt a `run`. It keeps the three rules that go over more than one
+request: a Statement begins when all parts have come, a pod is under one Run at a time, and a
+request of a scheduler that does not lead any more is refused.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import structlog
+
+from bindery.binder.fencing import Fence
+from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.retention import Finished, finished
+from bindery.binder.run import Interruption, Run
+from bindery.binder.statements import (
+    Gatherings,
+    Key,
+    is_final,
+    key_of,
+    problem_of,
+    problem_of_parts,
+    settled_refusals,
+)
+from bindery.binder.status import malformed_status
+from bindery.binder.surroundings import Surroundings
+from bindery.binder.timestamps import to_text
+from bindery.kube.objects import BindRequest
+
+_log: Final = structlog.get_logger(__name__)
+
+_FRESH_S: Final = 10.0
+"""Parts that came together within this time are taken as they came; older ones are read again."""
+
+
+class Retention(Protocol):
+    """Removes finished requests when their time is over."""
+
+    def add(self, request: Finished) -> None:
+        """Take in a finished request."""
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """A BindRequest that cannot be understood: what is known of it, and what is wrong."""
+
+    namespace: str
+    name: str
+    uid: str
+    message: str
+
+
+class MalformedSink(Protocol):
+    """Tells the world that a request is malformed."""
+
+    async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
+        """Write the status if the API server takes it; say it in an event in any case."""
+
+
+class Manager:
+    """All Runs. Every method is called in the event loop; none waits, except `drain`."""
+
+    def __init__(
+        self,
+        around: Surroundings,
+        fence: Fence,
+        retention: Retention,
+        malformed: MalformedSink,
+    ) -> None:
+        self._around, self._fence = around, fence
+        self._retention, self._malformed = retention, malformed
+        self._gatherings = Gatherings()
+        self._known: dict[Key, BindRequest] = {}  # live requests that have been admitted
+        self._first_seen: dict[Key, float] = {}  # parts that wait for others -> when they came
+        self._runs: dict[Key, Run] = {}
+        self._holders: dict[str, Run] = {}  # pod UID -> the Run that has it
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._refused: set[str] = set()  # UIDs of malformed requests that were reported
+
+    @property
+    def run_count(self) -> int:
+        """How many Statements are being carried out or wait for their next attempt."""
+        return len({id(run) for run in self._runs.values()})
+
+    def note_token(self, labels: dict[str, str], token: int) -> None:
+        """Take in the fencing token of a request, before any Run is started."""
+        self._fence.note(labels, token)
+
+    def observe(self, request: BindRequest, *, adopted: bool) -> None:
+        """Take in a request that is new or has changed.
+
+        Args:
+            request: its newest state.
+            adopted: whether it was there before we looked, so that another may have worked on it.
+        """
+        key = key_of(request)
+        self._fence.note(request.metadata.labels, request.spec.fencing_token)
+        known = self._known.get(key)
+        if known is not None and known.metadata.uid != request.metadata.uid:
+            self.gone(known)
+            known = None
+        if request.metadata.deletion_timestamp:
+            self.gone(request)
+        elif is_final(request):
+            self._finish(key, request)
+        elif known is None:
+            self._admit(key, request, adopted=adopted)
+        elif known.metadata.generation != request.metadata.generation:
+            self._replace(key, request)
+
+    def gone(self, request: BindRequest) -> None:
+        """Take in that a request does not exist any more."""
+        key = key_of(request)
+        known = self._known.get(key)
+        if known is not None and known.metadata.uid != request.metadata.uid:
+            return
+        self._refused.discard(request.metadata.uid)
+        self._forget(key)
+        self._gatherings.drop(request)
+        run = self._runs.get(key)
+        if run is not None and run.requests[key].metadata.uid == request.metadata.uid:
+            run.interrupt(key, Interruption.GONE)
+
+    def malformed(self, request: Malformed, *, is_final: bool) -> None:
+        """Take in a request that cannot be understood."""
+        key = (request.namespace, request.name)
+        known = self._known.get(key)
+        if known is not None and known.metadata.uid == request.uid:
+            self.gone(known)
+        if request.uid in self._refused or is_final:
+            return
+        self._refused.add(request.uid)
+        status = malformed_status(request.message, to_text(self._around.clock()))
+        self._spawn(self._malformed.refuse(request, status))
+
+    def has_open_part(self, request: Finished) -> bool:
+        """Whether another part of the request's Statement still waits for its outcome."""
+        return self._gatherings.has_open_part(request.namespace, request.statement_id)
+
+    async def drain(self, grace_s: float) -> None:
+        """Let what is under way come to its end, for `grace_s` at most; then cut off the rest.
+
+        The pause of the surroundings answers False by now, so that waiting Runs end at once.
+        """
+        if self._tasks:
+            await asyncio.wait(set(self._tasks), timeout=grace_s)
+        left = set(self._tasks)
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+
+    # ---- admission ------------------------------------------------------------------------------
+
+    def _admit(self, key: Key, request: BindRequest, *, adopted: bool) -> None:
+        problem = problem_of(request)
+        other = self._gatherings.other_carrier(request)
+        if other is not None:
+            problem = f"{other.metadata.name} carries the same part of the same Statement"
+        if problem:
+            self._refuse(request, problem)
+            return
+        self._known[key] = request
+        statement = request.spec.statement
+        if statement.parts == 1:
+            self._start([request], adopted=adopted)
+            return
+        self._first_seen[key] = self._around.clock()
+        gathering = self._gatherings.add(request)
+        if gathering.is_complete:
+            parts = gathering.in_order()
+            problem = problem_of_parts(parts)
+            if problem:
+                for part in parts:
+                    self._refuse(part, problem)
+            else:
+                self._start(parts, adopted=adopted or any(map(is_final, parts)))
+
+    def _replace(self, key: Key, request: BindRequest) -> None:
+        """Begin anew with a request whose spec has changed, when the old Run has ended."""
+        self._known[key] = request
+        if request.spec.statement.parts > 1:
+            self._gatherings.add(request)
+        run = self._runs.get(key)
+        if run is not None:
+            run.interrupt(key, Interruption.CHANGED)
+        else:
+            self._forget(key)
+            self._admit(key, request, adopted=True)
+
+    def _finish(self, key: Key, request: BindRequest) -> None:
+        self._forget(key)
+        if request.spec.statement.parts > 1:
+            gathering = self._gatherings.add(request)
+            # Seen last at a start: the parts without an outcome wait for nothing else.
+            if gathering.is_complete and not all(map(is_final, gathering.parts.values())):
+                parts = gathering.in_order()
+                if not any(key_of(part) in self._runs for part in parts):
+                    self._start(parts, adopted=True)
+        self._retention.add(finished(request))
+
+    def _refuse(self, request: BindRequest, problem: str) -> None:
+        meta = request.metadata
+        self.malformed(Malformed(meta.namespace, meta.name, meta.uid, problem), is_final=False)
+
+    def _forget(self, key: Key) -> None:
+        self._known.pop(key, None)
+        self._first_seen.pop(key, None)
+
+    # ---- Runs -----------------------------------------------------------------------------------
+
+    def _start(self, parts: list[BindRequest], *, adopted: bool) -> None:
+        now = self._around.clock()
+        waited_s = max(now - self._first_seen.pop(key_of(part), now) for part in parts)
+        before = [self._runs[key_of(part)] for part in parts if key_of(part) in self._runs]
+        run = Run(
+            parts,
+            self._around,
+            fence=self._fence_of(parts[0]),
+            adopted=adopted,
+            confirm_first=bool(before) or waited_s > _FRESH_S,
+        )
+        for part in parts:
+            self._runs[key_of(part)] = run
+        run.start(_Admission(run, before, self._holders), self._spawn)
+        self._spawn(self._see_off(run))
+
+    def _fence_of(self, request: BindRequest) -> Callable[[], PodFailure | None]:
+        labels, token = request.metadata.labels, request.spec.fencing_token
+        return lambda: self._fence.refusal(labels, token)
+
+    async def _see_off(self, run: Run) -> None:
+        """Clear up after a Run; begin anew with what has changed under it."""
+        await run.ended.wait()
+        for uid in run.pod_uids:
+            if self._holders.get(uid) is run:
+                del self._holders[uid]
+        for key, request in run.requests.items():
+            self._gatherings.refresh(request)
+            if self._runs.get(key) is run:
+                del self._runs[key]
+        if run.interruption is Interruption.CHANGED:
+            for key, request in run.requests.items():
+                known = self._known.get(key)
+                if known and known.metadata.generation != request.metadata.generation:
+                    self._forget(key)
+                    self._admit(key, known, adopted=True)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
+
+
+class _Admission:
+    """The start of one Run: after the Runs of the same requests, and one Run a pod."""
+
+    def __init__(self, run: Run, before: list[Run], holders: dict[str, Run]) -> None:
+        self._run, self._before, self._holders = run, before, holders
+
+    async def wait_turn(self) -> None:
+        """Wait for the ends of the Runs of earlier states of the same requests."""
+        for run in self._before:
+            await run.ended.wait()
+
+    async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
+        """Take the pods; refuse those that another Run has and will not give back."""
+        uids = self._run.pod_uids
+        # kopf keeps the order of one request's events, not of two: that the other request is gone
+        # may not have been told yet.
+        for holder in self._holders_of(uids):
+            await holder.look_again()
+        while leaving := [run for run in self._holders_of(uids) if run.is_leaving]:
+            await leaving[0].ended.wait()
+            # `ended` comes a moment before the pods are given back.
+            await asyncio.sleep(0)
+        refusals = settled_refusals(requests)
+        message = "another request that is being carried out has the pod"
+        for uid in uids:
+            if self._holders.setdefault(uid, self._run) is not self._run:
+                refusals[uid] = PodFailure(Reason.HELD_BY_OTHER_REQUEST, message, permanent=True)
+        return refusals
+
+    def _holders_of(self, uids: list[str]) -> list[Run]:
+        """Return the other Runs that have some of these pods."""
+        holders = {id(run): run for run in map(self._holders.get, uids) if run is not None}
+        return [run for run in holders.values() if run is not self._run]

@@ -1,0 +1,37 @@
+"""The Prometheus series of the binder.
+
+Filled by `reports` and `process`, served by `bindery.observability.health`. Labels have few values:
+outcomes, reasons and names of plugins; never names of objects.
+"""
+
+from typing import Final
+
+from prometheus_client import Counter, Gauge, Histogram
+
+PODS: Final = Counter(
+    "bindery_binder_pods",
+    "Pods of finished requests by outcome: Bound, or why not.",
+    ["outcome"],
+)
+BIND_REQUEST_SECONDS: Final = Histogram(
+    "bindery_bindrequest_seconds",
+    "Time from a request's creation (whole seconds, as Kubernetes stores it) to its outcome.",
+    ["outcome"],
+    buckets=(0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
+)
+ATTEMPTS: Final = Counter(
+    "bindery_binder_attempts", "Attempts to carry out a Statement by how they ended.", ["verdict"]
+)
+IN_FLIGHT: Final = Gauge(
+    "bindery_binder_statements_in_flight",
+    "Statements that are being carried out or wait for their next attempt.",
+)
+PLUGIN_SECONDS: Final = Histogram(
+    "bindery_binder_plugin_seconds",
+    "Time of one step of a plugin for one pod.",
+    ["plugin", "step"],
+    buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300),
+)
+KOPF_STARTS: Final = Counter(
+    "bindery_binder_operator_starts", "How often the kopf operator was started."
+)

@@ -1,0 +1,185 @@
+"""kopf's part: the watch over BindRequests, and the translation of its events.
+
+Started by `process` while this binder leads; `manager` takes over every request. The handler only
+decodes: no annotations, no finalizers, no peering and no handler state are written, so that an
+outcome stays the only write to a request. kopf ends itself when it meets an answer that it does not
+expect; it is then started again, and its list shows everything anew.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Final
+
+import aiohttp
+import kopf
+import msgspec
+import structlog
+
+from bindery.api.bindrequest import Phase
+from bindery.binder.manager import Malformed, Manager
+from bindery.binder.metrics import KOPF_STARTS
+from bindery.kube.credentials import Credentials
+from bindery.kube.objects import BindRequest
+from bindery.kube.resources import BIND_REQUESTS
+
+_log: Final = structlog.get_logger(__name__)
+
+_RESTART_S: Final = 1.0
+_RESTART_CAP_S: Final = 15.0
+_STABLE_S: Final = 60.0
+"""After running for so long, the next restart is a quick one again."""
+
+
+class Operator:
+    """Runs kopf in the event loop of the binder."""
+
+    def __init__(
+        self, manager: Manager, credentials: Credentials, restore_signals: Callable[[], None]
+    ) -> None:
+        """Make an operator that does not run yet.
+
+        Args:
+            manager: is told every change.
+            credentials: those of the binder's own client.
+            restore_signals: takes SIGTERM and SIGINT back, which kopf claims at each start.
+        """
+        self._manager, self._credentials = manager, credentials
+        self._restore_signals = restore_signals
+        self._session_header: str | None = None  # Authorization in kopf's session, if any
+        self.is_alive = False
+        """Whether kopf runs."""
+
+    async def run(self) -> None:
+        """Run kopf until cancelled; start it again when it ends."""
+        loop = asyncio.get_running_loop()
+        delay_s = _RESTART_S
+        while True:
+            started_s = loop.time()
+            await self._run_once()
+            if loop.time() - started_s > _STABLE_S:
+                delay_s = _RESTART_S
+            await asyncio.sleep(delay_s)
+            delay_s = min(2 * delay_s, _RESTART_CAP_S)
+
+    async def _run_once(self) -> None:
+        KOPF_STARTS.inc()
+        self._session_header = None
+        # Not kopf.operator(): when it ends, it cancels every task of the event loop that is younger
+        # than itself, and with them our transactions.
+        tasks = await kopf.spawn_tasks(
+            registry=self._registry(),
+            settings=_settings(),
+            clusterwide=True,
+            standalone=True,
+        )
+        self._restore_signals()
+        self.is_alive = True
+        try:
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                error = None if task.cancelled() else task.exception()
+                _log.warning("kopf ended", task=task.get_name(), error=repr(error))
+        finally:
+            self.is_alive = False
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _registry(self) -> kopf.OperatorRegistry:
+        registry = kopf.OperatorRegistry()
+
+        @kopf.on.login(registry=registry)
+        async def login(**_: Any) -> kopf.AiohttpSession:
+            """Give kopf a session of its own with the credentials of our client."""
+            if self._session_header is not None:
+                await self._credentials.renew(rejected=self._session_header)
+            self._session_header = self._credentials.authorization
+            return _session(self._credentials)
+
+        @kopf.on.event(
+            BIND_REQUESTS.group, BIND_REQUESTS.version, BIND_REQUESTS.plural, registry=registry
+        )
+        async def on_bind_request(event: Any, **_: Any) -> None:
+            """Hand the request over to the manager."""
+            translate(event["type"], event["object"], self._manager)
+
+        return registry
+
+
+def translate(kind: str | None, raw: Any, manager: Manager) -> None:
+    """Tell the manager what a watch event means.
+
+    Args:
+        kind: ADDED, MODIFIED, DELETED; None: the object was there before we looked.
+        raw: the object as JSON.
+        manager: is told.
+    """
+    try:
+        request = msgspec.convert(raw, BindRequest)
+    except msgspec.ValidationError as error:
+        if kind != "DELETED":
+            _translate_malformed(raw, f"the request does not decode: {error}", manager)
+        return
+    if kind == "DELETED":
+        manager.gone(request)
+    else:
+        manager.observe(request, adopted=kind is None)
+
+
+def _translate_malformed(raw: Any, message: str, manager: Manager) -> None:
+    metadata, status = raw.get("metadata") or {}, raw.get("status")
+    phase = status.get("phase") if isinstance(status, dict) else None
+    manager.malformed(
+        Malformed(
+            namespace=metadata.get("namespace", ""),
+            name=metadata.get("name", ""),
+            uid=metadata.get("uid", ""),
+            message=message,
+        ),
+        is_final=phase in (Phase.SUCCEEDED, Phase.FAILED),
+    )
+
+
+def _session(credentials: Credentials) -> kopf.AiohttpSession:
+    headers = {"User-Agent": "bindery-binder-kopf"}
+    if credentials.authorization is not None:
+        headers["Authorization"] = credentials.authorization
+    session = aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(ssl=credentials.tls or False),
+        headers=headers,
+        proxy=credentials.proxy,
+    )
+    return kopf.AiohttpSession(server=credentials.server, aiohttp_session=session)
+
+
+class _NoMemory(kopf.DiffBaseStorage):
+    """Spares kopf the deep copy of every request that only handlers of differences need."""
+
+    def build(self, **_: Any) -> Any:
+        return {}
+
+    def fetch(self, **_: Any) -> None:
+        return None
+
+    def store(self, **_: Any) -> None:
+        """Store nothing: requests carry no annotations of ours."""
+
+
+def _settings() -> kopf.OperatorSettings:
+    settings = kopf.OperatorSettings()
+    settings.posting.enabled = False  # events are written by the binder, aggregated
+    settings.scanning.disabled = True  # neither new kinds nor namespaces matter
+    settings.persistence.diffbase_storage = _NoMemory()
+    settings.process.ultimate_exiting_timeout = None  # the process looks after its own end
+    settings.queueing.idle_timeout = 1.0  # most requests have their few events within a second
+    settings.queueing.exit_timeout = 1.0
+    settings.networking.request_timeout = 30.0
+    settings.networking.connect_timeout = 5.0
+    settings.networking.error_backoffs = (0.2, 0.5, 1, 2)
+    settings.watching.connect_timeout = 5.0
+    settings.watching.server_timeout = 600
+    settings.watching.chunk_size = 500
+    # kopf reports every handled event; its warnings are what matters.
+    logging.getLogger("kopf").setLevel(logging.WARNING)
+    return settings

@@ -1,0 +1,86 @@
+"""What can become of a pod and of a whole transaction.
+
+Written by `transaction`, read by `run` (what next), `status` (what the object says) and `reports`
+(events and metrics). Plain frozen data: nothing here does anything.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bindery.kube.objects import PodBinding
+
+
+class Reason(StrEnum):
+    """Why a request or a pod is where it is. Plugins add words of their own."""
+
+    BOUND = "Bound"
+    PARTLY_BOUND = "PartlyBound"
+    """Some pods that may succeed or fail alone did not bind."""
+    POD_GONE = "PodGone"
+    """The pod does not exist, is being deleted, or has ended."""
+    POD_REPLACED = "PodReplaced"
+    """Another pod has the name now."""
+    NODE_GONE = "NodeGone"
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    STALE_SCHEDULER = "StaleScheduler"
+    """A newer leader of the scheduler has planned since."""
+    HELD_BY_OTHER_REQUEST = "HeldByOtherRequest"
+    """Another request that is being carried out has the pod."""
+    GANG_ABORTED = "GangAborted"
+    """Nothing is wrong with this pod, but too few of the others can be bound."""
+    CHECK_FAILED = "CheckFailed"
+    """The API server could not be asked about the pod or its node."""
+    PLUGIN_FAILED = "PluginFailed"
+    BIND_FAILED = "BindFailed"
+    UNCERTAIN = "Uncertain"
+    """A binding was sent and no answer came; it is looked up before anything else is done."""
+    INTERNAL_ERROR = "InternalError"
+    MALFORMED = "Malformed"
+    PART_GONE = "PartGone"
+    """A part of the Statement was deleted or changed while it was carried out."""
+
+
+@dataclass(frozen=True)
+class PodFailure:
+    """Why a pod did not get on in an attempt."""
+
+    reason: str
+    message: str
+    permanent: bool
+    """Whether trying again cannot help."""
+
+
+@dataclass(frozen=True)
+class PodOutcome:
+    """Where a pod stands after an attempt: bound, or not and why."""
+
+    binding: PodBinding
+    bound: bool
+    failure: PodFailure | None = None
+
+
+class Verdict(StrEnum):
+    """What the caller does next with the transaction."""
+
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+    RETRY = "Retry"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The end of one attempt."""
+
+    verdict: Verdict
+    reason: str
+    message: str
+    pods: Mapping[str, PodOutcome]
+    """Pod UID -> where it stands; all pods of the Statement."""
+    begun: bool
+    """Whether a pod is bound or may be: then there is no way back for the gang."""
+
+    @property
+    def bound_count(self) -> int:
+        """How many pods are bound."""
+        return sum(pod.bound for pod in self.pods.values())

@@ -1,0 +1,123 @@
+"""Calls the configured plugins step by step for one pod, in order, and measures them.
+
+Built once by `process` from what `registry` made; called by `transaction`, which knows which pods
+are to be prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation
+leaves this module.
+"""
+
+from collections.abc import Awaitable, Callable, Sequence
+from time import monotonic
+from typing import Final
+
+import structlog
+
+from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.plugins.interface import (
+    BindContext,
+    BinderPlugin,
+    PluginError,
+    PostBinds,
+    PreBinds,
+    RollsBack,
+)
+from bindery.binder.ports import PodView
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
+from bindery.kube.objects import BindRequest, PodBinding
+
+_log: Final = structlog.get_logger(__name__)
+
+Measure = Callable[[str, str, float], None]
+"""Told the plugin, the step and its seconds."""
+Step = Callable[[BindContext], Awaitable[None]]
+
+
+class PodContexts:
+    """The contexts of one pod in one transaction, one a plugin; made when first needed."""
+
+    def __init__(
+        self, client: Client, pod: PodView, request: BindRequest, binding: PodBinding
+    ) -> None:
+        self._client, self._pod, self._request, self._binding = client, pod, request, binding
+        self._contexts: dict[str, BindContext] = {}
+
+    def of(self, plugin: BinderPlugin) -> BindContext:
+        """Return the context that `plugin` sees, the same in every step."""
+        context = self._contexts.get(plugin.name)
+        if context is None:
+            data = self._binding.plugin_data.get(plugin.name)
+            context = self._contexts[plugin.name] = BindContext(
+                client=self._client,
+                pod=self._pod,
+                request=self._request,
+                binding=self._binding,
+                data=data if isinstance(data, dict) else {},
+            )
+        return context
+
+
+class PluginChain:
+    """The plugins in their order. Holds no state of any pod."""
+
+    def __init__(self, plugins: Sequence[BinderPlugin], client: Client, measure: Measure) -> None:
+        self._client, self._measure = client, measure
+        self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
+        self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
+        self._back = [(p, p.rollback) for p in reversed(plugins) if isinstance(p, RollsBack)]
+
+    @property
+    def prepares(self) -> bool:
+        """Whether any plugin has something to do before or instead of the binding."""
+        return bool(self._pre or self._back)
+
+    @property
+    def finishes(self) -> bool:
+        """Whether any plugin has something to do after the binding."""
+        return bool(self._post)
+
+    def contexts(self, pod: PodView, request: BindRequest, binding: PodBinding) -> PodContexts:
+        """Return the contexts for a pod, to be given to the steps."""
+        return PodContexts(self._client, pod, request, binding)
+
+    async def pre_bind(self, contexts: PodContexts) -> PodFailure | None:
+        """Prepare the pod; the first failure ends it."""
+        for plugin, step in self._pre:
+            failure = await self._call(plugin, "pre_bind", step, contexts)
+            if failure:
+                return failure
+        return None
+
+    async def post_bind(self, contexts: PodContexts) -> PodFailure | None:
+        """Finish the bound pod; all plugins are called; the first failure is returned."""
+        return await self._call_all("post_bind", self._post, contexts)
+
+    async def rollback(self, contexts: PodContexts) -> PodFailure | None:
+        """Take back in reverse order; all plugins are called; the first failure is returned."""
+        return await self._call_all("rollback", self._back, contexts)
+
+    async def _call_all(
+        self, name: str, steps: Sequence[tuple[BinderPlugin, Step]], contexts: PodContexts
+    ) -> PodFailure | None:
+        first: PodFailure | None = None
+        for plugin, step in steps:
+            failure = await self._call(plugin, name, step, contexts)
+            first = first or failure
+        return first
+
+    async def _call(
+        self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
+    ) -> PodFailure | None:
+        started = monotonic()
+        try:
+            await step(contexts.of(plugin))
+        except PluginError as error:
+            return PodFailure(error.reason, f"{plugin.name}: {error.message}", error.permanent)
+        except KubeError as error:
+            return PodFailure(Reason.PLUGIN_FAILED, f"{plugin.name}: {error}", permanent=False)
+        except Exception as error:
+            _log.exception("a plugin failed unexpectedly", plugin=plugin.name, step=name)
+            message = f"{plugin.name}: {type(error).__name__}: {error}"
+            return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
+        finally:
+            self._measure(plugin.name, name, monotonic() - started)
+        return None

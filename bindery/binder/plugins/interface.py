@@ -1,0 +1,132 @@
+"""What a binder plugin may do: one Protocol a step; a plugin implements those it needs.
+
+Plugins come from the entry point group `bindery.binder_plugins`; `registry` builds them, `chain`
+calls them. The order of the configuration is the order of the steps; `rollback` goes backwards.
+Every step may be cut off at any point by the death of the process and is then called again by the
+next one: **all steps are idempotent**, and what must outlive the process is written to the API.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Protocol, runtime_checkable
+
+from pydantic import BaseModel
+
+from bindery.binder.ports import PodView
+from bindery.kube.client import Client
+from bindery.kube.objects import BindRequest, PodBinding
+
+PodManifest = dict[str, Any]
+"""A pod as the API server has it, with all its fields."""
+
+
+class PluginError(Exception):
+    """A step of a plugin failed for a known reason; shown at the BindRequest and in an event.
+
+    Any other exception of a plugin counts as PluginFailed, not permanent, and is logged in full.
+    """
+
+    def __init__(self, message: str, *, reason: str = "PluginFailed", permanent: bool = False):
+        super().__init__(message)
+        self.message = message
+        self.reason = reason
+        """One CamelCase word."""
+        self.permanent = permanent
+        """Whether trying again cannot help, so that the scheduler should plan anew at once."""
+
+
+@dataclass
+class BindContext:
+    """One pod in one transaction, as one plugin sees it."""
+
+    client: Client
+    pod: PodView
+    request: BindRequest
+    """The BindRequest (the part of the Statement) that names the pod."""
+    binding: PodBinding
+    data: Mapping[str, Any]
+    """What the scheduler plugin of the same name handed over for this pod."""
+    state: dict[str, object] = field(default_factory=dict)
+    """The plugin's own notes on this pod from step to step. They are lost with the process."""
+
+
+class BinderPlugin(Protocol):
+    """What every plugin has. The steps are the Protocols below."""
+
+    name: ClassVar[str]
+    """As in the configuration, in `pluginData` and in metrics."""
+
+
+class PluginFactory(Protocol):
+    """What an entry point leads to; a plugin class fits as it is."""
+
+    name: ClassVar[str]
+    arguments: ClassVar[type[BaseModel]]
+    """The model of `arguments` in the configuration; keys that it does not know must be errors."""
+
+    def __call__(self, arguments: Any, /) -> BinderPlugin:
+        """Build the plugin from an instance of `arguments`."""
+
+
+@runtime_checkable
+class ValidatesPods(Protocol):
+    """Refuses pods at admission.
+
+    For the admission webhook, which is not part of Bindery yet: the binder never calls it.
+    """
+
+    def validate(self, pod: PodManifest) -> list[str]:
+        """Return what is wrong with the pod, one sentence each; empty if nothing is."""
+
+
+@runtime_checkable
+class MutatesPods(Protocol):
+    """Changes pods at admission.
+
+    For the admission webhook, which is not part of Bindery yet: the binder never calls it.
+    """
+
+    def mutate(self, pod: PodManifest) -> PodManifest:
+        """Return the pod as it shall be; `pod` itself stays as it is."""
+
+
+@runtime_checkable
+class PreBinds(Protocol):
+    """Makes things ready on the way to the node, before any pod of the gang is bound."""
+
+    async def pre_bind(self, context: BindContext) -> None:
+        """Prepare; called anew in every attempt, for pods of one gang at the same time.
+
+        May take long (it holds nothing that others wait for) and may be cancelled.
+
+        Raises:
+            PluginError: the pod cannot be bound now, or never.
+        """
+
+
+@runtime_checkable
+class PostBinds(Protocol):
+    """Does what is left when the pod is bound."""
+
+    async def post_bind(self, context: BindContext) -> None:
+        """Finish; a failure is tried again, but the pod stays bound.
+
+        Raises:
+            PluginError: it did not work.
+        """
+
+
+@runtime_checkable
+class RollsBack(Protocol):
+    """Takes back what `pre_bind` did."""
+
+    async def rollback(self, context: BindContext) -> None:
+        """Remove what was prepared for this pod and this request, and only that.
+
+        Called in reverse order for a pod that will not be bound by this attempt. Also called when
+        `pre_bind` did not run or was cut off, here or in a process that died: there may be nothing
+        to remove, and that is no error. Never called for a pod that is bound.
+
+        Raises:
+            PluginError: it did not work; it is called again.
+        """

@@ -1,0 +1,71 @@
+"""The two narrow doors of the binder to the API server, as Protocols.
+
+`transaction` needs `BindingPort`, `run` also `RequestStore`; `edge` implements both over
+`bindery.kube`. The property tests implement them over a dictionary that can be killed anywhere.
+All methods raise `bindery.kube.errors.KubeError` when the API server cannot be asked.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from bindery.kube.objects import BindRequest
+
+
+@dataclass(frozen=True)
+class PodView:
+    """What the binder must know of a pod."""
+
+    namespace: str
+    name: str
+    uid: str
+    node: str
+    """The node that it is bound to; "" if none."""
+    ending: bool
+    """Whether it is being deleted or has ended."""
+
+
+class BindingPort(Protocol):
+    """Pods and nodes, as the transaction sees them."""
+
+    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
+        """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
+
+    async def read_pod(self, namespace: str, name: str) -> PodView | None:
+        """Return the pod of that name as the API server has it now."""
+
+    async def node_exists(self, name: str) -> bool:
+        """Return whether the node exists and is not being deleted."""
+
+    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Bind the pod to the node.
+
+        Raises:
+            ApiError: it was refused. ServerError and OutcomeUnknownError: it may have taken effect.
+        """
+
+
+class RequestGoneError(Exception):
+    """The BindRequest does not exist any more (or another has its name). The caller stops."""
+
+
+class RequestChangedError(Exception):
+    """The BindRequest's spec is another one now. The caller rolls back and begins anew."""
+
+
+class RequestStore(Protocol):
+    """BindRequests, as their runs see them."""
+
+    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+        """Write `status`, again and again until it is known to stand; return the newer request.
+
+        Raises:
+            RequestGoneError, RequestChangedError: it cannot stand any more.
+        """
+
+    async def confirm(self, request: BindRequest) -> BindRequest:
+        """Read the request again and return it.
+
+        Raises:
+            RequestGoneError, RequestChangedError: it is not what it was.
+        """

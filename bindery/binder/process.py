@@ -1,0 +1,126 @@
+"""The binder process: stands by or leads, answers probes, and stops gracefully.
+
+Called by the command line; `term` does the work while this process holds the Lease. While it stands
+by, its mirrors of pods and nodes are filled already. At SIGTERM it starts nothing new, finishes the
+bindings under way, and gives the Lease back; what is left waits for the next binder, as after a
+crash.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from bindery import __version__
+from bindery.api.configuration import BinderConfiguration
+from bindery.binder.operator import Operator
+from bindery.binder.plugins.interface import BinderPlugin
+from bindery.binder.pods import ClusterView
+from bindery.binder.stopping import Stop
+from bindery.binder.term import Means, Term
+from bindery.kube.client import Client
+from bindery.kube.credentials import Credentials
+from bindery.kube.events import EventRecorder
+from bindery.kube.lease import LeaderElector, Leadership
+from bindery.observability.health import HealthServer
+
+COMPONENT: Final = "bindery-binder"
+_OTHER_CONNECTIONS: Final = 32
+"""Beside the bindings in flight: status writes, reads, events, the Lease."""
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line says."""
+
+    configuration: BinderConfiguration
+    plugins: tuple[BinderPlugin, ...]
+    kubeconfig: Path | None
+    identity: str
+    """Unique to this process, for the Lease."""
+    health_port: int | None
+
+
+async def run(options: Options) -> None:
+    """Run a binder until a signal comes.
+
+    Raises:
+        KubeError: there is no usable configuration of the API server.
+    """
+    credentials = await Credentials.load(options.kubeconfig)
+    connecting = Client.connect(
+        options.kubeconfig,
+        user_agent=f"{COMPONENT}/{__version__}",
+        connections=options.configuration.concurrent_binds + _OTHER_CONNECTIONS,
+    )
+    async with connecting as client:
+        await Binder(options, client, credentials).run()
+
+
+class Binder:
+    """One binder process."""
+
+    def __init__(self, options: Options, client: Client, credentials: Credentials) -> None:
+        self._options = options
+        self._means = Means(
+            client=client,
+            credentials=credentials,
+            configuration=options.configuration,
+            plugins=options.plugins,
+            view=ClusterView(client),
+            events=EventRecorder(client, COMPONENT),
+            stop=Stop(),
+        )
+        self._leading = False
+        self._operator: Operator | None = None
+
+    async def run(self) -> None:
+        """Stand for election and bind while leading, until a signal comes."""
+        means = self._means
+        means.stop.claim_signals()
+        async with AsyncExitStack() as stack:
+            if self._options.health_port is not None:
+                server = HealthServer(self._options.health_port, self._checks())
+                await stack.enter_async_context(server)
+            async with asyncio.TaskGroup() as group:
+                background = [
+                    group.create_task(means.view.pods.run()),
+                    group.create_task(means.view.nodes.run()),
+                    group.create_task(means.events.run()),
+                ]
+                election = group.create_task(self._elector().run(self._lead))
+                stopping = group.create_task(means.stop.wait())
+                await asyncio.wait({election, stopping}, return_when=asyncio.FIRST_COMPLETED)
+                # A term that is under way sees the stop by itself and comes to its end.
+                if not self._leading:
+                    election.cancel()
+                await asyncio.wait({election})
+                for task in (*background, stopping):
+                    task.cancel()
+
+    def _elector(self) -> LeaderElector:
+        configuration = self._options.configuration.leader_election
+        return LeaderElector(
+            self._means.client,
+            name=COMPONENT,
+            namespace=configuration.namespace,
+            identity=self._options.identity,
+            configuration=configuration,
+        )
+
+    async def _lead(self, _leadership: Leadership) -> None:
+        term = Term(self._means)
+        self._leading, self._operator = True, term.operator
+        try:
+            await term.run()
+        finally:
+            self._leading, self._operator = False, None
+
+    def _checks(self) -> dict[str, Callable[[], bool]]:
+        return {
+            "mirrors": lambda: self._means.view.is_healthy(time.monotonic()),
+            "operator": lambda: self._operator is None or self._operator.is_alive,
+        }

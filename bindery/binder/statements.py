@@ -1,0 +1,139 @@
+"""Statements put together from their parts, and what is wrong with a request.
+
+A Statement that is too large for one BindRequest comes in several, which share `statement.id`;
+`manager` shows every request to `Gatherings` and begins when all parts have come. Pure memory.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from bindery.api.bindrequest import Phase
+from bindery.binder.outcome import PodFailure, Reason
+from bindery.kube.objects import BindRequest
+
+Key = tuple[str, str]
+"""Namespace and name of a BindRequest."""
+
+
+def key_of(request: BindRequest) -> Key:
+    """Return where the request lives."""
+    return request.metadata.namespace, request.metadata.name
+
+
+def is_final(request: BindRequest) -> bool:
+    """Whether the binder has done all it will do for the request."""
+    return request.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+
+
+@dataclass
+class Gathering:
+    """The parts of one Statement that have come so far."""
+
+    count: int
+    """How many parts there are."""
+    parts: dict[int, BindRequest] = field(default_factory=dict)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether all parts have come."""
+        return len(self.parts) == self.count
+
+    def in_order(self) -> list[BindRequest]:
+        """Return the parts in order."""
+        return [self.parts[number] for number in sorted(self.parts)]
+
+
+class Gatherings:
+    """The Statements in several parts of which at least one is known."""
+
+    def __init__(self) -> None:
+        self._gatherings: dict[tuple[str, str], Gathering] = {}  # namespace, statement id
+
+    def add(self, request: BindRequest) -> Gathering:
+        """Take in a part, or its newer state; return what has come of its Statement."""
+        statement = request.spec.statement
+        identity = (request.metadata.namespace, statement.id)
+        gathering = self._gatherings.setdefault(identity, Gathering(statement.parts))
+        gathering.parts[statement.part] = request
+        return gathering
+
+    def other_carrier(self, request: BindRequest) -> BindRequest | None:
+        """Return another request that carries the same part of the same Statement, if any."""
+        statement = request.spec.statement
+        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
+        known = gathering.parts.get(statement.part) if gathering else None
+        return known if known and key_of(known) != key_of(request) else None
+
+    def drop(self, request: BindRequest) -> None:
+        """Forget a part that is gone."""
+        statement = request.spec.statement
+        identity = (request.metadata.namespace, statement.id)
+        gathering = self._gatherings.get(identity)
+        known = gathering.parts.get(statement.part) if gathering else None
+        if gathering and known and known.metadata.uid == request.metadata.uid:
+            del gathering.parts[statement.part]
+            if not gathering.parts:
+                del self._gatherings[identity]
+
+    def refresh(self, request: BindRequest) -> None:
+        """Take in a newer state of a part, if it is still there."""
+        statement = request.spec.statement
+        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
+        known = gathering.parts.get(statement.part) if gathering else None
+        if gathering and known and known.metadata.uid == request.metadata.uid:
+            gathering.parts[statement.part] = request
+
+    def has_open_part(self, namespace: str, statement_id: str) -> bool:
+        """Whether a part of the Statement still waits for its outcome."""
+        gathering = self._gatherings.get((namespace, statement_id))
+        return gathering is not None and not all(map(is_final, gathering.parts.values()))
+
+
+def problem_of(request: BindRequest) -> str:
+    """Return why the request makes no sense by itself; "" if it does."""
+    spec = request.spec
+    if not spec.pods:
+        return "spec.pods is empty"
+    if spec.statement.part >= spec.statement.parts:
+        return f"part {spec.statement.part} of {spec.statement.parts} does not exist"
+    return _problem_of_pods([request])
+
+
+def problem_of_parts(requests: list[BindRequest]) -> str:
+    """Return why the parts do not go together; "" if they do."""
+    first = requests[0].spec
+    for request in requests[1:]:
+        spec = request.spec
+        if (spec.statement.parts, spec.min_bound) != (first.statement.parts, first.min_bound):
+            return "the parts of the Statement disagree on parts or minBound"
+    return _problem_of_pods(requests)
+
+
+def _problem_of_pods(requests: Iterable[BindRequest]) -> str:
+    seen: set[str] = set()
+    for request in requests:
+        for pod in request.spec.pods:
+            if not (pod.pod_name and pod.pod_uid and pod.selected_node):
+                return f"pod {pod.pod_name!r} lacks its name, UID or node"
+            if pod.pod_uid in seen:
+                return f"pod {pod.pod_name} ({pod.pod_uid}) is named twice"
+            seen.add(pod.pod_uid)
+    return ""
+
+
+def settled_refusals(requests: Iterable[BindRequest]) -> dict[str, PodFailure]:
+    """Return which pods must stay unbound because a part has its final status already.
+
+    A binder that dies between the status writes of two parts leaves such Statements: the other
+    parts get the same outcome.
+    """
+    requests = list(requests)
+    refusals: dict[str, PodFailure] = {}
+    for request in filter(is_final, requests):
+        status = request.status
+        if status.phase == Phase.FAILED:
+            failure = PodFailure(status.reason or Reason.PART_GONE, status.message, permanent=True)
+            refusals.update((pod.pod_uid, failure) for part in requests for pod in part.spec.pods)
+        for pod in status.unbound_pods:
+            refusals[pod.pod_uid] = PodFailure(pod.reason, pod.message, permanent=True)
+    return refusals

@@ -1,0 +1,98 @@
+"""What a BindRequest's status says of an outcome: pure text-making.
+
+Called by `run` once an outcome and by `manager` for requests that cannot be carried out; written by
+`edge`. Each part of a Statement lists only its own pods. All fields are always given, because a
+merge patch keeps what it does not name.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bindery.api.bindrequest import Phase
+from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
+from bindery.kube.objects import BindRequest
+
+_NODES_SHOWN: Final = 2
+"""More would make the column of `kubectl get` wider than a terminal."""
+_MESSAGE_LENGTH: Final = 1024
+"""The length that Kubernetes allows an event's note."""
+
+Status = dict[str, object]
+
+
+def final_status(request: BindRequest, outcome: Outcome, attempts: int, now: str) -> Status:
+    """Return the status of a part whose transaction has come to its end.
+
+    Args:
+        request: the part.
+        outcome: SUCCEEDED or FAILED.
+        attempts: how many attempts failed before.
+        now: the time, as text.
+    """
+    succeeded = outcome.verdict is Verdict.SUCCEEDED
+    status = _progress(request, outcome)
+    status["phase"] = Phase.SUCCEEDED if succeeded else Phase.FAILED
+    status["failedAttempts"] = attempts
+    status["completionTime"] = now
+    status["nextAttemptTime"] = None
+    status["unboundPods"] = [_unbound(pod) for pod in _pods_of(request, outcome) if not pod.bound]
+    return status
+
+
+def retry_status(
+    request: BindRequest, outcome: Outcome, attempts: int, next_attempt: str
+) -> Status:
+    """Return the status of a part that is tried again at `next_attempt`."""
+    status = _progress(request, outcome)
+    status["phase"] = Phase.BINDING if outcome.begun else Phase.PENDING
+    status["failedAttempts"] = attempts
+    status["completionTime"] = None
+    status["nextAttemptTime"] = next_attempt
+    status["unboundPods"] = []
+    return status
+
+
+def malformed_status(message: str, now: str) -> Status:
+    """Return the status of a request that cannot be understood."""
+    return {
+        "phase": Phase.FAILED,
+        "reason": Reason.MALFORMED,
+        "message": message[:_MESSAGE_LENGTH],
+        "completionTime": now,
+        "nextAttemptTime": None,
+    }
+
+
+def nodes_summary(nodes: Sequence[str]) -> str:
+    """Return the nodes for people: `node-1,node-2 +3`."""
+    distinct = list(dict.fromkeys(nodes))
+    text = ",".join(distinct[:_NODES_SHOWN])
+    hidden = len(distinct) - _NODES_SHOWN
+    return f"{text} +{hidden}" if hidden > 0 else text
+
+
+def _progress(request: BindRequest, outcome: Outcome) -> Status:
+    pods = _pods_of(request, outcome)
+    bound = [pod.binding.pod_uid for pod in pods if pod.bound]
+    return {
+        "reason": outcome.reason,
+        "message": outcome.message[:_MESSAGE_LENGTH],
+        "boundPods": bound,
+        "progress": f"{len(bound)}/{len(pods)}",
+        "nodes": nodes_summary([pod.selected_node for pod in request.spec.pods]),
+    }
+
+
+def _pods_of(request: BindRequest, outcome: Outcome) -> list[PodOutcome]:
+    return [outcome.pods[pod.pod_uid] for pod in request.spec.pods]
+
+
+def _unbound(pod: PodOutcome) -> dict[str, str]:
+    failure = pod.failure
+    return {
+        "podName": pod.binding.pod_name,
+        "podUID": pod.binding.pod_uid,
+        "node": pod.binding.selected_node,
+        "reason": failure.reason if failure else Reason.GANG_ABORTED,
+        "message": failure.message[:_MESSAGE_LENGTH] if failure else "",
+    }

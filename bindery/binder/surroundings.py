@@ -1,0 +1,50 @@
+"""What all Runs share, and what they need of the manager: data and Protocols only.
+
+Filled by `term`; used by `run`.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from bindery.binder.outcome import Outcome, PodFailure
+from bindery.binder.plugins.chain import PluginChain
+from bindery.binder.ports import BindingPort, RequestStore
+from bindery.kube.objects import BindRequest
+
+
+class Reporter(Protocol):
+    """Told what became of Statements; for events and metrics."""
+
+    def attempt_failed(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
+        """Take in an attempt that will be repeated."""
+
+    def concluded(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
+        """Take in a final outcome that stands in the status of the parts."""
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What all Runs share."""
+
+    port: BindingPort
+    store: RequestStore
+    plugins: PluginChain
+    reporter: Reporter
+    clock: Callable[[], float]
+    """Seconds since the epoch."""
+    pause: Callable[[float], Awaitable[bool]]
+    """Waits so many seconds; False: the process is about to stop."""
+    draw: Callable[[], float]
+    """A random number from 0 to 1."""
+    max_backoff_s: float
+
+
+class Admission(Protocol):
+    """The manager's part in the start of a Run."""
+
+    async def wait_turn(self) -> None:
+        """Wait for the ends of the Runs that come before."""
+
+    async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
+        """Take the pods; return which must not be bound, and why."""

@@ -1,0 +1,141 @@
+"""One term of leadership: everything that acts on BindRequests, from its start to its end.
+
+Made by `process` when the Lease is won. A term remembers nothing of the terms before it: requests,
+pods and nodes say all there is to know.
+"""
+
+import asyncio
+import random
+import time
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from bindery.api.configuration import BinderConfiguration
+from bindery.binder.edge import KubeEdge
+from bindery.binder.fencing import Fence
+from bindery.binder.manager import Manager
+from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
+from bindery.binder.operator import Operator
+from bindery.binder.plugins.chain import PluginChain
+from bindery.binder.plugins.interface import BinderPlugin
+from bindery.binder.pods import ClusterView
+from bindery.binder.reports import Reports
+from bindery.binder.retention import RetentionQueue
+from bindery.binder.stopping import Stop
+from bindery.binder.surroundings import Surroundings
+from bindery.kube.client import Client
+from bindery.kube.credentials import Credentials
+from bindery.kube.errors import KubeError
+from bindery.kube.events import EventRecorder
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import BIND_REQUESTS, Resource
+
+_log: Final = structlog.get_logger(__name__)
+
+_GRACE_S: Final = 5.0
+"""For bindings and status writes under way at a stop: well under a pod's 30 s to terminate."""
+_LIST_RETRY_S: Final = 2.0
+
+
+class TokenCarrier(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """A BindRequest, however malformed, as far as its fencing token is concerned."""
+
+    spec: Any = None
+
+    @property
+    def token(self) -> int:
+        """The fencing token; 0 if there is none that can be read."""
+        token = self.spec.get("fencingToken") if isinstance(self.spec, dict) else None
+        return token if isinstance(token, int) else 0
+
+
+_TOKEN_CARRIERS: Final = Resource(
+    BIND_REQUESTS.group,
+    BIND_REQUESTS.version,
+    BIND_REQUESTS.plural,
+    BIND_REQUESTS.kind,
+    BIND_REQUESTS.namespaced,
+    TokenCarrier,
+)
+
+
+@dataclass(frozen=True)
+class Means:
+    """What a term works with; it outlives the term."""
+
+    client: Client
+    credentials: Credentials
+    configuration: BinderConfiguration
+    plugins: tuple[BinderPlugin, ...]
+    view: ClusterView
+    events: EventRecorder
+    stop: Stop
+
+
+class Term:
+    """The parts of the binder that act, put together."""
+
+    def __init__(self, means: Means) -> None:
+        self._means = means
+        configuration = means.configuration
+        edge = KubeEdge(means.client, means.view, means.events, configuration.concurrent_binds)
+        around = Surroundings(
+            port=edge,
+            store=edge,
+            plugins=PluginChain(means.plugins, means.client, _measure),
+            reporter=Reports(means.events, time.time),
+            clock=time.time,
+            pause=means.stop.pause,
+            draw=random.random,
+            max_backoff_s=configuration.max_backoff_seconds,
+        )
+        self._retention = RetentionQueue(edge.remove, configuration.time_to_live_seconds, time.time)
+        self._manager = Manager(around, Fence(), self._retention, edge)
+        self.operator = Operator(self._manager, means.credentials, means.stop.claim_signals)
+
+    async def run(self) -> None:
+        """Bind until the process is to stop, then finish what is under way.
+
+        When it is cancelled, because the Lease is lost, everything ends at once.
+        """
+        IN_FLIGHT.set_function(lambda: self._manager.run_count)
+        if not await self._get_ready():
+            return
+        try:
+            async with asyncio.TaskGroup() as group:
+                tasks = [
+                    group.create_task(self.operator.run()),
+                    group.create_task(self._retention.run(self._manager.has_open_part)),
+                ]
+                await self._means.stop.wait()
+                await self._manager.drain(_GRACE_S)
+                for task in tasks:
+                    task.cancel()
+        finally:
+            await self._manager.drain(0)
+            IN_FLIGHT.set_function(lambda: 0)
+
+    async def _get_ready(self) -> bool:
+        """Fill the mirrors and the fence; False: the process is to stop."""
+        synced = asyncio.create_task(self._means.view.wait_synced())
+        stopping = asyncio.create_task(self._means.stop.wait())
+        await asyncio.wait({synced, stopping}, return_when=asyncio.FIRST_COMPLETED)
+        synced.cancel()
+        stopping.cancel()
+        while not self._means.stop.is_set:
+            try:
+                # A stale request must not be begun before the newer scheduler's are seen.
+                for request in await self._means.client.list(_TOKEN_CARRIERS):
+                    self._manager.note_token(request.metadata.labels, request.token)
+            except KubeError as error:
+                _log.warning("the BindRequests could not be listed", error=str(error))
+                await self._means.stop.pause(_LIST_RETRY_S)
+            else:
+                return True
+        return False
+
+
+def _measure(plugin: str, step: str, seconds: float) -> None:
+    PLUGIN_SECONDS.labels(plugin, step).observe(seconds)

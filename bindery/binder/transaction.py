@@ -1,0 +1,270 @@
+"""The bind transaction: one Statement, carried out whole or not at all.
+
+`run` calls `attempt` until the verdict is final, and `abandon` when the request is taken away. An
+attempt is: check -> PreBind of every plugin for every pod -> bind all -> PostBind. Nothing is
+remembered outside: a transaction that died is made again from its requests and finds its place by
+looking at the pods. Invariants: no bind is sent while fewer than `minBound` pods can be bound,
+unless one is bound already; a pod that is bound, or may be, is never rolled back.
+"""
+
+from asyncio import TaskGroup
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+
+from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
+from bindery.binder.plugins.chain import PluginChain
+from bindery.binder.pod_progress import PodProgress, Step
+from bindery.binder.ports import BindingPort, PodView
+from bindery.kube.errors import KubeError, OutcomeUnknownError, ServerError
+from bindery.kube.objects import BindRequest, PodBinding
+
+
+class BindTransaction:
+    """The pods of one Statement on their way to their nodes. Used by one task at a time."""
+
+    def __init__(
+        self,
+        requests: Sequence[BindRequest],
+        port: BindingPort,
+        plugins: PluginChain,
+        *,
+        fence: Callable[[], PodFailure | None],
+        adopted: bool,
+    ) -> None:
+        """Make a transaction of all the parts of a Statement.
+
+        Args:
+            requests: the parts, in order.
+            port: the pods and nodes.
+            plugins: the steps beside the binding.
+            fence: says whether a newer scheduler has planned since; asked in each attempt.
+            adopted: whether a process that died may have prepared something.
+        """
+        self._port, self._plugins, self._fence = port, plugins, fence
+        self._refusals: dict[str, PodFailure] = {}
+        self._pods: dict[str, PodProgress] = {}
+        for request in requests:
+            for binding in request.spec.pods:
+                self._pods[binding.pod_uid] = self._pod(request, binding, adopted=adopted)
+        minimum = requests[0].spec.min_bound
+        self._needed = len(self._pods) if minimum is None else min(minimum, len(self._pods))
+
+    def _pod(self, request: BindRequest, binding: PodBinding, *, adopted: bool) -> PodProgress:
+        namespace = request.metadata.namespace
+        view = PodView(namespace, binding.pod_name, binding.pod_uid, node="", ending=False)
+        contexts = self._plugins.contexts(view, request, binding)
+        return PodProgress(
+            binding,
+            namespace,
+            contexts,
+            prepared=adopted and self._plugins.prepares,
+            unfinished=self._plugins.finishes,
+        )
+
+    @property
+    def begun(self) -> bool:
+        """Whether a pod is bound or may be."""
+        return any(pod.step in (Step.UNCERTAIN, Step.BOUND) for pod in self._pods.values())
+
+    def refuse(self, refusals: Mapping[str, PodFailure]) -> None:
+        """Take in which pods must not be bound: pod UID -> why."""
+        self._refusals.update(refusals)
+
+    async def attempt(self, *, last: bool) -> Outcome:
+        """Try once to bind what is not bound yet; `last`: give up what fails now.
+
+        Even so the verdict is RETRY while it is not known whether a pod was bound, and while a gang
+        of which some pods are bound can still be made whole.
+        """
+        for pod in self._pods.values():
+            if pod.failure and not pod.failure.permanent:
+                pod.failure = None
+        await self._check(self._open())
+        self._apply_refusals()
+        if self._may_bind() and self._plugins.prepares:
+            await self._prepare()
+            # Preparing may take minutes; what has gone meanwhile is better seen before the first
+            # pod of a gang is bound than after.
+            await self._check(self._open())
+        if self._may_bind():
+            await self._for_each(self._open(), self._bind)
+        if self._plugins.finishes:
+            await self._for_each(
+                (p for p in self._pods.values() if p.step is Step.BOUND and p.unfinished),
+                self._finish,
+            )
+        await self._roll_back(self._aborted())
+        return self._outcome(last=last)
+
+    async def abandon(self) -> bool:
+        """Take back what is not bound, for a request that is not wanted any more.
+
+        Returns:
+            Whether nothing is left; if not, call it again.
+        """
+        for pod in self._pods.values():
+            if pod.step in (Step.UNSEEN, Step.UNCERTAIN) and pod.prepared:
+                await self._check([pod])
+        await self._roll_back(list(self._pods.values()))
+        return self.is_clean
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether nothing is left that a rollback would have to remove."""
+        return not any(pod.prepared and pod.step is not Step.BOUND for pod in self._pods.values())
+
+    def outcome_of_abandonment(self, failure: PodFailure) -> Outcome:
+        """Return what is to be said of the parts that are still there after `abandon`."""
+        for pod in self._pods.values():
+            if pod.step is not Step.BOUND:
+                pod.failure = failure
+        return self._summary(Verdict.FAILED, failure)
+
+    def outcome_of_breakdown(self, failure: PodFailure, *, last: bool) -> Outcome:
+        """Return the outcome of an attempt that ended in the middle by a defect."""
+        for pod in self._open():
+            pod.failure = failure
+        return self._outcome(last=last)
+
+    # ---- the steps of an attempt --------------------------------------------------------------
+
+    async def _check(self, pods: Sequence[PodProgress]) -> None:
+        """Look at each of `pods` and at its node."""
+        for pod in pods:
+            try:
+                await self._look_at(pod)
+            except KubeError as error:
+                pod.failure = PodFailure(Reason.CHECK_FAILED, str(error), permanent=False)
+                if pod.step is Step.WAITING:
+                    pod.step = Step.UNSEEN
+
+    async def _look_at(self, pod: PodProgress) -> None:
+        binding = pod.binding
+        if pod.step is Step.UNCERTAIN:
+            view = await self._port.read_pod(pod.namespace, binding.pod_name)
+        else:
+            view = await self._port.find_pod(pod.namespace, binding.pod_name, binding.pod_uid)
+        pod.judge(view)
+        if pod.is_open and not await self._port.node_exists(binding.selected_node):
+            message = f"the node {binding.selected_node} does not exist"
+            pod.failure = PodFailure(Reason.NODE_GONE, message, permanent=True)
+
+    def _apply_refusals(self) -> None:
+        """Apply what forbids the binding, but not to a transaction with bound pods: they stay."""
+        stale = None if self.begun and self._needed else self._fence()
+        for uid, pod in self._pods.items():
+            failure = stale or self._refusals.get(uid)
+            if failure and pod.step is Step.WAITING:
+                pod.failure = failure
+
+    async def _prepare(self) -> None:
+        async def prepare(pod: PodProgress) -> None:
+            pod.prepared = True
+            pod.failure = await self._plugins.pre_bind(pod.contexts)
+
+        await self._for_each(self._open(), prepare)
+
+    async def _bind(self, pod: PodProgress) -> None:
+        binding = pod.binding
+        pod.step = Step.UNCERTAIN
+        try:
+            await self._port.bind(
+                pod.namespace, binding.pod_name, binding.pod_uid, binding.selected_node
+            )
+        except KubeError as error:
+            await self._settle(pod, error)
+        else:
+            pod.step, pod.prepared = Step.BOUND, False
+
+    async def _settle(self, pod: PodProgress, error: KubeError) -> None:
+        """Find out what a failed bind did: it may have taken effect, or the pod is another now."""
+        pod.failure = PodFailure(Reason.BIND_FAILED, str(error), permanent=False)
+        try:
+            view = await self._port.read_pod(pod.namespace, pod.binding.pod_name)
+        except KubeError:
+            if isinstance(error, OutcomeUnknownError | ServerError):
+                pod.failure = PodFailure(Reason.UNCERTAIN, str(error), permanent=False)
+            else:
+                pod.step = Step.WAITING
+        else:
+            pod.judge(view)
+
+    async def _finish(self, pod: PodProgress) -> None:
+        pod.failure = await self._plugins.post_bind(pod.contexts)
+        pod.unfinished = pod.failure is not None and not pod.failure.permanent
+
+    async def _roll_back(self, pods: Sequence[PodProgress]) -> None:
+        """Take back in reverse order what was prepared for those of `pods` that are not bound."""
+        for pod in reversed(pods):
+            if pod.prepared and pod.step is Step.WAITING:
+                failure = await self._plugins.rollback(pod.contexts)
+                pod.prepared = failure is not None
+                pod.failure = pod.failure or failure
+
+    async def _for_each(
+        self, pods: Iterable[PodProgress], action: Callable[[PodProgress], Awaitable[None]]
+    ) -> None:
+        chosen = list(pods)
+        if len(chosen) == 1:
+            await action(chosen[0])
+            return
+
+        async def act(pod: PodProgress) -> None:
+            await action(pod)
+
+        async with TaskGroup() as group:
+            for pod in chosen:
+                group.create_task(act(pod))
+
+    # ---- the arithmetic of minBound -------------------------------------------------------------
+
+    def _open(self) -> list[PodProgress]:
+        return [pod for pod in self._pods.values() if pod.is_open]
+
+    def _may_bind(self) -> bool:
+        """Whether enough pods can be bound now, or the first step has been done already."""
+        standing = sum(pod.failure is None for pod in self._pods.values())
+        return self.begun or standing >= self._needed
+
+    def _aborted(self) -> list[PodProgress]:
+        """Return the pods that this attempt has left unbound, in order."""
+        return [pod for pod in self._pods.values() if pod.step is Step.WAITING]
+
+    def _outcome(self, *, last: bool) -> Outcome:
+        pods = self._pods.values()
+        bound = sum(pod.step is Step.BOUND for pod in pods)
+        failure = self._main_failure()
+        if self._is_worth_a_retry(bound, last=last):
+            return self._summary(Verdict.RETRY, failure)
+        enough = bound >= max(self._needed, 1)
+        return self._summary(Verdict.SUCCEEDED if enough else Verdict.FAILED, failure)
+
+    def _is_worth_a_retry(self, bound: int, *, last: bool) -> bool:
+        pods = self._pods.values()
+        if any(pod.step in (Step.UNSEEN, Step.UNCERTAIN) for pod in pods):
+            return True
+        unbound = sum(pod.step is Step.WAITING and not pod.is_lost for pod in pods)
+        reachable = bound + unbound >= self._needed
+        if bound and reachable and bound < self._needed:
+            return True
+        unfinished = any(pod.step is Step.BOUND and pod.unfinished for pod in pods)
+        return not last and (unfinished or (unbound > 0 and (reachable or bound > 0)))
+
+    def _main_failure(self) -> PodFailure | None:
+        """Return the failure that speaks for the transaction: a permanent one if there is one."""
+        failures = [pod.failure for pod in self._pods.values() if pod.failure]
+        return next((f for f in failures if f.permanent), failures[0] if failures else None)
+
+    def _summary(self, verdict: Verdict, failure: PodFailure | None) -> Outcome:
+        outcomes: dict[str, PodOutcome] = {}
+        for uid, pod in self._pods.items():
+            bound = pod.step is Step.BOUND
+            cause = pod.failure
+            if not bound and cause is None and failure is not None:
+                cause = PodFailure(Reason.GANG_ABORTED, failure.message, permanent=False)
+            outcomes[uid] = PodOutcome(pod.binding, bound, cause)
+        whole = all(outcome.bound for outcome in outcomes.values())
+        if verdict is Verdict.SUCCEEDED:
+            reason: str = Reason.BOUND if whole else Reason.PARTLY_BOUND
+        else:
+            reason = failure.reason if failure else Reason.BIND_FAILED
+        return Outcome(verdict, reason, failure.message if failure else "", outcomes, self.begun)

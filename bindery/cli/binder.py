@@ -1,0 +1,82 @@
+"""`bindery binder run`: reads the configuration, builds the plugins and runs until it is stopped.
+
+Called by the `bindery` command; `bindery.binder.process` takes over. A configuration that cannot be
+used ends with exit code 2 before anything is done.
+"""
+
+import asyncio
+import os
+import secrets
+import socket
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bindery.api import yamlfile
+from bindery.api.configuration import BinderConfiguration
+from bindery.binder import process
+from bindery.binder.plugins import registry
+from bindery.binder.plugins.interface import BinderPlugin
+from bindery.kube.errors import KubeError
+from bindery.observability import logs
+
+app = typer.Typer(help="Carries out what the scheduler decided.", no_args_is_help=True)
+
+
+@app.callback()
+def binder() -> None:
+    """Keep `run` a command of its own although it is the only one."""
+
+
+@app.command()
+def run(
+    config: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Configuration; default: all defaults.")
+    ] = None,
+    kubeconfig: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Default: in-cluster, else the user's own.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /healthz, /readyz, /metrics.")
+    ] = None,
+    identity: Annotated[
+        str, typer.Option(metavar="NAME", help="For the Lease; default: host and process.")
+    ] = "",
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Carry out BindRequests: bind gangs whole or not at all."""
+    try:
+        configuration, plugins = _load(config)
+    except yamlfile.FileError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+    logs.configure(process.COMPONENT, log_level)
+    options = process.Options(
+        configuration=configuration,
+        plugins=plugins,
+        kubeconfig=kubeconfig,
+        identity=identity or f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}",
+        health_port=health_port,
+    )
+    try:
+        asyncio.run(process.run(options))
+    except KubeError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from error
+
+
+def _load(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ...]]:
+    """Return the configuration and its plugins.
+
+    Raises:
+        FileError: they cannot be used; at the line concerned.
+    """
+    if path is None:
+        return BinderConfiguration(), ()
+    configuration = yamlfile.load(BinderConfiguration, path)
+    try:
+        return configuration, registry.build(configuration.plugins)
+    except registry.PluginConfigurationError as error:
+        document = yamlfile.read(path)[0]
+        raise document.error(error.location, error.message) from error
