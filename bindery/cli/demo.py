@@ -88,7 +88,7 @@ def _play(plane: ControlPlane, nodes: int) -> None:
     demo_story.wait_for_outcomes(plane, _report)
     for step in demo_story.steps(plane):
         _console.print(f"\n[bold]$ {escape(step.shown)}[/bold]")
-        _console.print(step.run(), markup=False)
+        _console.print(step.run().rstrip(), markup=False)
 
 
 def _report(line: str) -> None:
@@ -113,9 +113,9 @@ It is up. To look around:
   export KUBECONFIG={plane.admin_kubeconfig}
   export PATH={Path(sys.executable).parent}:{plane.kubectl_path.parent}:$PATH
 
-  kubectl get podgroups,bindrequests,pods -o wide
-  bindery get gangs
-  bindery explain podgroup over-limit
+  kubectl get podgroups,bindrequests,pods -n {demo_story.NAMESPACE}
+  bindery get gangs -A
+  bindery explain over-limit -n {demo_story.NAMESPACE}
 
 Raise the limit, and the gang that waits for it runs:
 

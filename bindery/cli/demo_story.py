@@ -109,6 +109,8 @@ def submit(plane: ControlPlane, report: Report) -> None:
     plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout_s=120)
     plane.kubectl("create", "namespace", NAMESPACE)
     examples = checkout.directory("examples")
+    # A gang that comes before its queue would wait for it; the output is quieter without that.
+    plane.kubectl("apply", f"--filename={examples / 'queues.yaml'}")
     plane.kubectl("apply", f"--filename={examples}", f"--namespace={NAMESPACE}")
 
 
@@ -139,20 +141,20 @@ def steps(plane: ControlPlane) -> Iterator[Step]:
         lambda: plane.kubectl("get", "bindrequests", "--all-namespaces"),
     )
     yield Step(
-        "kubectl get pods -o wide", lambda: plane.kubectl("get", "pods", "-n", NAMESPACE, "-o=wide")
+        f"kubectl get pods -o wide -n {NAMESPACE}",
+        lambda: plane.kubectl("get", "pods", "--output=wide", f"--namespace={NAMESPACE}"),
     )
     for example in EXAMPLES:
         if example.reason:
             yield Step(
-                f"bindery explain podgroup {example.name}",
+                f"bindery explain {example.name} -n {NAMESPACE}",
                 partial(_explain, plane, example.name),
             )
 
 
 def _explain(plane: ControlPlane, name: str) -> str:
-    command = [sys.executable, "-m", "bindery.cli.main", "explain", "podgroup", name]
-    command += [f"--namespace={NAMESPACE}", f"--kubeconfig={plane.admin_kubeconfig}"]
-    return plane.run(command)
+    command = [sys.executable, "-m", "bindery.cli.main", f"--kubeconfig={plane.admin_kubeconfig}"]
+    return plane.run([*command, "explain", name, f"--namespace={NAMESPACE}"])
 
 
 def _is_settled(example: Example, objects: list[_Object]) -> bool:
