@@ -1,0 +1,59 @@
+"""Made-up pod addresses, each held by one pod at a time.
+
+Used by `pods`. Addresses that pods already carry (from before a restart, or of other agents) are
+reserved first, so no two living pods share one.
+"""
+
+from ipaddress import IPv4Address, IPv4Network
+from typing import Final
+
+POD_ADDRESSES: Final = IPv4Network("100.64.0.0/10")
+"""Four million addresses that no public network routes (RFC 6598)."""
+
+
+class NoAddressLeftError(Exception):
+    """Every address of the range is held; one comes free when a pod is deleted."""
+
+
+class AddressPool:
+    """Hands out the addresses of `network`, round and round, so that a freed one rests long."""
+
+    def __init__(self, network: IPv4Network = POD_ADDRESSES) -> None:
+        self._first = int(network.network_address) + 1
+        self._count = network.num_addresses - 2
+        self._next = 0
+        self._owners: dict[str, str] = {}  # address -> pod uid
+        self._addresses: dict[str, str] = {}  # pod uid -> address
+
+    def reserve(self, uid: str, address: str) -> None:
+        """Note that pod `uid` carries `address`; the first who carries it is its holder."""
+        if self._addresses.get(uid) == address or address in self._owners:
+            return
+        self.release(uid)
+        self._owners[address], self._addresses[uid] = uid, address
+
+    def take(self, uid: str) -> str:
+        """Return the address of pod `uid`, a free one if it has none.
+
+        Raises:
+            NoAddressLeftError: all are held.
+        """
+        if uid in self._addresses:
+            return self._addresses[uid]
+        if len(self._owners) >= self._count:
+            raise NoAddressLeftError(f"all {self._count} pod addresses are held")
+        while (address := self._advance()) in self._owners:
+            pass
+        self.reserve(uid, address)
+        return address
+
+    def release(self, uid: str) -> None:
+        """Give back the address of pod `uid`, if it has one."""
+        address = self._addresses.pop(uid, None)
+        if address is not None:
+            del self._owners[address]
+
+    def _advance(self) -> str:
+        address = str(IPv4Address(self._first + self._next))
+        self._next = (self._next + 1) % self._count
+        return address

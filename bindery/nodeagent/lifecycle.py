@@ -1,0 +1,143 @@
+"""What should happen to a pod of a hollow node now: a pure decision of the pod and the clock.
+
+Asked by `pods`, which carries the answer out and asks again when the pod changes or the time of
+`Wait` has come. Nothing is remembered between two questions: all times are counted from what the
+API server holds, so a restarted agent decides as the one before would have.
+"""
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from bindery.api import names
+from bindery.nodeagent.pod_objects import HollowPod
+
+STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
+"""On a pod of a hollow node: how long its containers take to end when they are told to stop. At
+the end of the pod's grace period they are killed. Without it they end at once."""
+
+TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
+
+# Exit codes as a shell would report them: 128 + the signal's number.
+EXIT_TERMINATED: Final = 143
+EXIT_KILLED: Final = 137
+
+
+@dataclass(frozen=True)
+class Start:
+    """The pod has just been bound: its containers run from now."""
+
+
+@dataclass(frozen=True)
+class Finish:
+    """The containers have run for as long as the annotation says, and succeed."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """The pod is being deleted and its containers have ended: somebody waits to read how."""
+
+    exit_code: int
+
+
+@dataclass(frozen=True)
+class Remove:
+    """The pod is being deleted and nothing of it runs any more: the object can go."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """Nothing is to be done before a time, in seconds since the epoch."""
+
+    until_s: float
+
+
+@dataclass(frozen=True)
+class Rest:
+    """Nothing is to be done until the pod changes."""
+
+
+Step = Start | Finish | Stop | Remove
+Decision = Step | Wait | Rest
+
+
+@dataclass(frozen=True)
+class Malformed:
+    """An annotation that does not say a number of seconds. The pod lives on without it."""
+
+    annotation: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.annotation}: {self.text!r} is not a number of seconds, 0 or more"
+
+
+def decide(pod: HollowPod, now_s: float) -> Decision:
+    """Return what is to be done to `pod` at `now_s` (seconds since the epoch)."""
+    if pod.metadata.deletion_timestamp is not None:
+        return _decide_deleted(pod, now_s)
+    if pod.status.phase in TERMINAL_PHASES:
+        return Rest()
+    if pod.status.phase != "Running" or pod.status.start_time is None:
+        return Start()
+    run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
+    if run_s is None or isinstance(run_s, Malformed):
+        return Rest()
+    ends_s = epoch_s(pod.status.start_time) + run_s
+    return Finish() if ends_s <= now_s else Wait(ends_s)
+
+
+def malformed_annotations(pod: HollowPod) -> list[Malformed]:
+    """Return what is wrong with the annotations that steer `pod`."""
+    read = (
+        seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION),
+        seconds(pod, STOP_SECONDS_ANNOTATION),
+    )
+    return [value for value in read if isinstance(value, Malformed)]
+
+
+def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
+    """Return the seconds that `annotation` of `pod` says; None if it has no such annotation."""
+    text = pod.metadata.annotations.get(annotation)
+    if text is None:
+        return None
+    try:
+        value = float(text)
+    except ValueError:
+        return Malformed(annotation, text)
+    # Comparing refuses NaN and infinity too; a century is for ever.
+    return value if 0 <= value <= 100 * 365 * 86400 else Malformed(annotation, text)
+
+
+def epoch_s(timestamp: str) -> float:
+    """Return an API timestamp (RFC 3339) in seconds since the epoch."""
+    return datetime.fromisoformat(timestamp).timestamp()
+
+
+def timestamp(at_s: float) -> str:
+    """Return `at_s` (seconds since the epoch) as `metav1.Time` has it: whole seconds, UTC."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def timestamp_micro(at_s: float) -> str:
+    """Return `at_s` (seconds since the epoch) as `metav1.MicroTime` has it."""
+    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
+    meta = pod.metadata
+    grace_s = meta.deletion_grace_period_seconds or 0
+    # The API server sets the timestamp to when the grace period ends, not to when it began.
+    killed_s = epoch_s(meta.deletion_timestamp or "")
+    runs = pod.status.phase == "Running"
+    stop_s = seconds(pod, STOP_SECONDS_ANNOTATION) if runs else 0.0
+    wanted_s = 0.0 if stop_s is None or isinstance(stop_s, Malformed) else stop_s
+    ends_s = min(killed_s - grace_s + wanted_s, killed_s)
+    if now_s < ends_s:
+        return Wait(ends_s)
+    if not meta.finalizers:
+        return Remove()
+    # A finalizer keeps the object: whoever set it (the Job controller does) waits for the end.
+    if pod.status.phase not in TERMINAL_PHASES:
+        return Stop(EXIT_KILLED if wanted_s > grace_s else EXIT_TERMINATED)
+    return Remove() if grace_s > 0 else Rest()

@@ -1,0 +1,152 @@
+"""The API objects of a hollow node: Node, its status and label patches, its Lease.
+
+Used by `nodes`. Pure; the forms are the kubelet's own, but everything that a person may read
+says that there is no machine. `spec` is written at creation only: cordons and taints are others'.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bindery import __version__
+from bindery.kube.objects import Node
+from bindery.nodeagent.lifecycle import timestamp, timestamp_micro
+from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
+
+Body = Mapping[str, Any]
+
+LEASE_NAMESPACE: Final = "kube-node-lease"
+LEASE_DURATION_S: Final = 40
+"""The kubelet's default (`nodeLeaseDurationSeconds`)."""
+
+_CONDITIONS: Final = (
+    ("MemoryPressure", "False", "KubeletHasSufficientMemory"),
+    ("DiskPressure", "False", "KubeletHasNoDiskPressure"),
+    ("PIDPressure", "False", "KubeletHasSufficientPID"),
+    ("Ready", "True", "KubeletReady"),
+)
+
+
+def node_body(node: HollowNode, now_s: float) -> Body:
+    """Return the whole Node object for its creation."""
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": node.name, "labels": node.labels},
+        "status": _status(node, None, now_s),
+    }
+
+
+def status_patch(node: HollowNode, existing: Node | None, now_s: float) -> Body:
+    """Return the strategic merge patch that refreshes the node's status.
+
+    A condition that `existing` already says keeps its transition time.
+    """
+    return {"status": _status(node, existing, now_s)}
+
+
+def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
+    """Return the status patch of a start: as `status_patch`, and resources the node lost go."""
+    status = _status(node, existing, now_s)
+    lost = dict.fromkeys(set(existing.status.allocatable or ()) - set(node.resources))
+    status["capacity"] = status["allocatable"] = {**node.resources, **lost}
+    return {"status": status}
+
+
+def label_patch(node: HollowNode, existing: Node) -> Body | None:
+    """Return the merge patch that brings the shape's labels up to date; None if they are.
+
+    Labels of others are kept.
+    """
+    differing = {
+        key: value
+        for key, value in node.labels.items()
+        if existing.metadata.labels.get(key) != value
+    }
+    return {"metadata": {"labels": differing}} if differing else None
+
+
+def is_hollow(node: Node) -> bool:
+    """Return whether a hollow node's agent made `node`."""
+    return node.metadata.labels.get(HOLLOW_LABEL) == "true"
+
+
+def is_ready(node: Node) -> bool:
+    """Return whether `node` is said to be Ready."""
+    return any(
+        condition.type == "Ready" and condition.status == "True"
+        for condition in node.status.conditions or ()
+    )
+
+
+def lease_body(node: HollowNode, node_uid: str, now_s: float) -> Body:
+    """Return the whole Lease for its creation; it is deleted together with the Node."""
+    return {
+        "apiVersion": "coordination.k8s.io/v1",
+        "kind": "Lease",
+        "metadata": {
+            "name": node.name,
+            "namespace": LEASE_NAMESPACE,
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node_uid}
+            ],
+        },
+        **lease_patch(node, now_s),
+    }
+
+
+def lease_patch(node: HollowNode, now_s: float) -> Body:
+    """Return the merge patch that renews the Lease at `now_s` (seconds since the epoch)."""
+    return {
+        "spec": {
+            "holderIdentity": node.name,
+            "leaseDurationSeconds": LEASE_DURATION_S,
+            "renewTime": timestamp_micro(now_s),
+        }
+    }
+
+
+def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, Any]:
+    return {
+        "capacity": node.resources,
+        "allocatable": node.resources,
+        "conditions": _conditions(existing, now_s),
+        "addresses": [
+            {"type": "InternalIP", "address": node.address},
+            {"type": "Hostname", "address": node.name},
+        ],
+        "nodeInfo": {
+            "architecture": "amd64",
+            "operatingSystem": "linux",
+            "osImage": "hollow node",
+            "kernelVersion": "",
+            "containerRuntimeVersion": "hollow://",
+            "kubeletVersion": f"bindery-hollow-{__version__}",
+            "kubeProxyVersion": "",
+            "machineID": "",
+            "systemUUID": "",
+            "bootID": "",
+        },
+    }
+
+
+def _conditions(existing: Node | None, now_s: float) -> list[dict[str, str]]:
+    present = {
+        condition.type: condition
+        for condition in (existing.status.conditions if existing else None) or ()
+    }
+    conditions = []
+    for kind, status, reason in _CONDITIONS:
+        before = present.get(kind)
+        unchanged = before is not None and before.status == status
+        since = before.last_transition_time if before is not None and unchanged else None
+        conditions.append(
+            {
+                "type": kind,
+                "status": status,
+                "reason": reason,
+                "message": "a hollow node: no machine is behind it",
+                "lastHeartbeatTime": timestamp(now_s),
+                "lastTransitionTime": since or timestamp(now_s),
+            }
+        )
+    return conditions

@@ -1,0 +1,270 @@
+"""Keeps the Node objects and Leases of all hollow nodes, as a kubelet keeps its one.
+
+Started by `agent`; `pods` asks it which nodes are registered. As with the kubelet, a node is
+registered at the start only: one that somebody deletes stays deleted, and its Lease is no longer
+renewed. A node without the hollow label is never written to.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from random import Random
+from typing import Final, NamedTuple
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.objects import Node
+from bindery.kube.requests import PatchKind
+from bindery.kube.resources import LEASES, NODES
+from bindery.kube.watch import Change, EventType, Reflector
+from bindery.nodeagent import metrics, node_objects
+from bindery.nodeagent.node_objects import LEASE_DURATION_S, LEASE_NAMESPACE
+from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
+from bindery.nodeagent.work import WorkQueue
+
+RENEW_S: Final = LEASE_DURATION_S * 0.25
+"""The kubelet's share of the Lease's duration."""
+RENEW_JITTER: Final = 0.04
+REFRESH_S: Final = 300.0
+"""`nodeStatusReportFrequency`: how often an unchanged status is written."""
+HEAL_S: Final = 10.0
+"""`nodeStatusUpdateFrequency`: a changed status is written at most so often."""
+
+_WORKERS: Final = 16
+
+log = structlog.get_logger(__name__)
+
+
+class Duty(StrEnum):
+    """What a node may be due for."""
+
+    REGISTER = "register"
+    ADOPT = "adopt"
+    RENEW = "renew"
+    REFRESH = "refresh"
+
+
+class Stage(StrEnum):
+    """How far a node has come."""
+
+    PENDING = "pending"
+    REGISTERED = "registered"
+    RETIRED = "retired"
+    """Somebody deleted it, or took the hollow label away."""
+    REFUSED = "refused"
+    """There is a node of that name which is not hollow."""
+
+
+class NodeTask(NamedTuple):
+    """One duty of one node: the key of the queue."""
+
+    duty: Duty
+    node: str
+
+
+@dataclass
+class _State:
+    """What is remembered of one node. Times are those of the clock passed in."""
+
+    node: HollowNode
+    stage: Stage = Stage.PENDING
+    uid: str = ""
+    renewed_s: float = 0.0
+    refreshed_s: float = 0.0
+
+
+class NodeKeeper:
+    """Registers `nodes`, renews their Leases and refreshes their status.
+
+    `on_registered` is called with a node's name when its pods may be looked after.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        nodes: tuple[HollowNode, ...],
+        *,
+        clock: Callable[[], float],
+        random: Random,
+        on_registered: Callable[[str], None],
+    ) -> None:
+        self._client, self._clock, self._random = client, clock, random
+        self._on_registered = on_registered
+        self._states = {node.name: _State(node) for node in nodes}
+        self._pending = set(self._states)
+        self._queue = WorkQueue("nodes", self._handle, workers=_WORKERS, random=random)
+        self._reflector = Reflector(
+            client, NODES, self._on_change, label_selector=f"{HOLLOW_LABEL}=true"
+        )
+        self.settled = asyncio.Event()
+        """Set when no node waits for its first registration any more."""
+
+    def registered(self, name: str) -> HollowNode | None:
+        """Return the hollow node called `name`, if it is one of ours and registered."""
+        state = self._states.get(name)
+        return state.node if state is not None and state.stage is Stage.REGISTERED else None
+
+    def is_ours(self, name: str) -> bool:
+        """Return whether `name` is one of this agent's nodes, registered or not."""
+        return name in self._states
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the watch is alive and no registered node's Lease has run out."""
+        now = self._clock()
+        return self._reflector.healthy(time.monotonic()) and not any(
+            state.stage is Stage.REGISTERED and now - state.renewed_s > LEASE_DURATION_S
+            for state in self._states.values()
+        )
+
+    async def run(self) -> None:
+        """Register all nodes, then keep them, for ever."""
+        for name in self._states:
+            self._queue.add(NodeTask(Duty.REGISTER, name))
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reflector.run())
+            group.create_task(self._queue.run())
+
+    async def remove_all(self) -> None:
+        """Delete the nodes that are registered and their Leases; call it after `run` ended."""
+        async with asyncio.TaskGroup() as group:
+            limit = asyncio.Semaphore(_WORKERS)
+            for state in self._states.values():
+                if state.stage is Stage.REGISTERED:
+                    group.create_task(self._remove(state, limit))
+
+    def report(self) -> None:
+        """Bring the gauges up to date."""
+        stages = [state.stage for state in self._states.values()]
+        for stage in Stage:
+            metrics.HOLLOW_NODES.labels(stage.value).set(stages.count(stage))
+        metrics.WORK_WAITING.labels("nodes").set(self._queue.waiting)
+
+    async def _handle(self, task: NodeTask) -> float | None:
+        state = self._states[task.node]
+        match task.duty:
+            case Duty.REGISTER if state.stage is Stage.PENDING:
+                await self._register(state)
+            case Duty.ADOPT if state.stage is Stage.RETIRED:
+                await self._adopt(state)
+            case Duty.RENEW if state.stage is Stage.REGISTERED:
+                return await self._renew(state)
+            case Duty.REFRESH if state.stage is Stage.REGISTERED:
+                return await self._refresh(state)
+        return None
+
+    async def _register(self, state: _State) -> None:
+        try:
+            created = await self._client.create(
+                NODES, node_objects.node_body(state.node, self._clock())
+            )
+        except AlreadyExistsError:
+            await self._adopt(state)
+        else:
+            self._begin(state, created)
+
+    async def _adopt(self, state: _State) -> None:
+        """Go on with a node that is there already; its cordon and taints are kept."""
+        name = state.node.name
+        try:
+            existing = await self._client.get(NODES, name)
+            if not node_objects.is_hollow(existing):
+                log.error("a node of that name exists and is not hollow; it is left alone",
+                          node=name)  # fmt: skip
+                self._enter(state, Stage.REFUSED)
+                return
+            labels = node_objects.label_patch(state.node, existing)
+            if labels is not None:
+                await self._client.patch(NODES, name, labels)
+            patch = node_objects.adoption_patch(state.node, existing, self._clock())
+            adopted = await self._client.patch(
+                NODES, name, patch, subresource="status", kind=PatchKind.STRATEGIC
+            )
+        except NotFoundError:
+            self._enter(state, Stage.RETIRED)
+            return
+        self._begin(state, adopted)
+
+    def _begin(self, state: _State, node: Node) -> None:
+        state.uid = node.metadata.uid
+        state.refreshed_s = state.renewed_s = self._clock()
+        self._enter(state, Stage.REGISTERED)
+        # Spread over the whole period, so that a thousand nodes do not fire at once.
+        renew_s = self._random.uniform(0.0, RENEW_S)
+        refresh_s = self._random.uniform(0.5, 1.0) * REFRESH_S
+        self._queue.add_later(NodeTask(Duty.RENEW, state.node.name), renew_s)
+        self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), refresh_s)
+        self._on_registered(state.node.name)
+
+    async def _renew(self, state: _State) -> float:
+        now = self._clock()
+        name = state.node.name
+        try:
+            await self._client.patch(
+                LEASES, name, node_objects.lease_patch(state.node, now), namespace=LEASE_NAMESPACE
+            )
+        except NotFoundError:
+            body = node_objects.lease_body(state.node, state.uid, now)
+            await self._client.create(LEASES, body, namespace=LEASE_NAMESPACE)
+        was_late = now - state.renewed_s > 2 * RENEW_S
+        state.renewed_s = now
+        if was_late:
+            # After an outage all nodes catch up at the same moment: spread them again.
+            return self._random.uniform(0.2, 1.0) * RENEW_S
+        return RENEW_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
+
+    async def _refresh(self, state: _State) -> float | None:
+        now = self._clock()
+        existing = self._reflector.objects.get(("", state.node.name))
+        try:
+            await self._client.patch(
+                NODES,
+                state.node.name,
+                node_objects.status_patch(state.node, existing, now),
+                subresource="status",
+                kind=PatchKind.STRATEGIC,
+            )
+        except NotFoundError:
+            self._enter(state, Stage.RETIRED)
+            return None
+        state.refreshed_s = now
+        return REFRESH_S * (1 + self._random.uniform(0.0, RENEW_JITTER))
+
+    async def _remove(self, state: _State, limit: asyncio.Semaphore) -> None:
+        async with limit:
+            try:
+                await self._client.delete(NODES, state.node.name, uid=state.uid)
+                await self._client.delete(LEASES, state.node.name, LEASE_NAMESPACE)
+            except (NotFoundError, ConflictError):
+                pass  # gone already, or somebody's new node: either way not ours to remove
+            except KubeError as error:
+                log.warning("the node stays", node=state.node.name, error=str(error))
+
+    def _on_change(self, change: Change[Node]) -> None:
+        state = self._states.get(change.object.metadata.name)
+        if state is None:
+            return
+        if change.type is EventType.DELETED:
+            if state.stage is Stage.REGISTERED and state.uid == change.object.metadata.uid:
+                log.info("the node was deleted; it comes back when this agent is started again",
+                         node=state.node.name)  # fmt: skip
+                self._enter(state, Stage.RETIRED)
+        elif state.stage is Stage.RETIRED and change.type is EventType.ADDED:
+            self._queue.add(NodeTask(Duty.ADOPT, state.node.name))
+        elif state.stage is Stage.REGISTERED and not node_objects.is_ready(change.object):
+            # The node controller doubts a node whose Lease was late: tell it otherwise.
+            pause_s = HEAL_S - (self._clock() - state.refreshed_s)
+            self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), pause_s)
+
+    def _enter(self, state: _State, stage: Stage) -> None:
+        state.stage = stage
+        if stage is not Stage.REGISTERED:
+            for duty in (Duty.RENEW, Duty.REFRESH):
+                self._queue.forget(NodeTask(duty, state.node.name))
+        self._pending.discard(state.node.name)
+        if not self._pending:
+            self.settled.set()

@@ -1,0 +1,110 @@
+"""The status patches of pods on hollow nodes, in the form that the kubelet writes them.
+
+Used by `pods`. Each is a strategic merge patch that carries the pod's UID: conditions and
+addresses of others are kept, and a pod that was re-created under the same name is not touched.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from bindery.nodeagent.lifecycle import timestamp
+from bindery.nodeagent.pod_objects import Container, HollowPod
+
+Patch = Mapping[str, Any]
+
+_ALWAYS_TRUE: Final = ("PodReadyToStartContainers", "Initialized", "PodScheduled")
+_TRUE_WHILE_RUNNING: Final = ("ContainersReady", "Ready")
+
+
+def running(pod: HollowPod, host_address: str, pod_address: str, now_s: float) -> Patch:
+    """Return the patch that makes `pod` Running from `now_s` (seconds since the epoch)."""
+    started = pod.status.start_time or timestamp(now_s)
+    state = {"running": {"startedAt": started}}
+    status: dict[str, Any] = {
+        "phase": "Running",
+        "hostIP": host_address,
+        "hostIPs": [{"ip": host_address}],
+        "podIP": pod_address,
+        "podIPs": [{"ip": pod_address}],
+        "startTime": started,
+        "conditions": _conditions(pod, now_s, ready=True, reason=""),
+    }
+    return _patch(pod, status | _containers(pod, state, started))
+
+
+def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:
+    """Return the patch that ends `pod`: Succeeded if its containers exit with 0, else Failed."""
+    succeeded = exit_code == 0
+    started = pod.status.start_time or timestamp(now_s)
+    state = _terminated(exit_code, started, timestamp(now_s))
+    status: dict[str, Any] = {
+        "phase": "Succeeded" if succeeded else "Failed",
+        "conditions": _conditions(
+            pod, now_s, ready=False, reason="PodCompleted" if succeeded else "PodFailed"
+        ),
+    }
+    return _patch(pod, status | _containers(pod, state, started))
+
+
+def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
+    return {"metadata": {"uid": pod.metadata.uid}, "status": status}
+
+
+def _conditions(pod: HollowPod, now_s: float, *, ready: bool, reason: str) -> list[dict[str, str]]:
+    """Return the conditions; one that already says so keeps its time (and the scheduler's own)."""
+    wanted = dict.fromkeys(_ALWAYS_TRUE, "True")
+    wanted |= dict.fromkeys(_TRUE_WHILE_RUNNING, "True" if ready else "False")
+    present = {condition.type: condition.status for condition in pod.status.conditions or ()}
+    return [
+        {
+            "type": kind,
+            "status": status,
+            "reason": "" if status == "True" else reason,
+            "lastTransitionTime": timestamp(now_s),
+        }
+        for kind, status in wanted.items()
+        if present.get(kind) != status
+    ]
+
+
+def _containers(pod: HollowPod, state: Mapping[str, Any], started: str) -> dict[str, Any]:
+    """Return the statuses of all containers: those that go on are in `state`."""
+    statuses: dict[str, Any] = {
+        "containerStatuses": [
+            _container(pod, container, state) for container in pod.spec.containers
+        ]
+    }
+    if pod.spec.init_containers:
+        done = _terminated(0, started, started)
+        statuses["initContainerStatuses"] = [
+            _container(pod, container, state if container.restart_policy == "Always" else done)
+            for container in pod.spec.init_containers
+        ]
+    return statuses
+
+
+def _container(pod: HollowPod, container: Container, state: Mapping[str, Any]) -> dict[str, Any]:
+    is_running = "running" in state
+    # An init container that is done with exit code 0 counts as ready, as in the kubelet.
+    is_init = container in (pod.spec.init_containers or ())
+    return {
+        "name": container.name,
+        "image": container.image,
+        "imageID": "",
+        "containerID": f"hollow://{pod.metadata.uid}/{container.name}",
+        "ready": is_running or (is_init and state["terminated"]["exitCode"] == 0),
+        "started": is_running,
+        "restartCount": 0,
+        "state": state,
+    }
+
+
+def _terminated(exit_code: int, started: str, finished: str) -> dict[str, Any]:
+    return {
+        "terminated": {
+            "exitCode": exit_code,
+            "reason": "Error" if exit_code else "Completed",
+            "startedAt": started,
+            "finishedAt": finished,
+        }
+    }

@@ -1,0 +1,209 @@
+"""Carries out the life of the pods that are bound to hollow nodes.
+
+Started by `agent`; asks `lifecycle` what is to be done and writes what `pod_status` says. One
+watch holds all bound pods; pods of nodes that are not registered are left to others. A pod is
+always written to and deleted by its UID, never by its name alone.
+"""
+
+import asyncio
+import time
+from collections import defaultdict
+from collections.abc import Callable
+from random import Random
+from typing import Final, NamedTuple
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
+from bindery.kube.events import EventRecorder, reference_to
+from bindery.kube.requests import PatchKind
+from bindery.kube.resources import PODS, Resource
+from bindery.kube.watch import Change, EventType, Reflector
+from bindery.nodeagent import metrics, pod_status
+from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
+from bindery.nodeagent.lifecycle import (
+    Finish,
+    Remove,
+    Rest,
+    Start,
+    Step,
+    Stop,
+    Wait,
+    decide,
+    malformed_annotations,
+)
+from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.pod_status import Patch
+from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.work import WorkQueue
+
+HOLLOW_PODS: Final = Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, True, HollowPod)
+
+_WORKERS: Final = 32
+"""Writes in flight at once; more only wait inside the API server."""
+_RECHECK_S: Final = 1.0
+"""After a conflict: the watch tells meanwhile whether the pod is still the same."""
+_NO_ADDRESS_S: Final = 30.0
+
+log = structlog.get_logger(__name__)
+
+
+class PodKey(NamedTuple):
+    """Where a pod lies: the key of the queue."""
+
+    namespace: str
+    name: str
+
+
+class PodKeeper:
+    """Runs, ends and removes the pods of the nodes for which `registered` returns one."""
+
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        *,
+        registered: Callable[[str], HollowNode | None],
+        clock: Callable[[], float],
+        random: Random,
+    ) -> None:
+        self._client, self._events, self._clock = client, events, clock
+        self._registered = registered
+        self._addresses = AddressPool()
+        self._by_node: defaultdict[str, set[PodKey]] = defaultdict(set)
+        self._written: dict[PodKey, HollowPod] = {}  # our last write, until the watch shows it
+        self._complained: dict[PodKey, list[str]] = {}  # what events were written about
+        self._queue = WorkQueue("pods", self._handle, workers=_WORKERS, random=random)
+        self._reflector = Reflector(
+            client, HOLLOW_PODS, self._on_change, field_selector="spec.nodeName!="
+        )
+
+    @property
+    def healthy(self) -> bool:
+        """Whether the watch is alive."""
+        return self._reflector.healthy(time.monotonic())
+
+    async def run(self) -> None:
+        """Look after the pods, for ever."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._reflector.run())
+            # Only then are all addresses known that pods already carry.
+            await self._reflector.synced.wait()
+            group.create_task(self._queue.run())
+
+    def look_after(self, node: str) -> None:
+        """Take up the pods of `node`, which has just been registered."""
+        for key in self._by_node.get(node, ()):
+            self._queue.add(key)
+
+    def report(self) -> None:
+        """Bring the gauges up to date."""
+        metrics.WORK_WAITING.labels("pods").set(self._queue.waiting)
+
+    def _on_change(self, change: Change[HollowPod]) -> None:
+        pod = change.object
+        key = PodKey(pod.metadata.namespace, pod.metadata.name)
+        if change.type is EventType.DELETED:
+            self._addresses.release(pod.metadata.uid)
+            self._by_node[pod.spec.node_name].discard(key)
+            self._written.pop(key, None)
+            self._complained.pop(key, None)
+            self._queue.forget(key)
+            return
+        written = self._written.get(key)
+        if written is not None and not _is_newer(written, pod):
+            del self._written[key]
+        if pod.status.pod_ip and not pod.spec.host_network:
+            self._addresses.reserve(pod.metadata.uid, pod.status.pod_ip)
+        self._by_node[pod.spec.node_name].add(key)
+        if self._registered(pod.spec.node_name) is not None:
+            self._queue.add(key)
+
+    async def _handle(self, key: PodKey) -> float | None:
+        pod = self._written.get(key) or self._reflector.objects.get(key)
+        node = self._registered(pod.spec.node_name) if pod is not None else None
+        if pod is None or node is None:
+            return None
+        self._complain(key, pod)
+        now = self._clock()
+        match decide(pod, now):
+            case Rest():
+                return None
+            case Wait(until_s):
+                return until_s - now
+            case decision:
+                return await self._attempt(decision, key, pod, node)
+
+    async def _attempt(
+        self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
+    ) -> float | None:
+        """Carry out `step`; return when to look again without a change of the pod, if at all."""
+        try:
+            await self._carry_out(step, key, pod, node)
+        except NotFoundError:
+            pass  # the watch will say so too
+        except ConflictError:
+            return _RECHECK_S
+        except InvalidError as error:
+            log.warning(
+                "a pod's status was refused",
+                pod=key.name, namespace=key.namespace, error=str(error),
+            )  # fmt: skip
+        except NoAddressLeftError as error:
+            self._events.warning(reference_to(HOLLOW_PODS, pod), "NoAddressLeft", str(error))
+            return _NO_ADDRESS_S
+        else:
+            metrics.POD_STEPS.labels(type(step).__name__.lower()).inc()
+        return None  # what was written comes back as a change, and is decided upon then
+
+    async def _carry_out(self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode) -> None:
+        now = self._clock()
+        match step:
+            case Start():
+                address = node.address
+                if not pod.spec.host_network:
+                    address = self._addresses.take(pod.metadata.uid)
+                await self._write(key, pod_status.running(pod, node.address, address, now))
+            case Finish():
+                await self._write(key, pod_status.ended(pod, 0, now))
+            case Stop(exit_code):
+                await self._write(key, pod_status.ended(pod, exit_code, now))
+            case Remove():
+                await self._client.delete(
+                    HOLLOW_PODS, key.name, key.namespace, uid=pod.metadata.uid, grace_period_s=0
+                )
+
+    async def _write(self, key: PodKey, patch: Patch) -> None:
+        written = await self._client.patch(
+            HOLLOW_PODS,
+            key.name,
+            patch,
+            namespace=key.namespace,
+            subresource="status",
+            kind=PatchKind.STRATEGIC,
+        )
+        # The watch may lag behind: until it shows this write, the pod is what we wrote.
+        known = self._reflector.objects.get(key)
+        if known is not None and _is_newer(written, known):
+            self._written[key] = written
+
+    def _complain(self, key: PodKey, pod: HollowPod) -> None:
+        """Write an event about each malformed annotation, once for each text."""
+        problems = [str(problem) for problem in malformed_annotations(pod)]
+        if problems == self._complained.get(key, []):
+            return
+        self._complained[key] = problems
+        for problem in problems:
+            text = f"{problem}; the pod runs on without it"
+            self._events.warning(reference_to(HOLLOW_PODS, pod), "MalformedAnnotation", text)
+
+
+def _is_newer(pod: HollowPod, other: HollowPod) -> bool:
+    """Return whether `pod` is a later state of the same object as `other`.
+
+    Resource versions of one kind are ordered numbers (KEP-5504, Kubernetes 1.35).
+    """
+    return pod.metadata.uid == other.metadata.uid and int(pod.metadata.resource_version) > int(
+        other.metadata.resource_version
+    )

@@ -1,0 +1,192 @@
+"""Which hollow nodes there are: shapes, as people write them, become single nodes.
+
+Read by the command line (flags, or a YAML file for several shapes); the nodes go to `nodes`.
+Everything follows from the shape and the node's index, so a restart makes the same nodes again.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+from typing import Annotated, Final, Literal, Self
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from bindery.api import names, quantity
+from bindery.api.base import ApiModel, NonNegative
+
+HOLLOW_LABEL: Final = "hollow.bindery.dev/node"
+"""On every hollow node, with the value "true": there is no machine behind it. The agent never
+takes over a node without it."""
+
+NODE_ADDRESSES: Final = IPv4Network("198.18.0.0/15")
+"""Where nodes' made-up addresses come from: the range for benchmarks (RFC 2544)."""
+
+_LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
+_LABEL_KEY: Final = re.compile(
+    r"([a-z0-9]([-a-z0-9.]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?"
+)
+_NAME_PREFIX: Final = re.compile(r"[a-z0-9]([-a-z0-9.]{0,200}[-a-z0-9])?")
+
+
+def _label_key(text: str) -> str:
+    if not _LABEL_KEY.fullmatch(text):
+        raise ValueError(f"{text!r} is not a label key")
+    return text
+
+
+def _label_value(text: str) -> str:
+    if not _LABEL_VALUE.fullmatch(text):
+        raise ValueError(f"{text!r} is not a label value (63 of A-Z a-z 0-9 - _ .)")
+    return text
+
+
+def _name_prefix(text: str) -> str:
+    if not _NAME_PREFIX.fullmatch(text):
+        raise ValueError(f"{text!r} cannot begin a node's name (lower case letters, digits, -)")
+    return text
+
+
+def _amount(text: str | int) -> str:
+    if quantity.parse(text, "memory") < 0:
+        raise ValueError(f"{text!r} is negative")
+    return str(text)
+
+
+Amount = Annotated[str | int, AfterValidator(_amount)]
+LabelKey = Annotated[str, AfterValidator(_label_key)]
+LabelValue = Annotated[str, AfterValidator(_label_value)]
+
+
+class NodeShape(ApiModel):
+    """A number of equal nodes. The defaults are a common server with eight GPUs."""
+
+    count: int = Field(ge=1, le=NODE_ADDRESSES.num_addresses - 2)
+    name_prefix: Annotated[str, AfterValidator(_name_prefix)] = "hollow-"
+    """Nodes are named by it and their index: hollow-0, hollow-1..."""
+    cpu: Amount = "64"
+    memory: Amount = "512Gi"
+    ephemeral_storage: Amount = "1Ti"
+    pods: NonNegative = 110
+    gpus: NonNegative = 8
+    gpu_model: LabelValue = "NVIDIA-H100-80GB-HBM3"
+    racks: NonNegative = 4
+    """Over how many racks the nodes are spread, in blocks; 0: no rack label."""
+    zones: NonNegative = 2
+    """Over how many zones the racks are spread, in blocks; 0: no zone label."""
+    node_pool: LabelValue = ""
+    labels: dict[LabelKey, LabelValue] = Field(default_factory=dict)
+    """Further labels; they win over the ones that the agent would set, but for its own mark."""
+    resources: dict[LabelKey, Amount] = Field(default_factory=dict)
+    """Further resources, such as rdma/hca: 8."""
+
+    @model_validator(mode="after")
+    def _racks_lie_in_one_zone(self) -> Self:
+        if self.racks and self.zones > self.racks:
+            raise ValueError(f"{self.zones} zones need at least as many racks, not {self.racks}")
+        return self
+
+    @model_validator(mode="after")
+    def _resources_are_further_ones(self) -> Self:
+        own = {"cpu", "memory", "ephemeral-storage", "pods", names.GPU_RESOURCE}
+        for resource in sorted(own.intersection(self.resources)):
+            raise ValueError(f"resources: {resource} has its own key")
+        return self
+
+
+class HollowNodesFile(ApiModel):
+    """The file of `--shapes`: several shapes in one process."""
+
+    api_version: Literal["hollow.bindery.dev/v1alpha1"] = "hollow.bindery.dev/v1alpha1"
+    kind: Literal["HollowNodes"] = "HollowNodes"
+    shapes: tuple[NodeShape, ...]
+
+    @field_validator("shapes")
+    @classmethod
+    def _nodes_differ(cls, shapes: tuple[NodeShape, ...]) -> tuple[NodeShape, ...]:
+        if not shapes:
+            raise ValueError("at least one shape is needed")
+        seen: set[str] = set()
+        for node in expand(shapes):
+            if node.name in seen:
+                raise ValueError(f"two shapes make a node {node.name}: set namePrefix")
+            seen.add(node.name)
+        return shapes
+
+
+@dataclass(frozen=True)
+class HollowNode:
+    """One node to be, complete."""
+
+    name: str
+    labels: dict[str, str]
+    resources: dict[str, str]
+    """Resource name -> quantity; capacity and allocatable are equal, nothing is reserved."""
+    address: str
+
+
+def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
+    """Return the nodes of `shapes`, in order.
+
+    Raises:
+        ValueError: there are more nodes than made-up addresses.
+    """
+    if sum(shape.count for shape in shapes) > NODE_ADDRESSES.num_addresses - 2:
+        raise ValueError(f"at most {NODE_ADDRESSES.num_addresses - 2} nodes fit one process")
+    placed = [(shape, index) for shape in shapes for index in range(shape.count)]
+    first = int(NODE_ADDRESSES.network_address) + 1
+    return tuple(
+        HollowNode(
+            name=f"{shape.name_prefix}{index}",
+            labels=_labels(shape, index),
+            resources=_resources(shape),
+            address=str(IPv4Address(first + ordinal)),
+        )
+        for ordinal, (shape, index) in enumerate(placed)
+    )
+
+
+def _labels(shape: NodeShape, index: int) -> dict[str, str]:
+    labels = {
+        names.HOSTNAME_LABEL: f"{shape.name_prefix}{index}",
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/os": "linux",
+    }
+    labels |= _place(shape, index)
+    if shape.gpus and shape.gpu_model:
+        labels[names.GPU_MODEL_LABEL] = shape.gpu_model
+    if shape.node_pool:
+        labels[names.NODE_POOL_LABEL] = shape.node_pool
+    return labels | shape.labels | {HOLLOW_LABEL: "true"}
+
+
+def _place(shape: NodeShape, index: int) -> dict[str, str]:
+    """Return the rack and zone labels: blocks of nodes in a rack, blocks of racks in a zone.
+
+    A rack's name contains its zone, so that shapes with different numbers of racks still agree
+    on which zone a rack lies in.
+    """
+    place: dict[str, str] = {}
+    blocks = shape.racks or shape.zones
+    if not blocks:
+        return place
+    block = index * blocks // shape.count
+    zone = block * shape.zones // blocks
+    if shape.zones:
+        place[names.ZONE_LABEL] = f"zone-{zone}"
+    if shape.racks:
+        first_of_zone = -(-zone * shape.racks // shape.zones) if shape.zones else 0
+        rack = f"rack-{block - first_of_zone}"
+        place[names.RACK_LABEL] = f"zone-{zone}-{rack}" if shape.zones else rack
+    return place
+
+
+def _resources(shape: NodeShape) -> dict[str, str]:
+    resources = {
+        "cpu": str(shape.cpu),
+        "memory": str(shape.memory),
+        "ephemeral-storage": str(shape.ephemeral_storage),
+        "pods": str(shape.pods),
+    }
+    if shape.gpus:
+        resources[names.GPU_RESOURCE] = str(shape.gpus)
+    return resources | {name: str(amount) for name, amount in shape.resources.items()}

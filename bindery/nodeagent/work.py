@@ -1,0 +1,147 @@
+"""A queue of keys to look after: each is handled by one worker at a time, now or later.
+
+The agent has two, one for nodes and one for pods, so that a burst of pods never delays the
+heartbeats. A key that is added again while it waits is handled once; while it is handled, once
+more afterwards. What is to be done is read when its turn comes, so many changes become one write.
+Deadlines lie in one heap behind one timer, however many keys there are.
+"""
+
+import asyncio
+import heapq
+from collections.abc import Awaitable, Callable, Hashable
+from random import Random
+from typing import Final, Generic, TypeVar
+
+import structlog
+
+from bindery.kube.errors import KubeError
+
+KeyT = TypeVar("KeyT", bound=Hashable)
+
+_BACKOFF_FIRST_S: Final = 0.2
+_BACKOFF_LONGEST_S: Final = 7.0
+"""The kubelet's own longest wait between two attempts to register."""
+_TICK_S: Final = 0.02
+"""Deadlines that lie closer together are handled together: it saves wake-ups."""
+_OUTDATED_KEPT: Final = 1000
+"""So many outdated entries may lie in the heap before it is swept."""
+
+log = structlog.get_logger(__name__)
+
+
+class WorkQueue(Generic[KeyT]):
+    """Keys, the time each is due, and the workers that call `handle`.
+
+    `handle` returns after how many seconds it wants the key again, None for not before `add`. A
+    KubeError means: again after a growing pause. Any other exception is a defect and ends `run`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        handle: Callable[[KeyT], Awaitable[float | None]],
+        *,
+        workers: int,
+        random: Random,
+    ) -> None:
+        self._name, self._handle, self._workers, self._random = name, handle, workers, random
+        self._ready: asyncio.Queue[KeyT] = asyncio.Queue()
+        self._queued: set[KeyT] = set()
+        self._active: set[KeyT] = set()
+        self._again: set[KeyT] = set()  # added while they were being handled
+        self._failures: dict[KeyT, int] = {}  # key -> failures in a row
+        self._due: dict[KeyT, float] = {}  # key -> loop time; the heap may hold outdated ones too
+        self._heap: list[tuple[float, int, KeyT]] = []
+        self._pushed = 0  # breaks ties, so that keys need no order
+        self._timer: asyncio.TimerHandle | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many keys are ready and wait for a worker."""
+        return len(self._queued)
+
+    def add(self, key: KeyT) -> None:
+        """Have `key` handled as soon as a worker is free."""
+        self._due.pop(key, None)
+        if key in self._active:
+            self._again.add(key)
+        elif key not in self._queued:
+            self._queued.add(key)
+            self._ready.put_nowait(key)
+
+    def add_later(self, key: KeyT, delay_s: float) -> None:
+        """Have `key` handled after `delay_s`; this takes the place of an earlier deadline."""
+        due = asyncio.get_running_loop().time() + max(delay_s, 0.0)
+        self._due[key] = due
+        self._pushed += 1
+        heapq.heappush(self._heap, (due, self._pushed, key))
+        if len(self._heap) > 2 * len(self._due) + _OUTDATED_KEPT:
+            self._heap = [entry for entry in self._heap if self._due.get(entry[2]) == entry[0]]
+            heapq.heapify(self._heap)
+        self._arm()
+
+    def forget(self, key: KeyT) -> None:
+        """Drop the deadline and the failures of `key`."""
+        self._due.pop(key, None)
+        self._failures.pop(key, None)
+
+    async def run(self) -> None:
+        """Handle keys for ever."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for _ in range(self._workers):
+                    group.create_task(self._work())
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._ready.get()
+            self._queued.discard(key)
+            self._active.add(key)
+            try:
+                delay_s = await self._attempt(key)
+            finally:
+                self._active.discard(key)
+            if key in self._again:
+                self._again.discard(key)
+                self.add(key)
+            elif delay_s is not None:
+                self.add_later(key, delay_s)
+
+    async def _attempt(self, key: KeyT) -> float | None:
+        try:
+            delay_s = await self._handle(key)
+        except KubeError as error:
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            pause_s = min(_BACKOFF_FIRST_S * 2.0 ** min(failures, 10), _BACKOFF_LONGEST_S)
+            pause_s *= self._random.uniform(0.5, 1.0)
+            log.warning(
+                "work failed; it is tried again",
+                queue=self._name, key=str(key), failures=failures, pause_s=round(pause_s, 1),
+                error=str(error),
+            )  # fmt: skip
+            return pause_s
+        self._failures.pop(key, None)
+        return delay_s
+
+    def _arm(self) -> None:
+        """Let the one timer ring at the earliest deadline."""
+        if not self._heap:
+            return
+        due = self._heap[0][0]
+        if self._timer is not None:
+            if self._timer.when() <= due + _TICK_S:
+                return
+            self._timer.cancel()
+        self._timer = asyncio.get_running_loop().call_at(due + _TICK_S, self._ring)
+
+    def _ring(self) -> None:
+        self._timer = None
+        now = asyncio.get_running_loop().time()
+        while self._heap and self._heap[0][0] <= now:
+            due, _, key = heapq.heappop(self._heap)
+            if self._due.get(key) == due:
+                self.add(key)
+        self._arm()
