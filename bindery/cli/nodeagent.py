@@ -1,0 +1,134 @@
+"""`bindery nodeagent run`: reads which nodes are wanted and runs the agent until it is stopped.
+
+Called by the `bindery` command; `bindery.nodeagent.agent` takes over. Wrong input ends with exit
+code 2 before anything is written to the cluster.
+"""
+
+import asyncio
+import signal
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from bindery import __version__
+
+if TYPE_CHECKING:
+    from bindery.nodeagent.shapes import HollowNode
+
+app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
+
+
+@app.callback()
+def nodeagent() -> None:
+    """Keep `run` a command of its own although it is the only one."""
+
+
+@app.command()
+def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
+    hollow: Annotated[
+        int | None, typer.Option(min=1, metavar="N", help="Run N equal hollow nodes.")
+    ] = None,
+    shapes: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Run the hollow nodes of a YAML file.")
+    ] = None,
+    name_prefix: Annotated[str, typer.Option(help="Names are this and a number.")] = "hollow-",
+    cpu: Annotated[str, typer.Option(help="Cores of each node.")] = "64",
+    memory: Annotated[str, typer.Option(help="Memory of each node.")] = "512Gi",
+    gpus: Annotated[int, typer.Option(min=0, help="GPUs of each node.")] = 8,
+    gpu_model: Annotated[str, typer.Option()] = "NVIDIA-H100-80GB-HBM3",
+    racks: Annotated[int, typer.Option(min=0, help="Racks in all; 0: no label.")] = 4,
+    zones: Annotated[int, typer.Option(min=0, help="Zones in all; 0: no label.")] = 2,
+    pods: Annotated[int, typer.Option(min=0, help="Pods that fit each node.")] = 110,
+    node_pool: Annotated[str, typer.Option(help="The nodes' pool; none by default.")] = "",
+    kubeconfig: Annotated[
+        Path | None, typer.Option(help="Default: in-cluster, else the user's own.")
+    ] = None,
+    health_port: Annotated[
+        int | None, typer.Option(min=0, max=65535, help="Serve /healthz, /readyz, /metrics.")
+    ] = None,
+    remove_on_exit: Annotated[
+        bool, typer.Option("--remove-on-exit", help="Delete the nodes at a clean stop.")
+    ] = False,
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Run hollow nodes: Node objects, Leases and pod statuses without machines behind them."""
+    if (hollow is None) == (shapes is None):
+        raise typer.BadParameter(
+            "only hollow nodes exist so far: say --hollow N, or --shapes FILE"
+            if hollow is None
+            else "--hollow and --shapes exclude each other: a shapes file says its counts itself",
+            param_hint="--hollow",
+        )
+    if shapes is not None:
+        nodes = _from_file(shapes)
+    else:
+        nodes = _from_options(
+            {
+                "count": hollow, "name_prefix": name_prefix, "cpu": cpu, "memory": memory,
+                "gpus": gpus, "gpu_model": gpu_model, "racks": racks, "zones": zones,
+                "pods": pods, "node_pool": node_pool,
+            }
+        )  # fmt: skip
+    from bindery.observability import logs  # noqa: PLC0415  # slow imports
+
+    try:
+        logs.configure("nodeagent", log_level)
+    except ValueError as error:
+        raise typer.BadParameter(str(error), param_hint="--log-level") from error
+    asyncio.run(_run(nodes, kubeconfig, health_port, remove_on_exit))
+
+
+def _from_file(path: Path) -> tuple["HollowNode", ...]:
+    from bindery.api import yamlfile  # noqa: PLC0415  # slow imports
+    from bindery.nodeagent.shapes import HollowNodesFile, expand  # noqa: PLC0415  # slow imports
+
+    try:
+        return expand(yamlfile.load(HollowNodesFile, path).shapes)
+    except yamlfile.FileError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
+
+
+def _from_options(options: dict[str, object]) -> tuple["HollowNode", ...]:
+    from pydantic import ValidationError  # noqa: PLC0415  # slow imports
+
+    from bindery.nodeagent.shapes import NodeShape, expand  # noqa: PLC0415  # slow imports
+
+    try:
+        return expand((NodeShape.model_validate(options),))
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise typer.BadParameter(first["msg"], param_hint=_option(first["loc"])) from error
+
+
+def _option(location: tuple[int | str, ...]) -> str:
+    """Return the option that sets the key at `location`."""
+    key = str(location[0]) if location else "zones"
+    return "--hollow" if key == "count" else "--" + key.replace("_", "-")
+
+
+async def _run(
+    nodes: tuple["HollowNode", ...],
+    kubeconfig: Path | None,
+    health_port: int | None,
+    remove_on_exit: bool,
+) -> None:
+    from bindery.kube.client import Client  # noqa: PLC0415  # slow imports
+    from bindery.kube.errors import UnreachableError  # noqa: PLC0415  # slow imports
+    from bindery.nodeagent.agent import COMPONENT, HollowAgent  # noqa: PLC0415  # slow imports
+
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(number, stop.set)
+    try:
+        client = await Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}")
+    except UnreachableError as error:
+        raise typer.BadParameter(str(error), param_hint="--kubeconfig") from error
+    async with client:
+        agent = HollowAgent(client, nodes)
+        try:
+            await agent.run(stop, health_port=health_port, remove_on_exit=remove_on_exit)
+        except OSError as error:  # from listening only: the keepers' errors come in a group
+            raise typer.BadParameter(str(error), param_hint="--health-port") from error

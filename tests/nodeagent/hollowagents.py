@@ -1,0 +1,115 @@
+"""Agents as processes of their own, as users run them, and ways to wait for what they do."""
+
+import json
+import secrets
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
+from bindery.controlplane.processes import Command, Process
+
+_AGENT = "from bindery.cli.nodeagent import app; app()"
+
+
+class Agents:
+    """Starts node agents under their ServiceAccount; no other test uses their nodes' prefix."""
+
+    def __init__(self, installation: Installation, logs: Path) -> None:
+        self.prefix = f"n{secrets.token_hex(3)}-"
+        self._plane = installation.control_plane
+        self._kubeconfig = installation.kubeconfigs["nodeagent"]
+        self._logs = logs
+        self._started: list[Process] = []
+        self._count = 0
+
+    def start(self, count: int, *options: str) -> Process:
+        """Start an agent of `count` nodes; more processes may follow."""
+        arguments = [
+            sys.executable, "-c", _AGENT, "run", f"--hollow={count}",
+            f"--name-prefix={self.prefix}", f"--kubeconfig={self._kubeconfig}",
+            *options,
+        ]  # fmt: skip
+        log = self._logs / f"nodeagent-{len(self._started)}.log"
+        process = Process(Command("nodeagent", arguments, log), tethered=False)
+        self._started.append(process)
+        self._count = max(self._count, count)
+        return process
+
+    def node(self, index: int = 0) -> str:
+        """Return the name of a node."""
+        return f"{self.prefix}{index}"
+
+    def stop(self) -> None:
+        """Kill the agents that still run and remove their nodes."""
+        for process in self._started:
+            if process.is_running:
+                process.kill()
+        nodes = [self.node(index) for index in range(self._count)]
+        if nodes:
+            self._plane.kubectl("delete", "node", "--ignore-not-found", "--wait=false", *nodes)
+
+
+class Cluster:
+    """Looks at the cluster with kubectl, as users do. All waits have deadlines."""
+
+    def __init__(self, plane: ControlPlane, namespace: str) -> None:
+        self._plane, self.namespace = plane, namespace
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self._plane.kubectl(*arguments, f"--namespace={self.namespace}", stdin=stdin)
+
+    def get(self, kind: str, name: str) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads(self.kubectl("get", kind, name, "-o", "json"))
+        return found
+
+    def names(self, kind: str, *options: str) -> list[str]:
+        listed = self.kubectl("get", kind, *options, "-o", "jsonpath={.items[*].metadata.name}")
+        return listed.split()
+
+    def wait(self, target: str, condition: str, timeout_s: int = 30) -> None:
+        """Wait until `target` (kind/name) exists and `condition` holds, as in `kubectl wait`."""
+        options = (target, f"--timeout={timeout_s}s")
+        if condition != "delete":
+            self.kubectl("wait", *options, "--for=create")
+        self.kubectl("wait", *options, f"--for={condition}")
+
+    def phase(self, pod: str, phase: str, timeout_s: int = 30) -> None:
+        """Wait until `pod` has come to `phase`."""
+        self.wait(f"pod/{pod}", f"jsonpath={{.status.phase}}={phase}", timeout_s)
+
+    def create_pod(
+        self,
+        name: str,
+        node: str,
+        annotations: dict[str, str] | None = None,
+        finalizers: Sequence[str] = (),
+    ) -> str:
+        """Create a pod that is bound to `node`; return its uid."""
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": name,
+                "annotations": annotations or {},
+                "finalizers": list(finalizers),
+            },
+            "spec": {
+                "nodeName": node,
+                "restartPolicy": "Never",
+                "containers": [{"name": "main", "image": "none"}],
+            },
+        }
+        created = self.kubectl("create", "-o", "json", "-f", "-", stdin=json.dumps(body))
+        uid: str = json.loads(created)["metadata"]["uid"]
+        return uid
+
+    def eventually(self, holds: Callable[[], bool], timeout_s: float = 30.0) -> None:
+        """Wait for what `kubectl wait` cannot express."""
+        deadline = time.monotonic() + timeout_s
+        while not holds():
+            assert time.monotonic() < deadline, "it did not come true in time"
+            time.sleep(0.1)

@@ -1,0 +1,45 @@
+from ipaddress import IPv4Network
+
+import pytest
+
+from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
+
+SIX_ADDRESSES = IPv4Network("10.0.0.0/29")
+
+
+def test_a_pod_keeps_its_address_and_no_two_share_one() -> None:
+    pool = AddressPool()
+
+    taken = {uid: pool.take(uid) for uid in ("a", "b", "c")}
+
+    assert len(set(taken.values())) == 3
+    assert pool.take("b") == taken["b"]
+
+
+def test_an_address_that_a_pod_already_carries_is_not_given_to_another() -> None:
+    pool = AddressPool(SIX_ADDRESSES)
+    pool.reserve("old", "10.0.0.1")
+
+    assert pool.take("new") != "10.0.0.1"
+    assert pool.take("old") == "10.0.0.1"
+
+
+def test_when_all_are_held_a_freed_one_is_given_again() -> None:
+    pool = AddressPool(SIX_ADDRESSES)
+    taken = {str(number): pool.take(str(number)) for number in range(6)}
+
+    with pytest.raises(NoAddressLeftError):
+        pool.take("one more")
+    pool.release("3")
+
+    assert pool.take("one more") == taken["3"]
+
+
+def test_releasing_a_pod_that_shares_an_address_leaves_it_to_its_holder() -> None:
+    pool = AddressPool(SIX_ADDRESSES)
+    pool.reserve("holder", "10.0.0.1")
+    pool.reserve("other", "10.0.0.1")
+    pool.release("other")
+
+    assert pool.take("holder") == "10.0.0.1"
+    assert pool.take("new") == "10.0.0.2"

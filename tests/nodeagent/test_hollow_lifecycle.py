@@ -1,0 +1,149 @@
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindery.api import names
+from bindery.kube.objects import Meta
+from bindery.nodeagent.lifecycle import (
+    EXIT_KILLED,
+    EXIT_TERMINATED,
+    STOP_SECONDS_ANNOTATION,
+    Finish,
+    Malformed,
+    Remove,
+    Rest,
+    Start,
+    Stop,
+    Wait,
+    decide,
+    epoch_s,
+    malformed_annotations,
+    timestamp,
+    timestamp_micro,
+)
+from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus
+
+NOW_S = 1_800_000_000.0
+
+
+def pod(
+    phase: str = "Pending",
+    *,
+    started_s: float | None = None,
+    run: str | None = None,
+    stop: str | None = None,
+    killed_s: float | None = None,
+    grace_s: int | None = None,
+    finalizers: tuple[str, ...] = (),
+) -> HollowPod:
+    annotations = {names.HOLLOW_RUN_SECONDS_ANNOTATION: run, STOP_SECONDS_ANNOTATION: stop}
+    return HollowPod(
+        metadata=Meta(
+            name="a",
+            uid="1",
+            annotations={key: text for key, text in annotations.items() if text is not None},
+            deletion_timestamp=None if killed_s is None else timestamp(killed_s),
+            deletion_grace_period_seconds=grace_s,
+            finalizers=list(finalizers),
+        ),
+        spec=HollowPodSpec(node_name="hollow-0"),
+        status=HollowPodStatus(
+            phase=phase, start_time=None if started_s is None else timestamp(started_s)
+        ),
+    )
+
+
+def test_a_pod_that_was_just_bound_starts() -> None:
+    assert decide(pod(), NOW_S) == Start()
+
+
+def test_a_running_pod_without_the_annotation_runs_on() -> None:
+    assert decide(pod("Running", started_s=NOW_S - 1e6), NOW_S) == Rest()
+
+
+def test_a_running_pod_waits_until_its_seconds_are_over() -> None:
+    running = pod("Running", started_s=NOW_S - 3, run="10")
+
+    assert decide(running, NOW_S) == Wait(NOW_S + 7)
+    assert decide(running, NOW_S + 7) == Finish()
+
+
+def test_the_time_counts_from_the_start_and_so_over_a_restart_of_the_agent() -> None:
+    assert decide(pod("Running", started_s=NOW_S - 3600, run="10"), NOW_S) == Finish()
+
+
+@pytest.mark.parametrize("phase", ["Succeeded", "Failed"])
+def test_a_pod_that_has_ended_rests(phase: str) -> None:
+    assert decide(pod(phase, started_s=NOW_S, run="0"), NOW_S + 9) == Rest()
+
+
+@pytest.mark.parametrize("text", ["", "soon", "-1", "nan", "inf", "1e300", "5s"])
+def test_a_malformed_annotation_is_named_and_the_pod_runs_on(text: str) -> None:
+    running = pod("Running", started_s=NOW_S - 100, run=text)
+
+    assert decide(running, NOW_S) == Rest()
+    assert malformed_annotations(running) == [Malformed(names.HOLLOW_RUN_SECONDS_ANNOTATION, text)]
+
+
+def test_a_deleted_pod_stops_at_once_without_the_annotation() -> None:
+    deleted = pod("Running", started_s=NOW_S, killed_s=NOW_S + 30, grace_s=30)
+
+    assert decide(deleted, NOW_S) == Remove()
+
+
+def test_a_deleted_pod_takes_as_long_to_stop_as_it_says() -> None:
+    deleted = pod("Running", started_s=NOW_S, killed_s=NOW_S + 30, grace_s=30, stop="5")
+
+    assert decide(deleted, NOW_S) == Wait(NOW_S + 5)
+    assert decide(deleted, NOW_S + 5) == Remove()
+
+
+def test_a_pod_that_does_not_stop_in_its_grace_period_is_killed_at_its_end() -> None:
+    deleted = pod("Running", started_s=NOW_S, killed_s=NOW_S + 30, grace_s=30, stop="600")
+
+    assert decide(deleted, NOW_S + 29) == Wait(NOW_S + 30)
+    assert decide(deleted, NOW_S + 30) == Remove()
+
+
+@pytest.mark.parametrize("phase", ["Pending", "Succeeded", "Failed"])
+def test_a_deleted_pod_that_does_not_run_goes_at_once(phase: str) -> None:
+    deleted = pod(phase, killed_s=NOW_S + 30, grace_s=30, stop="20")
+
+    assert decide(deleted, NOW_S) == Remove()
+
+
+@pytest.mark.parametrize(("stop", "code"), [(None, EXIT_TERMINATED), ("600", EXIT_KILLED)])
+def test_a_deleted_pod_with_a_finalizer_says_first_how_it_ended(
+    stop: str | None, code: int
+) -> None:
+    fields = {"killed_s": NOW_S, "grace_s": 30, "stop": stop, "finalizers": ("a/b",)}
+
+    assert decide(pod("Running", started_s=NOW_S - 60, **fields), NOW_S) == Stop(code)
+    assert decide(pod("Failed", started_s=NOW_S - 60, **fields), NOW_S) == Remove()
+
+
+def test_a_removed_pod_that_a_finalizer_keeps_is_not_removed_again() -> None:
+    kept = pod("Failed", killed_s=NOW_S, grace_s=0, finalizers=("a/b",))
+
+    assert decide(kept, NOW_S) == Rest()
+
+
+@given(st.floats(min_value=0, max_value=1e6), st.integers(min_value=0, max_value=10**6))
+def test_a_wait_is_never_past_the_end_of_the_grace_period(stop_s: float, grace_s: int) -> None:
+    deleted = pod(
+        "Running", started_s=NOW_S, killed_s=NOW_S + grace_s, grace_s=grace_s, stop=str(stop_s)
+    )
+
+    decision = decide(deleted, NOW_S)
+
+    if isinstance(decision, Wait):
+        assert NOW_S < decision.until_s <= NOW_S + grace_s
+        assert decide(deleted, decision.until_s) == Remove()
+    else:
+        assert decision == Remove()
+
+
+def test_timestamps_are_those_of_the_api() -> None:
+    assert timestamp(0.75) == "1970-01-01T00:00:00Z"
+    assert timestamp_micro(0.75) == "1970-01-01T00:00:00.750000Z"
+    assert epoch_s("2026-07-01T00:00:00Z") == 1782864000
