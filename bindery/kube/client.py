@@ -48,19 +48,20 @@ class Client:
     def connect(
         kubeconfig: Path | None = None,
         *,
+        context: str | None = None,
         user_agent: str,
         request_timeout_s: float = 30.0,
         connections: int = 64,
     ) -> "Connecting":
         """Read the configuration and make a client: await it, or use it in `async with`.
 
-        Without `kubeconfig`: the cluster that we run in, else the default kubeconfig.
-        `request_timeout_s` bounds each call with all its attempts; `connections` bounds the
-        requests in flight, watches not counted.
+        Without `kubeconfig`: the cluster that we run in, else the default kubeconfig; `context`
+        names one of its contexts, by default the current one. `request_timeout_s` bounds each
+        call with all its attempts; `connections` the requests in flight, watches not counted.
         """
 
         async def make() -> Client:
-            credentials = await Credentials.load(kubeconfig)
+            credentials = await Credentials.load(kubeconfig, context)
             return Client(Transport(credentials, user_agent, connections), request_timeout_s)
 
         return Connecting(make)

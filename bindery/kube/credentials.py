@@ -25,10 +25,13 @@ _RENEW_AFTER_S = 60.0
 class Credentials:
     """The address of an API server, the TLS context and the Authorization header for it."""
 
-    def __init__(self, configuration: Any, loader: Any, kubeconfig: Path | None) -> None:
+    def __init__(
+        self, configuration: Any, loader: Any, kubeconfig: Path | None, context: str | None
+    ) -> None:
         self._configuration = configuration
         self._loader = loader  # None in a cluster
         self._kubeconfig = kubeconfig
+        self._context = context
         self._renewing = asyncio.Lock()
         self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
         self.server: str = configuration.host.rstrip("/")
@@ -40,19 +43,21 @@ class Credentials:
         """The header's value, as of the last `renew`; None for client certificates."""
 
     @classmethod
-    async def load(cls, kubeconfig: Path | None) -> "Credentials":
+    async def load(cls, kubeconfig: Path | None, context: str | None = None) -> "Credentials":
         """Read `kubeconfig`; without one, the cluster we run in, else the default kubeconfig.
+
+        `context` names one of the kubeconfig's; default: its current one.
 
         Raises UnreachableError when there is no usable configuration.
         """
         configuration = Configuration()
         try:
-            if kubeconfig is None and _load_in_cluster(configuration):
-                return cls(configuration, None, None)
-            loader = await _load_kubeconfig(kubeconfig, configuration)
+            if kubeconfig is None and context is None and _load_in_cluster(configuration):
+                return cls(configuration, None, None, None)
+            loader = await _load_kubeconfig(kubeconfig, context, configuration)
         except (_config.ConfigException, OSError) as error:
             raise UnreachableError(f"no usable configuration: {error}") from error
-        return cls(configuration, loader, kubeconfig)
+        return cls(configuration, loader, kubeconfig, context)
 
     @property
     def due(self) -> bool:
@@ -73,7 +78,9 @@ class Credentials:
             if self._loader is None:
                 _load_in_cluster(self._configuration)
             elif rejected is not None:
-                self._loader = await _load_kubeconfig(self._kubeconfig, self._configuration)
+                self._loader = await _load_kubeconfig(
+                    self._kubeconfig, self._context, self._configuration
+                )
                 if self.tls is not None and self._configuration.cert_file:
                     self.tls.load_cert_chain(
                         self._configuration.cert_file, self._configuration.key_file
@@ -97,9 +104,10 @@ def _load_in_cluster(configuration: Any) -> bool:
     return True
 
 
-async def _load_kubeconfig(path: Path | None, configuration: Any) -> Any:
+async def _load_kubeconfig(path: Path | None, context: str | None, configuration: Any) -> Any:
     return await _config.load_kube_config(
         config_file=str(path) if path is not None else None,
+        context=context,
         client_configuration=configuration,
         persist_config=False,
     )

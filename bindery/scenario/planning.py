@@ -4,7 +4,9 @@ Used by `runner`. It does what the scheduler process does around its engine: cre
 removes requests that nobody will finish, reads the report. Invariant: no decision is made here.
 """
 
-from collections.abc import Mapping
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 
 import msgspec
 
@@ -43,8 +45,11 @@ class Planner:
     def plan(self) -> None:
         """Run one cycle and write what it commits."""
         self._clear_stale_requests()
-        for draft in list(self._engine.cycle()):
-            self._create(draft)
+        statements: defaultdict[tuple[str, str], list[BindRequestDraft]] = defaultdict(list)
+        for draft in self._engine.cycle():
+            statements[draft.namespace, draft.spec.statement.id].append(draft)
+        for parts in statements.values():
+            self._write(parts)
         self._report = self._engine.report
 
     def observe(self, pipelined_as: PodState = PodState.PIPELINED) -> Observation:
@@ -73,22 +78,26 @@ class Planner:
             if self._faults.error("deleteBindRequest", names) is None:
                 self.cluster.delete_request(key_of(found.request))
 
-    def _create(self, draft: BindRequestDraft) -> None:
-        request = msgspec.convert(draft.to_object(), BindRequest)
-        names = [pod.pod_name for pod in request.spec.pods]
-        code = self._faults.error("createBindRequest", names)
-        if code is None and (draft.namespace, draft.name) in self.cluster.requests:
-            code = 409
-        if code is not None:
-            self._engine.refused(draft)
-            return
-        metadata = msgspec.structs.replace(
-            request.metadata,
-            uid=objects.object_uid("bindrequest", draft.namespace, draft.name),
-            creation_timestamp=objects.timestamp(self.cluster.now),
-        )
-        self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
-        self._actions += 1
+    def _write(self, parts: Sequence[BindRequestDraft]) -> None:
+        """Create all parts of a Statement; if the API server refuses one, take all back."""
+        for draft in parts:
+            names = [pod.pod_name for pod in draft.spec.pods]
+            code = self._faults.error("createBindRequest", names)
+            if code is None and draft.key in self.cluster.requests:
+                code = HTTPStatus.CONFLICT
+            if code is not None:
+                for each in parts:
+                    self._engine.refused(each)
+                return
+        for draft in parts:
+            request = msgspec.convert(draft.to_object(), BindRequest)
+            metadata = msgspec.structs.replace(
+                request.metadata,
+                uid=objects.object_uid("bindrequest", draft.namespace, draft.name),
+                creation_timestamp=objects.timestamp(self.cluster.now),
+            )
+            self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
+        self._actions += len(parts)
 
     # -- observing -------------------------------------------------------------------------------
 

@@ -1,0 +1,188 @@
+"""A look at a live cluster as a scenario: what `bindery.scenario.objects` does, backwards.
+
+Called by `snapshot`; pure. Invariant: what it returns can be read back by `bindery scenario run`.
+What the format or the scheduler cannot express yet is named in `needs`.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from bindery.api.bindrequest import Phase
+from bindery.api.names import (
+    NODE_POOL_LABEL,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+    SCHEDULER_NAME,
+)
+from bindery.api.queue import UNLIMITED
+from bindery.cli.capturenodes import Entry, capture_nodes
+from bindery.cli.capturepods import capture_pods, state_of
+from bindery.cli.listings import is_bound
+from bindery.cli.live import Look
+from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue
+from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
+from bindery.scheduler.model.shapes import ShapeBook
+
+_NUMBER: Final = re.compile(r"\d+")
+
+
+@dataclass
+class _Jobs:
+    """What has been captured of jobs so far."""
+
+    entries: list[Entry] = field(default_factory=list)
+    pod_names: dict[str, str] = field(default_factory=dict)
+    """Pod UID -> its name in the scenario."""
+    names: set[str] = field(default_factory=set)
+
+
+def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
+    """Return the scenario of the cluster `seen`, for the scheduler of `node_pool`."""
+    jobs = _capture_jobs(seen, now)
+    classes = {item.metadata.name: item.value for item in seen.priority_classes}
+    queues = sorted(seen.queues, key=_age_and_name)
+    scenario: Entry = {
+        "name": f"snapshot of {now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
+        "config": {"nodePool": node_pool} if node_pool else {},
+        "needs": list(_inexpressible(seen, jobs)),
+        "now": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "nodes": capture_nodes(seen.nodes, _taken_by_others(seen, jobs)),
+        "queues": [_queue_entry(queue) for queue in queues],
+        "priorityClasses": {
+            name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
+        },
+        "jobs": jobs.entries,
+        "bindRequests": [
+            entry for request in seen.requests for entry in _request_entries(request, jobs, now)
+        ],
+    }
+    written = {key: value for key, value in scenario.items() if value}
+    Scenario.model_validate(written)
+    return written
+
+
+def _age_and_name(item: Queue | PodGroup | Pod) -> tuple[str, str, str]:
+    meta = item.metadata
+    return meta.creation_timestamp or "", meta.namespace, meta.name
+
+
+def _natural(pod: Pod) -> str:
+    """Return a key that sorts worker-10 after worker-9."""
+    return _NUMBER.sub(lambda number: number[0].zfill(12), pod.metadata.name)
+
+
+# ---- jobs -----------------------------------------------------------------------------------
+
+
+def _capture_jobs(seen: Look, now: datetime) -> _Jobs:
+    jobs = _Jobs()
+    singles = [
+        pod
+        for pod in seen.pods
+        if pod.spec.scheduler_name == SCHEDULER_NAME
+        and not pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+    ]
+    owners: list[PodGroup | Pod] = [*seen.groups, *singles]
+    for owner in sorted(owners, key=_age_and_name):
+        if isinstance(owner, Pod):
+            queue = owner.metadata.labels.get(QUEUE_LABEL)
+            _capture_job(jobs, owner, [owner], {"queue": queue} if queue else {}, now)
+            continue
+        members = seen.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
+        entry: Entry = {"queue": owner.spec.queue} if owner.spec.queue else {}
+        if owner.spec.priority_class_name in _priority_names(seen):
+            entry["priority"] = owner.spec.priority_class_name
+        if owner.spec.min_member >= 0:
+            entry["minMember"] = owner.spec.min_member
+        _capture_job(jobs, owner, members, entry, now)
+    return jobs
+
+
+def _priority_names(seen: Look) -> set[str]:
+    return {item.metadata.name for item in seen.priority_classes} | set(BUILT_IN_PRIORITIES)
+
+
+def _capture_job(
+    jobs: _Jobs, owner: PodGroup | Pod, members: list[Pod], entry: Entry, now: datetime
+) -> None:
+    """Add the job of `owner`, which has `members` and the keys of `entry`, to `jobs`."""
+    meta = owner.metadata
+    name = meta.name if meta.name not in jobs.names else f"{meta.name}.{meta.namespace}"
+    jobs.names.add(name)
+    pods = sorted((pod for pod in members if state_of(pod, now) is not None), key=_natural)
+    for index, pod in enumerate(pods):
+        jobs.pod_names[pod.metadata.uid] = f"{name}-{index}"
+    captured: Entry = {"name": name, "namespace": meta.namespace, **entry}
+    if "priority" not in entry:
+        captured["priority"] = max((pod.spec.priority or 0 for pod in pods), default=0)
+    if not any(reference.controller for pod in pods for reference in pod.metadata.owner_references):
+        captured["recreate"] = False
+    jobs.entries.append({**captured, "pods": capture_pods(pods, now)})
+
+
+def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
+    """Yield one entry a node of `request`: the format knows requests to one node."""
+    if request.status.phase == Phase.SUCCEEDED:
+        return
+    by_node: defaultdict[str, list[str]] = defaultdict(list)
+    for pod in request.spec.pods:
+        if pod.pod_uid in jobs.pod_names:
+            by_node[pod.selected_node].append(jobs.pod_names[pod.pod_uid])
+    created = request.metadata.creation_timestamp
+    age_s = (now - datetime.fromisoformat(created)).total_seconds() if created else 0.0
+    for node, pods in by_node.items():
+        yield {
+            "pods": pods,
+            "node": node,
+            "phase": request.status.phase or Phase.PENDING.value,
+            "failedAttempts": request.status.failed_attempts,
+            "backoffLimit": request.spec.backoff_limit,
+            "nodePool": request.metadata.labels.get(NODE_POOL_LABEL, ""),
+            "age": f"{max(0.0, age_s):.0f}s",
+        }
+
+
+# ---- queues, and what is left out -----------------------------------------------------------
+
+
+def _queue_entry(queue: Queue) -> Entry:
+    spec = queue.spec
+    entry: Entry = {"name": queue.metadata.name, "priority": spec.priority, "state": spec.state}
+    if spec.parent:
+        entry["parent"] = spec.parent
+    axis = ResourceAxis()
+    others: Entry = {}
+    for name, resource in spec.resources.items():
+        if str(resource.limit) == str(UNLIMITED):
+            continue
+        full_name = axis.names[axis.index(name)]
+        known = {"cpu": "cpu", "memory": "memory", axis.names[axis.index("gpu")]: "gpu"}
+        target = entry if full_name in known else others
+        target[known.get(full_name, full_name)] = {"limit": resource.limit}
+    return {**entry, "resources": others} if others else entry
+
+
+def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:
+    """Return node -> resource -> what pods hold there that are in no job of the scenario."""
+    taken: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    for pod in seen.pods:
+        if is_bound(pod) and pod.metadata.uid not in jobs.pod_names:
+            held = taken[pod.spec.node_name]
+            for resource, amount in pod_amounts(pod.spec).items():
+                held[resource] = held.get(resource, 0) + amount
+    return dict(taken)
+
+
+def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
+    """Yield what pods of the scenario ask for that it leaves out."""
+    shapes = ShapeBook(ResourceAxis())
+    for pod in seen.pods:
+        name = jobs.pod_names.get(pod.metadata.uid)
+        refusal = shapes.of(pod).refusal if name is not None else None
+        if refusal is not None:
+            yield f"{name}: {refusal}"

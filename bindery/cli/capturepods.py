@@ -1,0 +1,95 @@
+"""Live pods as the `pods` of a scenario's job. Used by `capture`; pure."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from itertools import groupby
+from typing import Final
+
+import msgspec
+
+from bindery.api import quantity
+from bindery.api.names import GPU_RESOURCE, NODE_POOL_LABEL
+from bindery.cli.capturenodes import Entry, amount_text
+from bindery.kube.objects import Container, Pod
+from bindery.scenario.states import PodState
+
+_STUCK_AFTER_S: Final = 120.0
+"""A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
+
+
+def capture_pods(pods: Sequence[Pod], now: datetime) -> list[Entry]:
+    """Return the entries of `pods`, equal neighbours together."""
+    entries = [_entry(pod, now) for pod in pods]
+    captured = []
+    for entry, equal in groupby(entries):
+        count = len(list(equal))
+        captured.append({"count": count, **entry} if count > 1 else entry)
+    return captured
+
+
+def state_of(pod: Pod, now: datetime) -> PodState | None:
+    """Return the state of `pod`; None for one that is going and never had a node."""
+    if pod.status.phase in (PodState.SUCCEEDED, PodState.FAILED):
+        return PodState(pod.status.phase)
+    deleted = pod.metadata.deletion_timestamp
+    if not pod.spec.node_name:
+        if deleted is not None:
+            return None
+        return PodState.GATED if pod.spec.scheduling_gates else PodState.PENDING
+    if deleted is None:
+        return PodState.RUNNING if pod.status.phase == "Running" else PodState.BOUND
+    going_s = (now - datetime.fromisoformat(deleted)).total_seconds()
+    return PodState.STUCK_IN_RELEASING if going_s > _STUCK_AFTER_S else PodState.RELEASING
+
+
+def _entry(pod: Pod, now: datetime) -> Entry:
+    spec = pod.spec
+    node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    pool = pod.metadata.labels.get(NODE_POOL_LABEL)
+    state = state_of(pod, now) or PodState.PENDING
+    entry: Entry = {
+        **_request(spec.containers, spec.overhead),
+        "initContainers": [
+            {
+                **_request([container], spec.overhead),
+                "restartPolicy": container.restart_policy or "",
+            }
+            for container in spec.init_containers or ()
+        ],
+        "labels": {NODE_POOL_LABEL: pool} if pool else {},
+        "state": "" if state is PodState.PENDING else state.value,
+        "node": spec.node_name,
+        "nodeSelector": spec.node_selector,
+        "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
+        "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
+    }
+    return {key: value for key, value in entry.items() if value}
+
+
+def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:
+    """Return what `containers` ask for together, with the pod's overhead."""
+    amounts: dict[str, int] = {}
+    asked = [c.resources.requests or c.resources.limits or {} for c in containers if c.resources]
+    for requests in (*asked, overhead or {}):
+        for resource, text in requests.items():
+            amounts[resource] = amounts.get(resource, 0) + quantity.parse(text, resource)
+    entry: Entry = {}
+    if gpus := amounts.pop(GPU_RESOURCE, 0):
+        entry["gpus"] = gpus // quantity.scale(GPU_RESOURCE)
+    for resource in ("cpu", "memory"):
+        if amount := amounts.pop(resource, 0):
+            entry[resource] = amount_text(amount, resource)
+    others = {name: amount_text(amount, name) for name, amount in amounts.items() if amount}
+    return {**entry, "resources": others} if others else entry
+
+
+def _plain(item: object) -> Entry:
+    """Return `item` as YAML writes it, without what is empty."""
+    pruned = _pruned(msgspec.to_builtins(item))
+    return pruned if isinstance(pruned, dict) else {}
+
+
+def _pruned(item: object) -> object:
+    if isinstance(item, dict):
+        return {k: _pruned(v) for k, v in item.items() if v not in (None, "", [], {})}
+    return [_pruned(part) for part in item] if isinstance(item, list) else item

@@ -1,0 +1,100 @@
+"""`bindery get`: queues, gangs and BindRequests as tables or JSON.
+
+`live` looks at the cluster, `listings` makes the rows, `tables` prints them.
+"""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Annotated, Final
+
+import typer
+
+from bindery.cli import listings
+from bindery.cli.connection import with_client
+from bindery.cli.live import look
+from bindery.cli.tables import Column, Row, print_json, print_table
+
+app = typer.Typer(no_args_is_help=True)
+
+
+class Kind(StrEnum):
+    """What can be listed."""
+
+    QUEUES = "queues"
+    GANGS = "gangs"
+    REQUESTS = "requests"
+
+
+class Output(StrEnum):
+    """How it is printed."""
+
+    TABLE = "table"
+    JSON = "json"
+
+
+_NAMESPACE: Final = Column("NAMESPACE", "namespace")
+_COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
+    Kind.QUEUES: (
+        Column("NAME", "name"),
+        Column("PARENT", "parent"),
+        Column("PRIORITY", "priority", is_number=True),
+        Column("STATE", "state"),
+        Column("GPUS", "gpu", is_number=True),
+        Column("CPU", "cpu", is_number=True),
+        Column("MEMORY", "memory", is_number=True),
+        Column("GANGS", "gangs", is_number=True),
+        Column("WAITING", "waiting", is_number=True),
+    ),
+    Kind.GANGS: (
+        Column("NAME", "name"),
+        Column("QUEUE", "queue"),
+        Column("RUNNING", "running", is_number=True),
+        Column("BOUND", "bound", is_number=True),
+        Column("MIN", "min", is_number=True),
+        Column("PODS", "pods", is_number=True),
+        Column("AGE", "age"),
+        Column("WAITS BECAUSE", "waits"),
+    ),
+    Kind.REQUESTS: (
+        Column("NAME", "name"),
+        Column("PHASE", "phase"),
+        Column("BOUND", "bound", is_number=True),
+        Column("NODES", "nodes"),
+        Column("ATTEMPTS", "attempts", is_number=True),
+        Column("AGE", "age"),
+        Column("REASON", "reason"),
+    ),
+}
+
+
+@app.command(epilog="Examples: bindery get gangs -A · bindery get requests -n team -o json")
+def get(
+    context: typer.Context,
+    kind: Annotated[Kind, typer.Argument(help="What to show.")],
+    namespace: Annotated[
+        str, typer.Option("-n", "--namespace", help="Only objects of this namespace.")
+    ] = "default",
+    all_namespaces: Annotated[
+        bool, typer.Option("-A", "--all-namespaces", help="Objects of all namespaces.")
+    ] = False,
+    output: Annotated[Output, typer.Option("-o", "--output")] = Output.TABLE,
+) -> None:
+    """Show queues (held/limit), gangs (and why they wait) or BindRequests."""
+    seen, now = with_client(context, look), datetime.now(UTC)
+    columns = _COLUMNS[kind]
+    rows: Sequence[Row]
+    if kind is Kind.QUEUES:
+        rows, where = listings.queue_rows(seen), "the cluster"
+    else:
+        make = listings.gang_rows if kind is Kind.GANGS else listings.request_rows
+        rows, where = make(seen, now), "any namespace"
+        if all_namespaces:
+            columns = (_NAMESPACE, *columns)
+        else:
+            rows = [row for row in rows if row["namespace"] == namespace]
+            where = f"namespace {namespace}"
+    if output is Output.JSON:
+        print_json(rows)
+    else:
+        print_table(columns, rows, f"There are no {kind.value} in {where}.")

@@ -1,0 +1,53 @@
+"""A command group that imports a command only when it is run.
+
+Used by `main`. The scheduler's and the binder's modules take a second or more to import, which
+`bindery version` and `bindery --help` must not cost.
+"""
+
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, Final
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+
+@dataclass(frozen=True)
+class LazyCommand:
+    """Where a command or sub-group lives: `module` holds a `typer.Typer` named `app`."""
+
+    module: str
+    help: str
+
+
+COMMANDS: Final = {
+    "version": LazyCommand("bindery.cli.version", "Show the versions of command and cluster."),
+    "get": LazyCommand("bindery.cli.get", "Show queues, gangs or BindRequests as a table."),
+    "explain": LazyCommand("bindery.cli.explain", "Say why a pod or a gang waits."),
+    "scenario": LazyCommand("bindery.cli.scenario", "Run scenario files."),
+    "snapshot": LazyCommand("bindery.cli.snapshot", "Write the cluster as a scenario file."),
+    "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),
+    "binder": LazyCommand("bindery.cli.binder", "The binder process."),
+    "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node's half, or hollow nodes."),
+    "demo": LazyCommand("bindery.cli.demo", "A gang from Pending to Bound on your machine."),
+}
+"""In the order of `bindery --help`."""
+
+
+class LazyGroup(TyperGroup):
+    """Shows all of `COMMANDS`, and imports the one that is called."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
+        for name, command in COMMANDS.items():
+            self.commands[name] = TyperCommand(name, help=command.help)
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that `args` begin with, imported."""
+        name = args[0]
+        if name in COMMANDS:
+            app: typer.Typer = import_module(COMMANDS[name].module).app
+            command = typer.main.get_command(app)
+            command.name = name
+            self.commands[name] = command
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,113 @@
+"""A look at the live cluster, shared by `get`, `explain` and `snapshot`.
+
+`look` is the only call to the API server. What follows from it is worked out with the scheduler's
+own tables, so that the command line never counts differently from the scheduler.
+"""
+
+import asyncio
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import cached_property
+
+from bindery.api.bindrequest import Phase
+from bindery.api.names import (
+    DEFAULT_QUEUE,
+    POD_GROUP_ANNOTATION,
+    QUEUE_LABEL,
+)
+from bindery.cli.errors import CommandError
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
+from bindery.kube.resources import (
+    BIND_REQUESTS,
+    NODES,
+    POD_GROUPS,
+    PODS,
+    PRIORITY_CLASSES,
+    QUEUES,
+)
+
+FINISHED = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True)
+class Look:
+    """The objects of the cluster as of about one moment."""
+
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    groups: tuple[PodGroup, ...] = ()
+    queues: tuple[Queue, ...] = ()
+    requests: tuple[BindRequest, ...] = ()
+    priority_classes: tuple[PriorityClass, ...] = ()
+
+    def everything(self) -> tuple[KubeObject, ...]:
+        """Return all objects, as the scheduler's cluster takes them."""
+        return (
+            *self.priority_classes,
+            *self.queues,
+            *self.nodes,
+            *self.groups,
+            *self.pods,
+            *self.requests,
+        )
+
+    @cached_property
+    def pods_by_group(self) -> dict[tuple[str, str], list[Pod]]:
+        """The pods of each PodGroup, by its namespace and name."""
+        found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
+        for pod in self.pods:
+            group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+            if group:
+                found[pod.metadata.namespace, group].append(pod)
+        return dict(found)
+
+    @cached_property
+    def requested_nodes(self) -> dict[str, str]:
+        """Pod UID -> node, for the pods in a BindRequest that has not ended."""
+        return {
+            pod.pod_uid: pod.selected_node
+            for request in self.requests
+            if not Phase(request.status.phase or Phase.PENDING).is_final
+            for pod in request.spec.pods
+        }
+
+    def queue_of(self, pod: Pod) -> str:
+        """Return the queue that `pod` is counted in."""
+        group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+        if not group:
+            return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+        return self._queue_by_group.get((pod.metadata.namespace, group), DEFAULT_QUEUE)
+
+    @cached_property
+    def _queue_by_group(self) -> dict[tuple[str, str], str]:
+        return {
+            (group.metadata.namespace, group.metadata.name): group.spec.queue or DEFAULT_QUEUE
+            for group in self.groups
+        }
+
+
+async def look(client: Client) -> Look:
+    """Read everything that planning depends on.
+
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds.
+        KubeError: it does not answer, or refuses.
+    """
+    try:
+        pods, nodes, groups, queues, requests, classes = await asyncio.gather(
+            client.list(PODS),
+            client.list(NODES),
+            client.list(POD_GROUPS),
+            client.list(QUEUES),
+            client.list(BIND_REQUESTS),
+            client.list(PRIORITY_CLASSES),
+        )
+    except NotFoundError as error:
+        raise CommandError(
+            "Bindery's resources are not installed in this cluster; install the chart first"
+        ) from error
+    return Look(
+        tuple(pods), tuple(nodes), tuple(groups), tuple(queues), tuple(requests), tuple(classes)
+    )

@@ -1,0 +1,66 @@
+"""`bindery scenario run`: plays scenario files and says which expectations hold.
+
+`bindery.scenario` does the work. A malformed scenario is reported on stderr with its line, and the
+others are run all the same; the exit code says the worst that happened.
+"""
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bindery.api.yamlfile import FileError
+from bindery.cli.errors import ExitCode
+from bindery.scenario.files import read_scenarios
+from bindery.scenario.runner import Result, run
+
+app = typer.Typer(no_args_is_help=True, help="Test a queue policy like code.")
+
+
+@app.callback()
+def scenario() -> None:
+    """Test a queue policy like code."""
+
+
+@app.command("run", epilog="Examples: bindery scenario run policy.yaml · … run tests/*.yaml --json")
+def run_files(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Scenario files.")],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="One JSON object a line, one line a scenario.")
+    ] = False,
+) -> None:
+    """Play every scenario of FILE… and compare with what it expects.
+
+    Ends with 0 if all expectations hold, 1 if some do not, 2 if a file is malformed.
+    """
+    results: list[Result] = []
+    malformed = 0
+    for file in files:
+        for item in read_scenarios(file):
+            if isinstance(item, FileError):
+                malformed += 1
+                typer.echo(str(item), err=True)
+                continue
+            result = run(item)
+            results.append(result)
+            if as_json:
+                typer.echo(json.dumps(result.to_wire(str(file))))
+            else:
+                _print(file, result)
+    failed = sum(not result.ok for result in results)
+    if not as_json:
+        parts = [f"{len(results) - failed} ok", f"{failed} failed"]
+        parts += [f"{malformed} malformed"] if malformed else []
+        typer.echo(", ".join(parts))
+    if malformed or failed:
+        raise typer.Exit(ExitCode.BAD_INPUT if malformed else ExitCode.FAILURE)
+
+
+def _print(file: Path, result: Result) -> None:
+    colour = typer.colors.GREEN if result.ok else typer.colors.RED
+    word = typer.style("ok" if result.ok else "FAILED", fg=colour)
+    cycles = f"{result.cycles} cycle{'' if result.cycles == 1 else 's'}"
+    typer.echo(f"{word}  {file}: {result.name or 'unnamed'} ({cycles})")
+    for failure in result.failures:
+        typer.echo(f"    {failure}")

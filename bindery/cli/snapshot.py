@@ -1,0 +1,45 @@
+"""`bindery snapshot`: the live cluster as a scenario file, for what-if questions and bug reports.
+
+`live` looks at the cluster, `capture` turns the look into a scenario; this module writes it.
+"""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+import typer
+import yaml
+
+from bindery.cli.capture import capture
+from bindery.cli.connection import with_client
+from bindery.cli.errors import CommandError
+from bindery.cli.live import look
+
+app = typer.Typer()
+
+
+@app.command(epilog="Examples: bindery snapshot -o cluster.yaml · bindery snapshot | less")
+def snapshot(
+    context: typer.Context,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Default: standard output."),
+    ] = None,
+    node_pool: Annotated[str, typer.Option(help="Plan for this pool's scheduler.")] = "",
+) -> None:
+    """Write the live cluster as a scenario that `bindery scenario run` reads back."""
+    text = yaml.safe_dump(
+        capture(with_client(context, look), datetime.now(UTC), node_pool),
+        sort_keys=False,
+        default_flow_style=None,
+        allow_unicode=True,
+        width=120,
+    )
+    if output is None:
+        typer.echo(text, nl=False)
+        return
+    try:
+        output.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise CommandError(f"{output} cannot be written: {error.strerror}") from error
+    typer.echo(f"Wrote {output}. Try: bindery scenario run {output}")

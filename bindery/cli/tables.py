@@ -1,0 +1,71 @@
+"""Rows for people and rows for programs, from one description of the columns.
+
+Used by `get`. A row is a mapping by column key; the table shows it as text, `-o json` as it is.
+"""
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+Row = Mapping[str, object]
+_PIPE_WIDTH = 1000
+"""Columns when the output is no terminal: nothing is folded for a program that reads it."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its heading, the key in a row, and how its value is written."""
+
+    heading: str
+    key: str
+    write: Callable[[object], str] = str
+    is_number: bool = False
+
+
+def print_table(columns: Sequence[Column], rows: Sequence[Row], nothing: str) -> None:
+    """Print `rows` below their headings, or `nothing` when there are none."""
+    console = make_console()
+    if not rows:
+        console.print(Text(nothing))
+        return
+    table = Table(box=None, pad_edge=False, padding=(0, 3, 0, 0), header_style="bold")
+    for column in columns:
+        is_last = column is columns[-1]
+        table.add_column(
+            column.heading,
+            justify="right" if column.is_number else "left",
+            no_wrap=not is_last,
+            overflow="fold",
+        )
+    for row in rows:
+        table.add_row(*(Text(column.write(row[column.key])) for column in columns))
+    console.print(table)
+
+
+def print_json(rows: Sequence[Row]) -> None:
+    """Print `rows` as one JSON list."""
+    make_console().file.write(json.dumps([dict(row) for row in rows], indent=2) + "\n")
+
+
+def make_console() -> Console:
+    """Return a console that folds lines on a terminal only."""
+    console = Console(highlight=False)
+    if not console.is_terminal:
+        console = Console(highlight=False, width=_PIPE_WIDTH)
+    return console
+
+
+def age(created: str | None, now: datetime) -> str:
+    """Return how long ago `created`, an RFC 3339 time, was: `45s`, `12m`, `5h`, `3d`."""
+    if not created:
+        return ""
+    seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"
