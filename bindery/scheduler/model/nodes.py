@@ -43,21 +43,25 @@ class NodeTable:
     @property
     def allocatable(self) -> IntColumns:
         """What the node offers to pods."""
+        self._make_room()
         return self._allocatable[: len(self.axis), : len(self.nodes)]
 
     @property
     def idle(self) -> IntColumns:
         """Allocatable without what its pods hold; negative on a node that is over-committed."""
+        self._make_room()
         return self._idle[: len(self.axis), : len(self.nodes)]
 
     @property
     def releasing(self) -> IntColumns:
         """The part of what pods hold that is being released."""
+        self._make_room()
         return self._releasing[: len(self.axis), : len(self.nodes)]
 
     @property
     def pipelined(self) -> IntColumns:
         """What has been promised out of idle and releasing room."""
+        self._make_room()
         return self._pipelined[: len(self.axis), : len(self.nodes)]
 
     @property
