@@ -4,6 +4,7 @@ Called by cluster.py for every event. The one invariant: what columns hold is ex
 what the tasks' statuses say, as a task is always withdrawn before it changes and entered after.
 """
 
+import math
 from collections import defaultdict
 
 from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
@@ -12,6 +13,7 @@ from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.times import seconds
 
 
 def job_key(pod: Pod) -> JobKey:
@@ -44,6 +46,10 @@ class TaskStore:
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
         self._scheduler_name = scheduler_name
+        self._leaving: set[Uid] = set()
+        """Tasks whose pods are being deleted from their node."""
+        self._stuck_before = -math.inf
+        """Pods that should have been gone by this time are stuck."""
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
         """Node name -> tasks that hold room there, known node or not."""
 
@@ -83,6 +89,7 @@ class TaskStore:
             created=pod.metadata.creation_timestamp or "",
             pod_status=status,
             pod_node=pod.spec.node_name,
+            gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
             is_ours=ours,
         )
         if ours:
@@ -104,6 +111,12 @@ class TaskStore:
         if task is not None and self._stands(task) != (task.status, task.node_name):
             self._withdraw(task)
             self._enter(task)
+
+    def note_stuck(self, before: float) -> None:
+        """Count on no pod that should have been gone `before` (seconds since the epoch)."""
+        self._stuck_before = before
+        for uid in sorted(self._leaving):
+            self.refresh(uid)
 
     def adopt(self, task: Task, node_name: str) -> None:
         """Turn a task that a Statement has allocated into one that is Binding on `node_name`.
@@ -189,10 +202,14 @@ class TaskStore:
             if hold is not None:
                 return TaskStatus.BINDING, hold.node_name
             return TaskStatus.PENDING, ""
+        if task.pod_status is TaskStatus.RELEASING and task.gone_by < self._stuck_before:
+            return TaskStatus.STUCK, task.pod_node
         return task.pod_status, task.pod_node if task.pod_status.holds_room else ""
 
     def _enter(self, task: Task) -> None:
         task.status, task.node_name = self._stands(task)
+        if task.pod_status is TaskStatus.RELEASING:
+            self._leaving.add(task.uid)
         if task.status.holds_room:
             self._on_node[task.node_name].add(task.uid)
             task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
@@ -200,7 +217,7 @@ class TaskStore:
                 self._charge_node(task, 1)
         if task.is_ours:
             job = self._state.jobs[task.job]
-            task.queue_row = self._state.queues.row(job.queue or DEFAULT_QUEUE)
+            task.queue_row = self._state.queues.row(job.queue)
             if task.status.is_active:
                 self._state.queues.hold(task.queue_row, task.shape.request, 1)
             job.add(task)
@@ -223,6 +240,7 @@ class TaskStore:
 
     def _take_out(self, task: Task) -> None:
         self._withdraw(task)
+        self._leaving.discard(task.uid)
         del self._state.tasks[task.uid]
 
     def _charge_node(self, task: Task, sign: int) -> None:

@@ -4,11 +4,13 @@ A Task is one pod; a Job is one PodGroup, or one pod that has none. Their status
 through the cluster cache (truth) and through Statements (plans).
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
 
+from bindery.api.names import DEFAULT_QUEUE
 from bindery.scheduler.model.shapes import Shape
 
 Uid = NewType("Uid", str)
@@ -32,6 +34,8 @@ class TaskStatus(Enum):
     """Bound to a node, whether or not its containers run yet."""
     RELEASING = "Releasing"
     """Being deleted, still holding its room."""
+    STUCK = "StuckInReleasing"
+    """Should have been gone long ago: holds its room, and nobody counts on it."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
@@ -42,7 +46,7 @@ class TaskStatus(Enum):
 
     def __init__(self, text: str) -> None:
         self.is_active = text in ("Allocated", "Binding", "Running")
-        self.holds_room = self.is_active or text == "Releasing"
+        self.holds_room = self.is_active or text in ("Releasing", "StuckInReleasing")
 
 
 class JobKey(NamedTuple):
@@ -70,6 +74,8 @@ class Task:
     pod_status: TaskStatus
     """What the pod object alone says: a pending pod in a BindRequest is Binding all the same."""
     pod_node: str = ""
+    gone_by: float = math.inf
+    """When a pod that is being deleted should be gone: seconds since the epoch."""
     is_ours: bool = True
     """Whether this scheduler plans it; all others only use room."""
     status: TaskStatus = TaskStatus.PENDING
@@ -98,7 +104,7 @@ class Job:
     key: JobKey
     uid: Uid = Uid("")
     """Of the PodGroup or of the single pod; empty while the PodGroup has not been seen."""
-    queue: str = ""
+    queue: str = DEFAULT_QUEUE
     priority_class: str | None = None
     min_member: int = 1
     created: str = ""
