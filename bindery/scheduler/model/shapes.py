@@ -10,7 +10,7 @@ import msgspec
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import NodeAffinity, Pod, PodSpec, Toleration
+from bindery.kube.objects import NodeAffinity, Pod, PodSpec, Toleration, Volume
 from bindery.scheduler.model.resources import Request, ResourceAxis, pod_amounts
 
 
@@ -54,7 +54,8 @@ class ShapeBook:
                 spec.tolerations,
                 spec.topology_spread_constraints,
                 spec.resource_claims,
-                spec.volumes,
+                # Their names are drawn per pod: only what is claimed by them decides.
+                any(_is_claim(volume) for volume in spec.volumes or ()),
                 gpu_sharing,
             )
         )
@@ -104,12 +105,12 @@ def _unsupported(spec: PodSpec, shares_gpu: bool) -> str | None:
             if port.host_port
         ],
         "resource claims": spec.resource_claims,
-        "persistent volume claims": [
-            volume
-            for volume in spec.volumes or ()
-            if volume.persistent_volume_claim is not None or volume.ephemeral is not None
-        ],
+        "persistent volume claims": [v for v in spec.volumes or () if _is_claim(v)],
         "a share of a GPU": shares_gpu,
     }
     names = [name for name, value in named.items() if value]
     return f"it asks for {', '.join(names)}: not supported yet" if names else None
+
+
+def _is_claim(volume: Volume) -> bool:
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
