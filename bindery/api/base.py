@@ -26,9 +26,7 @@ class ApiModel(BaseModel):
 
     def to_wire(self) -> dict[str, object]:
         """Return the JSON form, without what is at its default."""
-        return self.model_dump(
-            mode="json", by_alias=True, exclude_none=True, exclude_defaults=True
-        )
+        return self.model_dump(mode="json", by_alias=True, exclude_none=True, exclude_defaults=True)
 
 
 class PrinterColumn(ApiModel):

@@ -75,6 +75,8 @@ class SchedulerConfiguration(ApiModel):
     """The shortest time between two cycles, so that events are taken in batches."""
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     """How long a (job, node) pair is avoided after a bind to it failed."""
+    stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
+    """A pod that should have been gone for so long is not counted on to go any more."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     leader_election: LeaderElection = LeaderElection()
 

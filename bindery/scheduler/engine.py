@@ -64,7 +64,9 @@ class Engine:
         The cluster must not be changed until the iterator is exhausted; then `report` is new.
         The pods of a request count as Binding from then on; say `refused` if it is not created.
         """
-        session = Session(self.cluster, self._plugins, self._filters, self._clock())
+        now = self._clock()
+        self.cluster.note_time(now)
+        session = Session(self.cluster, self._plugins, self._filters, now)
         report = CycleReport()
         waiting = list(session.state.waiting.values())
         committer = Committer(

@@ -91,6 +91,14 @@ class Cluster:
                 return value
         return max(job.priorities(), default=0)
 
+    def note_time(self, now: float) -> None:
+        """Take note of what time alone changes: pods that are stuck in being deleted."""
+        self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
+
+    def pass_time(self) -> None:
+        """Take in what follows from the time alone. Called before each session."""
+        self._tasks.give_up_on_stuck(self._clock())
+
     # -- commits -------------------------------------------------------------------------------
 
     def assume(self, request: RequestKey, tasks: list[Task]) -> None:
