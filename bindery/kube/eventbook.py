@@ -145,8 +145,10 @@ class EventBook:
             if waiting.new:
                 return waiting.new.popleft()
         for waiting in self._waiting.values():
-            if waiting.repeated and waiting.repeated[0][0] <= now:
-                return heapq.heappop(waiting.repeated)[2]
+            while waiting.repeated and waiting.repeated[0][0] <= now:
+                series = heapq.heappop(waiting.repeated)[2]
+                if self._series.get(series.occurrence) is series:  # else forgotten meanwhile
+                    return series
         return None
 
     def _refill(self, now: float) -> None:

@@ -49,6 +49,10 @@ class Transport:
             cookie_jar=aiohttp.DummyCookieJar(),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
         )
+        # aiohttp would quietly send GET, PUT and DELETE again when a kept connection drops: then
+        # nobody knew that a deletion which finds nothing may have been the second. There is no
+        # public switch; aiohttp's own test client sets this one.
+        self._session._retry_connection = False  # noqa: SLF001
 
     async def close(self) -> None:
         """Close all connections."""

@@ -53,9 +53,9 @@ class HealthServer:
                 web.get("/metrics", self._metrics),
             ]
         )
-        self._runner = web.AppRunner(application, access_log=None)
+        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
         await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self.port, shutdown_timeout=1.0).start()
+        await web.TCPSite(self._runner, self._host, self.port).start()
         self.port = self._runner.addresses[0][1]
         return self
 

@@ -1,0 +1,56 @@
+"""What an answer of the API server means for the caller."""
+
+import json
+
+import pytest
+
+from bindery.kube import errors
+
+
+def status(code: int, reason: str, **more: object) -> bytes:
+    return json.dumps(
+        {"kind": "Status", "status": "Failure", "code": code, "reason": reason, **more}
+    ).encode()
+
+
+@pytest.mark.parametrize(
+    ("code", "reason", "kind"),
+    [
+        (400, "BadRequest", errors.InvalidError),
+        (401, "Unauthorized", errors.ForbiddenError),
+        (403, "Forbidden", errors.ForbiddenError),
+        (404, "NotFound", errors.NotFoundError),
+        (405, "MethodNotAllowed", errors.ApiError),
+        (409, "AlreadyExists", errors.AlreadyExistsError),
+        (409, "Conflict", errors.ConflictError),
+        (410, "Expired", errors.GoneError),
+        (422, "Invalid", errors.InvalidError),
+        (429, "TooManyRequests", errors.ThrottledError),
+        (500, "InternalError", errors.ServerError),
+        (503, "ServiceUnavailable", errors.ServerError),
+        (504, "Timeout", errors.ServerError),
+    ],
+)
+def test_the_class_says_what_can_be_done(
+    code: int, reason: str, kind: type[errors.ApiError]
+) -> None:
+    error = errors.error_from_answer(code, status(code, reason, message="why"))
+
+    assert type(error) is kind
+    assert (error.status, error.reason, error.message) == (code, reason, "why")
+
+
+def test_the_wait_is_taken_from_the_header_else_from_the_details() -> None:
+    body = status(429, "TooManyRequests", details={"retryAfterSeconds": 7})
+
+    assert errors.error_from_answer(429, body, "3").retry_after_s == 3
+    assert errors.error_from_answer(429, body).retry_after_s == 7
+    assert errors.error_from_answer(429, body, "Wed, 21 Oct 2026 07:28:00 GMT").retry_after_s == 7
+    assert errors.error_from_answer(429, status(429, "")).retry_after_s is None
+
+
+def test_an_answer_of_a_proxy_that_is_no_status_becomes_the_message() -> None:
+    error = errors.error_from_answer(502, b"<html>Bad \xff gateway</html>\n")
+
+    assert isinstance(error, errors.ServerError)
+    assert error.message == "<html>Bad \N{REPLACEMENT CHARACTER} gateway</html>"

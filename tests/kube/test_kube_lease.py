@@ -1,0 +1,256 @@
+"""LeaderElector on a real API server."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from faultproxy import Fault, FaultProxy
+from mirror import wait_until
+
+from bindery.api.configuration import LeaderElection
+from bindery.kube.client import Client
+from bindery.kube.lease import LeaderElector, Leadership, Observation
+from bindery.kube.objects import Lease, LeaseSpec
+from bindery.kube.resources import LEASES
+
+WAIT_S = 20.0
+
+
+class Candidate:
+    """An elector and what it did; every candidate of a test shares `acting`."""
+
+    def __init__(
+        self, client: Client, namespace: str, identity: str, acting: list[str], **times: float
+    ) -> None:
+        settings = {"lease_seconds": 2, "renew_deadline_seconds": 1, "retry_seconds": 0.1, **times}
+        self.identity = identity
+        self.acting = acting
+        self.tokens: list[int] = []
+        self.terms: list[Leadership] = []
+        self.stopped_at = 0.0
+        self.may_return = asyncio.Event()
+        self.elector = LeaderElector(
+            client,
+            name="election",
+            namespace=namespace,
+            identity=identity,
+            configuration=LeaderElection.model_validate(settings),
+            clock=time.monotonic,
+        )
+
+    async def lead(self, leadership: Leadership) -> None:
+        assert self.acting == [], "two lead at once"
+        self.acting.append(self.identity)
+        self.terms.append(leadership)
+        self.tokens.append(leadership.fencing_token)
+        try:
+            await self.may_return.wait()
+        finally:
+            self.stopped_at = time.monotonic()
+            self.acting.remove(self.identity)
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[asyncio.Task[None]]:
+        task = asyncio.create_task(self.elector.run(self.lead))
+        try:
+            yield task
+        finally:
+            task.cancel()
+            await asyncio.wait([task])
+
+
+@pytest.fixture
+def acting() -> list[str]:
+    return []
+
+
+@pytest.fixture
+async def rival(proxy: FaultProxy) -> AsyncIterator[Client]:
+    """A second client, whose connection can be broken."""
+    async with Client.connect(proxy.kubeconfig, user_agent="rival/0") as made:
+        yield made
+
+
+async def lease_of(client: Client, namespace: str) -> LeaseSpec:
+    return (await client.get(LEASES, "election", namespace)).spec
+
+
+@pytest.mark.e2e
+async def test_exactly_one_of_several_leads(
+    client: Client, namespace: str, acting: list[str]
+) -> None:
+    one, two = (Candidate(client, namespace, name, acting) for name in ("one", "two"))
+    async with one.running(), two.running():
+        await wait_until(lambda: len(acting) == 1)
+        await asyncio.sleep(3)  # longer than the Lease lasts: the leader must have renewed it
+        assert len(one.tokens) + len(two.tokens) == 1
+        spec = await lease_of(client, namespace)
+
+    assert spec.lease_transitions == (one.tokens + two.tokens)[0] == 1
+    assert spec.lease_duration_seconds == 2
+    assert spec.holder_identity in ("one", "two")
+
+
+@pytest.mark.e2e
+async def test_a_clean_stop_releases_the_lease_at_once(
+    client: Client, namespace: str, acting: list[str]
+) -> None:
+    one = Candidate(client, namespace, "one", acting, lease_seconds=600)
+    two = Candidate(client, namespace, "two", acting, lease_seconds=600)
+    async with one.running() as first:
+        await wait_until(lambda: acting == ["one"])
+        first.cancel()
+        await asyncio.wait([first])
+        assert (await lease_of(client, namespace)).holder_identity == ""
+        async with two.running():
+            await wait_until(lambda: acting == ["two"], timeout_s=5)
+
+    assert one.tokens == [1]
+    assert two.tokens == [2]
+
+
+@pytest.mark.e2e
+async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+) -> None:
+    """Death as others see it: renewals end, and nothing is released."""
+    one = Candidate(rival, namespace, "one", acting)
+    two = Candidate(client, namespace, "two", acting)
+    async with one.running() as first:
+        await wait_until(lambda: acting == ["one"])
+        async with two.running():
+            await wait_until(lambda: two.elector._seen is not None)
+            await proxy.stop_listening()
+            proxy.break_next(Fault("PUT", "/leases/", times=1000, drop_before_send=True))
+            proxy.break_next(Fault("GET", "/leases/", times=1000, drop_before_send=True))
+            died_at = time.monotonic()
+            first.cancel()
+            await asyncio.wait([first])
+            await wait_until(lambda: acting == ["two"])
+            waited_s = time.monotonic() - died_at
+            spec = await lease_of(client, namespace)
+
+    # The last renewal was at most a retry (0.12 s) before the death.
+    assert waited_s > 2 - 0.5
+    assert two.tokens == [2]
+    assert spec.lease_transitions == 2
+
+
+@pytest.mark.e2e
+async def test_a_leader_cut_off_stops_before_another_starts(
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+) -> None:
+    one = Candidate(rival, namespace, "one", acting)
+    two = Candidate(client, namespace, "two", acting)
+    async with one.running():
+        await wait_until(lambda: acting == ["one"])
+        async with two.running():
+            cut = [
+                proxy.break_next(Fault(method, "/leases/", times=1000, hang=True))
+                for method in ("PUT", "GET")
+            ]
+            cut_at = time.monotonic()
+            await wait_until(lambda: acting == [])
+            assert 0.5 < one.stopped_at - cut_at < 1.6
+            assert not one.terms[0].is_valid()
+            await wait_until(lambda: acting == ["two"])
+            # Once it is back, the first stands again, and waits for its turn.
+            for fault in cut:
+                fault.times = 0
+            two.may_return.set()
+            await wait_until(lambda: acting == ["one"])
+
+    assert one.tokens == [1, 3]
+    assert two.tokens == [2]
+
+
+@pytest.mark.e2e
+async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+) -> None:
+    one = Candidate(rival, namespace, "one", acting)
+    async with one.running():
+        await wait_until(lambda: acting == ["one"])
+        proxy.break_next(Fault("PUT", "/leases/", status=500))
+        proxy.break_next(Fault("PUT", "/leases/", drop_after_send=True))
+        label = {"metadata": {"labels": {"noticed": "by-somebody"}}}
+        await client.patch(LEASES, "election", label, namespace=namespace)
+        renewed_at = (await lease_of(client, namespace)).renew_time
+        await asyncio.sleep(1.5)  # longer than the renew deadline
+        lease = await client.get(LEASES, "election", namespace)
+
+    assert one.tokens == [1]
+    assert lease.spec.renew_time > renewed_at
+    assert lease.metadata.labels == {"noticed": "by-somebody"}
+
+
+@pytest.mark.e2e
+async def test_a_lease_that_was_taken_away_ends_the_term(
+    client: Client, namespace: str, acting: list[str]
+) -> None:
+    one = Candidate(client, namespace, "one", acting)
+    async with one.running():
+        await wait_until(lambda: acting == ["one"])
+        taken = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}}
+        await client.patch(LEASES, "election", taken, namespace=namespace)
+        await wait_until(lambda: acting == [])
+        await wait_until(lambda: acting == ["one"])
+
+    assert one.tokens == [1, 2]
+
+
+@pytest.mark.e2e
+async def test_tokens_grow_even_when_somebody_deletes_the_lease(
+    client: Client, namespace: str, acting: list[str]
+) -> None:
+    one = Candidate(client, namespace, "one", acting)
+    async with one.running():
+        await wait_until(lambda: acting == ["one"])
+        await client.delete(LEASES, "election", namespace)
+        await wait_until(lambda: len(one.tokens) == 2)
+
+    assert one.tokens == [1, 2]
+
+
+@pytest.mark.e2e
+async def test_what_the_leader_raises_is_raised_and_the_lease_released(
+    client: Client, namespace: str
+) -> None:
+    async def fail(_leadership: Leadership) -> None:
+        raise RuntimeError("a fault of ours")
+
+    elector = Candidate(client, namespace, "one", []).elector
+    with pytest.raises(RuntimeError, match="a fault of ours"):
+        await asyncio.wait_for(elector.run(fail), WAIT_S)
+
+    assert (await lease_of(client, namespace)).holder_identity == ""
+
+
+@pytest.mark.e2e
+async def test_without_election_the_work_is_done_and_no_lease_made(
+    client: Client, namespace: str
+) -> None:
+    one = Candidate(client, namespace, "one", [], enabled=False)
+    one.may_return.set()
+
+    await asyncio.wait_for(one.elector.run(one.lead), WAIT_S)
+
+    assert one.tokens == [0]
+    assert await client.list(LEASES, namespace=namespace) == []
+
+
+def test_a_lease_is_measured_by_our_own_clock_from_when_we_saw_it() -> None:
+    spec = LeaseSpec(holder_identity="one", lease_duration_seconds=15, renew_time="1970-01-01")
+    seen = Observation(Lease(spec=spec), at=100.0)
+
+    assert seen.is_held_by_other("two", 114.9)
+    assert not seen.is_held_by_other("two", 115.0)
+    assert not seen.is_held_by_other("one", 101.0)
+
+
+def test_a_released_lease_is_nobodys() -> None:
+    released = LeaseSpec(holder_identity="", lease_duration_seconds=1)
+
+    assert not Observation(Lease(spec=released), at=0.0).is_held_by_other("two", 0.0)

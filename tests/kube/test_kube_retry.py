@@ -1,0 +1,113 @@
+"""When calls are repeated: the policy alone."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindery.kube.errors import (
+    ApiError,
+    ConflictError,
+    ForbiddenError,
+    GoneError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ServerError,
+    ThrottledError,
+    UnreachableError,
+)
+from bindery.kube.retry import Repeat, RetryPolicy, backoff_s
+
+POLICY = RetryPolicy()
+DRAWS = st.floats(0, 1, exclude_max=True)
+FAILURES: list[KubeError] = [
+    UnreachableError(),
+    OutcomeUnknownError(),
+    *(
+        kind(status, "", "")
+        for kind, status in (
+            (ApiError, 418),
+            (InvalidError, 422),
+            (ForbiddenError, 403),
+            (NotFoundError, 404),
+            (ConflictError, 409),
+            (GoneError, 410),
+            (ThrottledError, 429),
+            (ServerError, 500),
+            (ServerError, 503),
+            (ServerError, 504),
+        )
+    ),
+]
+
+
+def repeated_after(repeat: Repeat) -> set[str]:
+    def name(failure: KubeError) -> str:
+        return str(failure.status) if isinstance(failure, ApiError) else type(failure).__name__
+
+    return {
+        name(failure)
+        for failure in FAILURES
+        if POLICY.delay_s(failure, attempt=0, repeat=repeat, remaining_s=60, draw=0.5) is not None
+    }
+
+
+def test_an_idempotent_request_is_repeated_after_all_that_may_heal() -> None:
+    assert repeated_after(Repeat.ALWAYS) == {
+        "UnreachableError",
+        "OutcomeUnknownError",
+        "429",
+        "500",
+        "503",
+        "504",
+    }
+
+
+def test_a_named_create_is_not_repeated_when_no_answer_came() -> None:
+    assert repeated_after(Repeat.ANSWERED) == {"UnreachableError", "429", "500", "503", "504"}
+
+
+def test_an_unnamed_create_is_repeated_only_when_nothing_was_done() -> None:
+    assert repeated_after(Repeat.REFUSED) == {"UnreachableError", "429", "503"}
+
+
+@given(attempt=st.integers(0, 10_000), draw=DRAWS)
+def test_backoff_stays_between_half_and_all_of_its_exponential(attempt: int, draw: float) -> None:
+    delay_s = backoff_s(attempt, 0.05, 5.0, draw)
+
+    full_s = min(5.0, 0.05 * 2 ** min(attempt, 32))
+    assert full_s / 2 <= delay_s <= full_s
+
+
+@given(
+    wait_s=st.floats(0, 100),
+    attempt=st.integers(0, 100),
+    remaining_s=st.floats(0, 100),
+    draw=DRAWS,
+)
+def test_retry_after_is_honoured_or_the_call_given_up(
+    wait_s: float, attempt: int, remaining_s: float, draw: float
+) -> None:
+    delay_s = POLICY.delay_s(
+        ThrottledError(429, "TooManyRequests", "", wait_s),
+        attempt=attempt,
+        repeat=Repeat.REFUSED,
+        remaining_s=remaining_s,
+        draw=draw,
+    )
+
+    if delay_s is None:
+        assert wait_s + POLICY.cap_s >= remaining_s
+    else:
+        assert wait_s <= delay_s < remaining_s
+
+
+@pytest.mark.parametrize("repeat", list(Repeat))
+@given(remaining_s=st.floats(0.1, 60))
+def test_only_what_may_be_repeated_leaves_time_for_a_second_attempt(
+    repeat: Repeat, remaining_s: float
+) -> None:
+    attempt_s = POLICY.attempt_s(repeat, remaining_s)
+
+    assert attempt_s == (remaining_s / 2 if repeat is Repeat.ALWAYS else remaining_s)

@@ -1,0 +1,108 @@
+"""Which changes the sights of objects mean: the store alone."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindery.kube.objects import KubeObject, Meta
+from bindery.kube.store import Change, EventType, Malformed, Store
+
+
+def seen(name: str, uid: str, version: str) -> KubeObject:
+    return KubeObject(metadata=Meta(name=name, namespace="ns", uid=uid, resource_version=version))
+
+
+def malformed(name: str, uid: str, version: str) -> Malformed:
+    return Malformed(seen(name, uid, version).metadata, "no int")
+
+
+SIGHTS = st.builds(
+    lambda make, name, uid, version: make(name, uid, version),
+    st.sampled_from([seen, malformed]),
+    st.sampled_from("abc"),
+    st.sampled_from("uvw"),
+    st.sampled_from("123"),
+)
+STEPS = st.one_of(
+    st.tuples(st.just("see"), SIGHTS),
+    st.tuples(st.just("lose"), SIGHTS),
+    st.tuples(
+        st.just("reconcile"),
+        st.lists(
+            SIGHTS,
+            unique_by=lambda each: (
+                each.meta.name if isinstance(each, Malformed) else each.metadata.name
+            ),
+        ),
+    ),
+)
+
+
+def apply(change: Change[KubeObject], mirror: dict[str, KubeObject]) -> None:
+    """Hold the contract of a change against what was told before."""
+    meta = change.object.metadata
+    known = mirror.get(meta.name)
+    assert change.previous is known
+    if change.type is EventType.ADDED:
+        assert known is None
+        mirror[meta.name] = change.object
+        return
+    assert known is not None
+    assert known.metadata.uid == meta.uid
+    if change.type is EventType.DELETED:
+        del mirror[meta.name]
+    else:
+        assert known.metadata.resource_version != meta.resource_version
+        mirror[meta.name] = change.object
+
+
+@given(st.lists(STEPS))
+def test_changes_replayed_give_the_objects_and_never_repeat(steps: list) -> None:
+    store: Store[KubeObject] = Store()
+    mirror: dict[str, KubeObject] = {}
+
+    for step, argument in steps:
+        for change in list(getattr(store, step)(argument)):
+            apply(change, mirror)
+        assert {("ns", name): each for name, each in mirror.items()} == dict(store.objects)
+        if step == "reconcile":
+            good = [each for each in argument if isinstance(each, KubeObject)]
+            assert {each.metadata.name for each in good} == set(mirror)
+
+
+def test_a_list_that_shows_what_is_known_tells_nothing() -> None:
+    store: Store[KubeObject] = Store()
+    objects = [seen("a", "u", "1"), seen("b", "v", "2")]
+    assert len(list(store.reconcile(objects))) == 2
+
+    assert list(store.reconcile(objects)) == []
+
+
+def test_an_object_recreated_unseen_is_deleted_then_added() -> None:
+    store: Store[KubeObject] = Store()
+    old, new = seen("a", "u", "1"), seen("a", "v", "9")
+    store.see(old)
+
+    assert store.see(new) == [
+        Change(EventType.DELETED, old, old),
+        Change(EventType.ADDED, new, None),
+    ]
+
+
+def test_a_deletion_carries_the_last_state() -> None:
+    store: Store[KubeObject] = Store()
+    old, last = seen("a", "u", "1"), seen("a", "u", "2")
+    store.see(old)
+
+    assert store.lose(last) == [Change(EventType.DELETED, last, old)]
+    assert store.lose(last) == []
+
+
+def test_a_malformed_version_is_news_once() -> None:
+    store: Store[KubeObject] = Store()
+    bad = malformed("a", "u", "1")
+
+    assert store.is_news(bad)
+    store.see(bad)
+    assert not store.is_news(bad)
+    assert store.is_news(malformed("a", "u", "2"))
+    assert store.is_news(malformed("a", "v", "1"))

@@ -1,0 +1,360 @@
+"""Reflector against a real API server, through connections that break."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+
+import msgspec
+import pytest
+from faultproxy import Fault, FaultProxy
+from mirror import WAIT_S, Aside, Mirror, running, wait_until
+
+from bindery.controlplane.plane import ControlPlane
+from bindery.kube.client import Client
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import CONFIG_MAPS, Resource, metadata_only
+from bindery.kube.watch import Reflector, WatchTiming
+
+pytestmark = pytest.mark.e2e
+
+QUICK = WatchTiming(backoff_base_s=0.02, backoff_cap_s=0.2)
+
+
+class Numbered(KubeObject, frozen=True, rename="camel", kw_only=True):
+    data: dict[str, int] = msgspec.field(default_factory=dict)
+
+
+class Texts(KubeObject, frozen=True, rename="camel", kw_only=True):
+    data: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+NUMBERED = Resource("", "v1", "configmaps", "ConfigMap", True, Numbered)
+TEXTS = Resource("", "v1", "configmaps", "ConfigMap", True, Texts)
+OURS = "test=watch"
+
+
+def config_map(name: str, **data: str) -> dict[str, object]:
+    return {"metadata": {"name": name, "labels": {"test": "watch"}}, "data": data}
+
+
+def reflector(client: Client, namespace: str, mirror: Mirror, **more: object) -> Reflector:
+    arguments = {"timing": QUICK, "resource": TEXTS, **more}
+    resource = arguments.pop("resource")
+    return Reflector(
+        client,
+        resource,
+        mirror.take,
+        namespace=namespace,
+        label_selector=OURS,
+        on_malformed=mirror.take_malformed,
+        **arguments,
+    )
+
+
+@pytest.fixture
+async def mirror() -> Mirror:
+    return Mirror()
+
+
+@pytest.fixture
+async def watching(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> AsyncIterator[Reflector]:
+    """A reflector behind the proxy that has seen `first`."""
+    await client.create(TEXTS, config_map("first"), namespace)
+    made = reflector(proxied, namespace, mirror)
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+        await wait_until(lambda: len(proxy.streams) == 1)
+        yield made
+
+
+async def test_changes_are_told_once_and_in_order(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    made = reflector(client, namespace, mirror)
+    with running(made):
+        await client.create(TEXTS, config_map("a", n="1"), namespace)
+        await client.patch(TEXTS, "a", {"data": {"n": "2"}}, namespace=namespace)
+        await client.delete(TEXTS, "a", namespace)
+        await client.create(TEXTS, config_map("b"), namespace)
+        await mirror.until(lambda: "b" in mirror.objects)
+
+    assert mirror.story("a") in (["ADDED", "MODIFIED", "DELETED"], [])  # [] if listed after it
+    assert dict(made.objects) == {(namespace, "b"): mirror.objects["b"]}
+    assert made.healthy(time.monotonic())
+
+
+async def test_a_list_of_several_pages_is_complete(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    names = {f"object-{number:04}" for number in range(1100)}
+    await asyncio.gather(
+        *(client.create(TEXTS, config_map(name), namespace) for name in sorted(names))
+    )
+    made = reflector(client, namespace, mirror)
+
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+
+    assert set(mirror.objects) == names
+    listed = await client.list(TEXTS, namespace=namespace, label_selector=OURS)
+    assert {each.metadata.name for each in listed} == names
+
+
+async def test_a_list_whose_continue_token_expires_is_made_again(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    names = {f"object-{number:04}" for number in range(600)}
+    await asyncio.gather(
+        *(client.create(TEXTS, config_map(name), namespace) for name in sorted(names))
+    )
+    proxy.break_next(Fault("GET", "continue=", status=410))
+    made = reflector(proxied, namespace, mirror)
+
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+
+    assert set(mirror.objects) == names
+
+
+async def test_an_api_server_restart_loses_and_repeats_nothing(
+    control_plane: ControlPlane, aside: Aside, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    for number in range(20):
+        await client.create(TEXTS, config_map(f"kept-{number}"), namespace)
+    made = reflector(client, namespace, mirror)
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+        await aside(control_plane.restart_api_server)
+        await client.patch(TEXTS, "kept-0", {"data": {"n": "2"}}, namespace=namespace)
+        await client.delete(TEXTS, "kept-1", namespace)
+        await client.create(TEXTS, config_map("new"), namespace)
+        await mirror.until(lambda: "new" in mirror.objects)
+
+    assert mirror.story("kept-0") == ["ADDED", "MODIFIED"]
+    assert mirror.story("kept-1") == ["ADDED", "DELETED"]
+    assert mirror.story("kept-2") == ["ADDED"]
+    assert len(mirror.changes) == 23
+
+
+async def test_what_happened_while_disconnected_is_told_afterwards(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    proxy.accepts_streams.clear()
+    proxy.cut_streams()
+    await client.create(TEXTS, config_map("second"), namespace)
+    await client.delete(TEXTS, "first", namespace)
+    await client.create(TEXTS, config_map("first", made="anew"), namespace)
+    proxy.accepts_streams.set()
+    await mirror.until(lambda: len(mirror.changes) == 4)
+
+    assert mirror.story("first") == ["ADDED", "DELETED", "ADDED"]
+    assert proxy.count("GET", "limit=500") == 1, "it resumes, it does not list again"
+
+
+async def test_an_expired_watch_lists_again_and_tells_only_differences(
+    watching: Reflector,
+    control_plane: ControlPlane,
+    aside: Aside,
+    proxy: FaultProxy,
+    client: Client,
+    namespace: str,
+    mirror: Mirror,
+) -> None:
+    await client.create(TEXTS, config_map("untouched"), namespace)
+    await mirror.until(lambda: "untouched" in mirror.objects)
+    old = mirror.objects["first"]
+    proxy.accepts_streams.clear()
+    proxy.cut_streams()
+    await client.delete(TEXTS, "first", namespace)
+    await client.create(TEXTS, config_map("first", made="anew"), namespace)
+    # A fresh watch cache does not reach back to before the restart: the real server says 410.
+    await aside(control_plane.restart_api_server)
+    proxy.accepts_streams.set()
+    await mirror.until(lambda: len(mirror.changes) == 4)
+
+    deleted, added = mirror.changes[2:]
+    assert mirror.story("first") == ["ADDED", "DELETED", "ADDED"]
+    assert deleted.object is old
+    assert added.object.data == {"made": "anew"}
+    assert mirror.story("untouched") == ["ADDED"]
+    assert proxy.count("GET", "limit=500") >= 2
+
+
+async def test_an_error_410_within_the_stream_lists_again(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    status = {"kind": "Status", "code": 410, "reason": "Expired", "message": "too old"}
+    await proxy.inject(json.dumps({"type": "ERROR", "object": status}).encode() + b"\n")
+    await wait_until(lambda: proxy.count("GET", "limit=500") == 2)
+    await client.create(TEXTS, config_map("second"), namespace)
+    await mirror.until(lambda: "second" in mirror.objects)
+
+    assert mirror.story("first") == ["ADDED"]
+    assert mirror.story("second") == ["ADDED"]
+
+
+async def test_a_watch_that_is_answered_410_lists_again(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    proxy.break_next(Fault("GET", "watch=true", status=410))
+    proxy.cut_streams()
+    await wait_until(lambda: proxy.count("GET", "limit=500") == 2)
+    await client.create(TEXTS, config_map("second"), namespace)
+    await mirror.until(lambda: "second" in mirror.objects)
+
+    assert mirror.story("first") == ["ADDED"]
+
+
+async def test_a_line_cut_in_the_middle_is_read_again(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    proxy.streams[0].change_chunk = lambda chunk: chunk[: len(chunk) // 2]
+    await client.create(TEXTS, config_map("second"), namespace)
+    await mirror.until(lambda: "second" in mirror.objects)
+
+    assert mirror.story("second") == ["ADDED"]
+    assert proxy.count("GET", "limit=500") == 1
+
+
+async def test_bookmarks_move_the_point_where_a_watch_resumes(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    # Not ours by its label: the watch does not carry it, so only a bookmark can tell its version.
+    other = await client.create(TEXTS, {"metadata": {"name": "other"}}, namespace)
+    version = other.metadata.resource_version
+    bookmark = {"type": "BOOKMARK", "object": {"metadata": {"resourceVersion": version}}}
+    await proxy.inject(json.dumps(bookmark).encode() + b"\n")
+    proxy.cut_streams()
+
+    await wait_until(lambda: proxy.count("GET", f"resourceVersion={version}&") == 1)
+    assert mirror.story("first") == ["ADDED"]
+    assert "allowWatchBookmarks=true" in proxy.requests[-1][1]
+
+
+async def test_the_api_server_sends_bookmarks_before_a_watch_ends(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    made = reflector(
+        client, namespace, mirror, timing=WatchTiming(shortest_s=3, longest_s=3, idle_s=90)
+    )
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+        listed_at = made._resume_at
+        await client.create(TEXTS, {"metadata": {"name": "other"}}, namespace)
+        await wait_until(lambda: int(made._resume_at) > int(listed_at))
+        assert mirror.changes == []
+
+
+async def test_a_silent_connection_is_noticed_and_replaced(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    timing = WatchTiming(idle_s=0.5, backoff_base_s=0.02, backoff_cap_s=0.2)
+    with running(reflector(proxied, namespace, mirror, timing=timing)):
+        await wait_until(lambda: len(proxy.streams) == 1)
+        proxy.streams[0].silent = True
+        await client.create(TEXTS, config_map("unheard"), namespace)
+        await mirror.until(lambda: "unheard" in mirror.objects)
+
+    assert mirror.story("unheard") == ["ADDED"]
+
+
+async def test_an_outage_makes_it_unhealthy_and_its_end_healthy_again(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    timing = WatchTiming(unhealthy_after_s=0.3, backoff_base_s=0.02, backoff_cap_s=0.05)
+    made = reflector(proxied, namespace, mirror, timing=timing)
+    assert not made.healthy(time.monotonic()), "nothing has been listed yet"
+    with running(made):
+        await wait_until(lambda: len(proxy.streams) == 1)
+        outage = proxy.break_next(Fault("GET", "watch=true", times=1000, status=503))
+        proxy.cut_streams()
+        await wait_until(lambda: not made.healthy(time.monotonic()))
+        outage.times = 0
+        await wait_until(lambda: len(proxy.streams) == 1)
+        await client.create(TEXTS, config_map("after"), namespace)
+        await mirror.until(lambda: "after" in mirror.objects)
+        assert made.healthy(time.monotonic())
+
+
+async def test_a_malformed_object_is_reported_and_stops_nothing_else(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    """The API server's ConfigMaps hold strings, where this type demands integers."""
+    await client.create(TEXTS, config_map("listed-bad", n="one"), namespace)
+    await client.create(TEXTS, config_map("listed-good"), namespace)
+    made = reflector(client, namespace, mirror, resource=NUMBERED)
+    with running(made):
+        await asyncio.wait_for(made.synced.wait(), WAIT_S)
+        await client.create(TEXTS, config_map("watched-bad", n="two"), namespace)
+        await client.create(TEXTS, config_map("watched-good"), namespace)
+        await mirror.until(lambda: "watched-good" in mirror.objects)
+        # An object that becomes malformed is gone; one that is mended is back.
+        await client.patch(TEXTS, "listed-good", {"data": {"n": "x"}}, namespace=namespace)
+        await client.patch(TEXTS, "listed-bad", {"data": {"n": None}}, namespace=namespace)
+        await mirror.until(lambda: "listed-bad" in mirror.objects)
+
+    assert [meta.name for meta, _ in mirror.malformed] == [
+        "listed-bad",
+        "watched-bad",
+        "listed-good",
+    ]
+    assert "Expected `int`, got `str` - at `$.data[...]`" in mirror.malformed[0][1]
+    assert set(mirror.objects) == {"watched-good", "listed-bad"}
+    assert mirror.story("listed-good") == ["ADDED", "DELETED"]
+
+
+async def test_a_malformed_object_is_reported_once_per_version(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    await client.create(TEXTS, config_map("bad", n="one"), namespace)
+    with running(reflector(proxied, namespace, mirror, resource=NUMBERED)):
+        await wait_until(lambda: len(proxy.streams) == 1)
+        await proxy.inject(b'{"type":"ERROR","object":{"code":410}}\n')
+        await wait_until(lambda: proxy.count("GET", "limit=500") == 2)
+        await wait_until(lambda: len(proxy.streams) == 1)
+        await client.patch(TEXTS, "bad", {"data": {"n": "two"}}, namespace=namespace)
+        await mirror.until(lambda: len(mirror.malformed) == 2)
+
+    versions = {meta.resource_version for meta, _ in mirror.malformed}
+    assert len(versions) == 2
+
+
+async def test_an_object_of_three_mebibytes_is_read(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    """The API server writes `<` as six bytes, so half a MiB in etcd is 3 MiB on the wire."""
+    text = "<" * (512 * 1024)
+    with running(reflector(client, namespace, mirror)):
+        await client.create(TEXTS, config_map("small"), namespace)
+        await mirror.until(lambda: "small" in mirror.objects)
+        await client.create(TEXTS, config_map("large", text=text), namespace)
+        await mirror.until(lambda: "large" in mirror.objects)
+
+    assert mirror.objects["large"].data["text"] == text
+
+
+async def test_metadata_alone_can_be_watched(
+    client: Client, namespace: str, mirror: Mirror
+) -> None:
+    await client.create(TEXTS, config_map("listed", n="1"), namespace)
+    with running(reflector(client, namespace, mirror, resource=metadata_only(CONFIG_MAPS))):
+        await mirror.until(lambda: "listed" in mirror.objects)
+        await client.create(TEXTS, config_map("watched", n="1"), namespace)
+        await mirror.until(lambda: "watched" in mirror.objects)
+
+    assert type(mirror.objects["watched"]) is KubeObject
+    assert mirror.objects["watched"].metadata.labels == {"test": "watch"}
+
+
+async def test_what_the_callback_raises_ends_the_reflector(client: Client, namespace: str) -> None:
+    def fail(_change: object) -> None:
+        raise OSError("a fault of ours, not of the connection")
+
+    await client.create(TEXTS, config_map("one"), namespace)
+    made = Reflector(client, TEXTS, fail, namespace=namespace)
+
+    with pytest.raises(OSError, match="a fault of ours"):
+        await asyncio.wait_for(made.run(), WAIT_S)

@@ -1,0 +1,61 @@
+"""The health server, asked over HTTP."""
+
+import aiohttp
+from prometheus_client import CollectorRegistry, Counter
+
+from bindery.observability.health import HealthServer
+
+
+async def get(server: HealthServer, path: str) -> tuple[int, str]:
+    url = f"http://127.0.0.1:{server.port}{path}"
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return response.status, await response.text()
+
+
+def fail() -> bool:
+    raise RuntimeError("no connection")
+
+
+async def test_a_component_whose_checks_pass_is_ready() -> None:
+    async with HealthServer(0, {"watch": lambda: True}, host="127.0.0.1") as server:
+        assert await get(server, "/readyz") == (200, "ok\n")
+        assert await get(server, "/healthz") == (200, "ok\n")
+
+
+async def test_failing_checks_are_named_one_a_line() -> None:
+    checks = {"pods": lambda: False, "nodes": lambda: True, "lease": fail}
+    async with HealthServer(0, checks, host="127.0.0.1") as server:
+        assert await get(server, "/readyz") == (
+            503,
+            "pods: failing\nlease: RuntimeError: no connection\n",
+        )
+        assert (await get(server, "/healthz"))[0] == 200, "not ready is not dead"
+
+
+async def test_liveness_has_checks_of_its_own() -> None:
+    async with HealthServer(0, {}, liveness={"cycle": lambda: False}, host="127.0.0.1") as server:
+        assert await get(server, "/healthz") == (503, "cycle: failing\n")
+        assert await get(server, "/readyz") == (200, "ok\n")
+
+
+async def test_a_check_is_asked_anew_each_time() -> None:
+    state = {"ready": False}
+    async with HealthServer(0, {"x": lambda: state["ready"]}, host="127.0.0.1") as server:
+        assert (await get(server, "/readyz"))[0] == 503
+        state["ready"] = True
+        assert (await get(server, "/readyz"))[0] == 200
+
+
+async def test_metrics_are_served_in_the_text_format() -> None:
+    registry = CollectorRegistry()
+    Counter("bound_pods", "Pods.", registry=registry).inc(3)
+    async with HealthServer(0, {}, host="127.0.0.1", registry=registry) as server:
+        status, text = await get(server, "/metrics")
+
+    assert status == 200
+    assert "bound_pods_total 3.0" in text
+
+
+async def test_by_default_it_listens_on_every_address() -> None:
+    async with HealthServer(0, {}) as server:
+        assert (await get(server, "/healthz"))[0] == 200

@@ -1,0 +1,99 @@
+"""Logs: one JSON object a line, whoever logs."""
+
+import io
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import structlog
+
+from bindery.observability import logs
+
+
+@pytest.fixture
+def stream() -> Iterator[io.StringIO]:
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+    yield io.StringIO()
+    root.handlers[:] = handlers
+    root.setLevel(level)
+    structlog.reset_defaults()
+    structlog.contextvars.clear_contextvars()
+
+
+def lines(stream: io.StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def test_a_line_has_the_fields_of_the_house_first(stream: io.StringIO) -> None:
+    logs.configure("scheduler", "info", stream)
+    structlog.get_logger().info("gang bound", gang="ns/g", pods=8)
+
+    [line] = lines(stream)
+    assert list(line) == ["timestamp", "level", "component", "event", "gang", "pods"]
+    assert line["component"] == "scheduler"
+    assert line["level"] == "info"
+    assert line["timestamp"].endswith("Z")
+
+
+def test_ids_bound_to_the_context_are_on_every_line(stream: io.StringIO) -> None:
+    logs.configure("scheduler", "info", stream)
+    with structlog.contextvars.bound_contextvars(cycle=7, gang="ns/g"):
+        structlog.get_logger().info("planned")
+        logging.getLogger("library").warning("slow")
+    structlog.get_logger().info("idle")
+
+    planned, slow, idle = lines(stream)
+    assert (planned["cycle"], planned["gang"]) == (7, "ns/g")
+    assert (slow["cycle"], slow["gang"]) == (7, "ns/g")
+    assert "cycle" not in idle
+
+
+def test_a_logger_made_before_configure_obeys_it(stream: io.StringIO) -> None:
+    early = structlog.get_logger()
+    logs.configure("binder", "warning", stream)
+    early.info("unheard")
+    early.warning("heard")
+
+    assert [line["event"] for line in lines(stream)] == ["heard"]
+
+
+def test_standard_logging_goes_through_the_same_formatter(stream: io.StringIO) -> None:
+    logs.configure("binder", "info", stream)
+    reference = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}
+    logging.getLogger("kopf.objects").info("Handler %r ok", "f", extra={"k8s_ref": reference})
+    logging.getLogger("kopf.objects").debug("unheard")
+
+    [line] = lines(stream)
+    assert line["event"] == "Handler 'f' ok"
+    assert line["component"] == "binder"
+    assert line["logger"] == "kopf.objects"
+    assert (line["kind"], line["namespace"], line["name"], line["uid"]) == ("Pod", "ns", "p", "u")
+
+
+def test_exceptions_stay_on_one_line(stream: io.StringIO) -> None:
+    logs.configure("binder", "info", stream)
+    try:
+        int("eight")
+    except ValueError:
+        structlog.get_logger().exception("failed")
+        logging.getLogger("library").exception("failed too")
+
+    for line in lines(stream):
+        assert line["level"] == "error"
+        assert line["exception"].endswith("invalid literal for int() with base 10: 'eight'")
+
+
+def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> None:
+    logs.configure("binder", "info", stream)
+    structlog.get_logger().info("odd", error=KeyError("k"), where={("ns", "p")})
+
+    [line] = lines(stream)
+    assert line["error"] == "'k'"
+
+
+def test_a_level_that_does_not_exist_is_refused() -> None:
+    with pytest.raises(ValueError, match="'loud' is none of"):
+        logs.configure("binder", "loud")
