@@ -19,6 +19,8 @@ from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.statement import Statement
 
+_WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
+
 
 class Allocate:
     """Places what fits; explains what does not."""
@@ -34,7 +36,9 @@ class Allocate:
             served = attempts.serve(job)
             if isinstance(served, Commit):
                 yield served
-            if served is not _Outcome.WAITS and job.pending:
+            # A gang that is only promised its places gets no extra pods before it has them.
+            has_gang = isinstance(served, Commit) or job.missing == 0
+            if served is not _Outcome.WAITS and has_gang and job.pending:
                 work.put_back(job)
 
 
@@ -133,10 +137,10 @@ class _Attempts:
         with session.statement() as promises:
             for task, row in zip(tasks, rows, strict=True):
                 promises.pipeline(task, row)
-            if all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
-                session.hold(promises)
-        text = "it waits for pods that are being deleted to go"
-        self._refuse(job, Refusal("WaitsForRelease", text))
+            self._refuse(job, Refusal("WaitsForRelease", _WAITS_FOR_RELEASE))
+            if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
+                return _Outcome.WAITS
+            session.hold(promises)
         return _Outcome.PROMISED
 
     # -- what does not fit ---------------------------------------------------------------------
