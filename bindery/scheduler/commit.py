@@ -105,12 +105,15 @@ class Committer:
         self._fencing_token = fencing_token
         self._singles: defaultdict[tuple[str, JobKey | None], list[Operation]] = defaultdict(list)
         """Namespace and PodGroup (None: pods without one) -> allocations of single pods."""
+        self._open: dict[Uid, Task] = {}
+        """Pods of committed Statements that stand in no draft yet."""
 
     def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
         """Take in a committed Statement; yield the requests that are complete by it."""
         allocations = [o for o in commit.operations if o.kind is OperationKind.ALLOCATE]
         if not allocations:
             return
+        self._open.update((operation.task.uid, operation.task) for operation in allocations)
         if commit.is_gang:
             yield from self._drafts(commit.job, allocations, min_bound=None)
             return
@@ -127,6 +130,11 @@ class Committer:
         while self._singles:
             _, singles = self._singles.popitem()
             yield from self._single_drafts(singles)
+
+    def abandon(self) -> None:
+        """Let go of the pods that an error or an early end has left without a request."""
+        self._cluster.release(self._open)
+        self._open.clear()
 
     def _single_drafts(self, singles: Sequence[Operation]) -> Iterator[BindRequestDraft]:
         jobs = self._session.state.jobs
@@ -170,6 +178,8 @@ class Committer:
                 tasks=tasks,
             )
             self._cluster.assume(draft.key, list(tasks))
+            for task in tasks:
+                del self._open[task.uid]
             yield draft
 
     def _pod(self, operation: Operation) -> bindrequest.PodBinding:

@@ -63,6 +63,7 @@ class Engine:
 
         The cluster must not be changed until the iterator is exhausted; then `report` is new.
         The pods of a request count as Binding from then on; say `refused` if it is not created.
+        A cycle that ends early, by `close` or by an error, takes back what it has not yielded.
         """
         now = self._clock()
         self.cluster.note_time(now)
@@ -85,11 +86,9 @@ class Engine:
                     yield from committer.add(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
-        finally:
-            # Only what an error or an early end has left behind is still there.
-            for draft in committer.flush():
-                self.refused(draft)
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
+        finally:
+            committer.abandon()
             session.close()
         report.seconds_by_plugin = self._plugins.take_seconds()
         self.report = report

@@ -5,7 +5,7 @@ completed when it comes. Between events the state is always consistent, so a ses
 at any time. No I/O: problems with objects are collected in `problems` for the process to report.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from bindery.api.configuration import SchedulerConfiguration
@@ -112,6 +112,11 @@ class Cluster:
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
         for uid in list(self.holds.forget(request)):
+            self._tasks.refresh(uid)
+
+    def release(self, pods: Iterable[Uid]) -> None:
+        """Count `pods`, allocated by a Statement that no request will carry, as before it."""
+        for uid in pods:
             self._tasks.refresh(uid)
 
     def next_commit(self, owner: Uid) -> int:

@@ -14,8 +14,6 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.times import seconds
-from bindery.scheduler.times import seconds
-
 
 STUCK_AFTER_S = 120.0
 """Room of a pod that should have been gone for longer is not promised to anybody: its node may be
