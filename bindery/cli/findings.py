@@ -13,7 +13,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.live import Look
 from bindery.kube.objects import KubeObject
-from bindery.kube.watch import Change, EventType
+from bindery.kube.store import Change, EventType
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.explain import node_reasons
 from bindery.scheduler.model.jobs import JobKey

@@ -18,7 +18,7 @@ from bindery.kube.objects import (
     Pod,
     PriorityClass,
 )
-from bindery.kube.watch import Change, EventType
+from bindery.kube.store import Change, EventType
 from bindery.scenario import objects
 from bindery.scenario.fields import expand
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario

@@ -13,7 +13,7 @@ import msgspec
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import BindRequest, KubeObject
-from bindery.kube.watch import Change
+from bindery.kube.store import Change
 from bindery.scenario import objects
 from bindery.scenario.cluster import PodRecord, ScenarioCluster
 from bindery.scenario.expect import Observation, PodView

@@ -1,0 +1,250 @@
+"""Malformed scenarios: what is wrong is said with its file, line and key."""
+
+from pathlib import Path
+
+import pytest
+
+from bindery.api.yamlfile import FileError
+from bindery.scenario.files import UnsupportedError, read_scenarios
+from bindery.scenario.format import Scenario
+
+
+def read_one(tmp_path: Path, text: str) -> Scenario | FileError:
+    path = tmp_path / "scenario.yaml"
+    path.write_text(text)
+    (item,) = read_scenarios(path)
+    return item
+
+
+def problem(tmp_path: Path, text: str) -> str:
+    """Return what is wrong with `text`, without the name of its file."""
+    item = read_one(tmp_path, text)
+    assert isinstance(item, FileError), item
+    assert str(item).startswith(f"{tmp_path}/scenario.yaml:")
+    return str(item).removeprefix(f"{tmp_path}/scenario.yaml:")
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("name: a\nnodez: []\n", "2: nodez:"),
+        ("nodes:\n- name: n\n  gpuz: 1\n", "3: nodes[0].gpuz:"),
+        (
+            "jobs:\n- name: a\n  pods:\n  - cpu: 1\n    gpu_fraction: 1\n",
+            "5: jobs[0].pods[0].gpu_f",
+        ),
+        ("jobs:\n- name: a\n  pods:\n  - cpu: lots\n", "4: jobs[0].pods[0].cpu:"),
+        ("jobs:\n- name: a\n  pods:\n  - cpu: -1\n", "4: jobs[0].pods[0].cpu:"),
+        ("jobs:\n- name: a\n  minMember: -1\n", "3: jobs[0].minMember:"),
+        ("queues:\n- name: q\n  state: Shut\n", "3: queues[0].state:"),
+        ("queues:\n- name: q\n  gpu: {limits: 3}\n", "3: queues[0].gpu.limits:"),
+        ("nodes:\n- cpu: 1\n", "2: nodes[0].name:"),
+        ("config:\n  actions: [alocate]\n", "2: config.actions[0]:"),
+        ("config:\n  plugins:\n    nodeplacement: {gpu: tight}\n", "3: config.plugins.nodeplacem"),
+        ("config:\n  plugins:\n    nodeplacement: {gpus: spread}\n", "3: config.plugins.nodepla"),
+        ("events:\n- before: 2\n  advance: soon\n", "3: events[0].advance:"),
+        ("events:\n- before: 2\n", "2: events[0]:"),
+        ("faults:\n- {call: bindPod}\n", "2: faults[0].call:"),
+        ("rounds: 0\n", "1: rounds:"),
+        ("now: yesterday\n", "1: now:"),
+        ("expect:\n  bindRequest: 1\n", "2: expect.bindRequest:"),
+        ("jobs:\n- name: a\n  pods:\n  - {state: Running}\n", "4: jobs[0].pods[0]:"),
+        ("jobs:\n- name: a\n  pods:\n  - {state: Binding}\n", "4: jobs[0].pods[0]:"),
+        (
+            "jobs:\n- name: a\n  pods:\n  - affinity:\n      nodeAffinity:\n        required: {}\n",
+            "6: jobs[0].pods[0].affinity.nodeAffinity.required:",
+        ),
+        (
+            "jobs:\n- name: a\n  pods:\n  - tolerations: [{key: k, effect: NoShedule}]\n",
+            "4: jobs[0].pods[0].tolerations[0].effect:",
+        ),
+    ],
+)
+def test_a_key_that_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, place: str) -> None:
+    assert problem(tmp_path, text).startswith(place)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "jobs:\n- name: a\n  pods: [{}]\nexpect:\n  pods:\n    a-1: {state: Pending}\n",
+            "6: expect.pods.a-1: there is no pod a-1; did you mean a-0?",
+        ),
+        (
+            "jobs:\n- name: train\nexpect:\n  distinctNodes:\n    trian: 1\n",
+            "5: expect.distinctNodes.trian: there is no job trian; did you mean train?",
+        ),
+        (
+            "expect:\n  counts:\n    Bindng: 1\n",
+            "3: expect.counts.Bindng: there is no state Bindng; did you mean Binding?",
+        ),
+        (
+            "expect:\n  queues:\n    q9: {allocated: {gpu: 1}}\n",
+            "3: expect.queues.q9: there is no queue q9",
+        ),
+        (
+            "nodes:\n- {name: node0}\nevents:\n- before: 2\n  node: {name: node1, ready: false}\n",
+            "5: events[0].node.name: there is no node node1; did you mean node0?",
+        ),
+        (
+            "jobs:\n- name: a\n  priority: urgent\n",
+            "3: jobs[0].priority: there is no priority class urgent",
+        ),
+        (
+            'nodes:\n- {name: node1}\n- {name: "node{i}", count: 2}\n',
+            "3: nodes[1].name: there is another node node1",
+        ),
+        (
+            "jobs:\n- {name: a}\n- {name: a, namespace: other}\n",
+            "3: jobs[1].name: there is another job a",
+        ),
+    ],
+)
+def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert problem(tmp_path, text) == message
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("queues:\n- name: q\n  gpu:\n    quota: 3\n", "4: not supported yet: queues[0].gpu.quota"),
+        (
+            "queues:\n- {name: q, preemptMinRuntime: 5m}\n",
+            "2: not supported yet: queues[0].preemptMinRuntime",
+        ),
+        (
+            "config:\n  actions: [allocate, reclaim]\n",
+            "2: not supported yet: config.actions: reclaim",
+        ),
+        (
+            "config:\n  plugins:\n    nodeplacement: {device: spread}\n",
+            "3: not supported yet: config.plugins.nodeplacement.device",
+        ),
+        (
+            "config:\n  plugins:\n    topology: {}\n",
+            "3: not supported yet: config.plugins.topology",
+        ),
+        (
+            "jobs:\n- name: a\n  pods:\n  - count: 2\n    gpuFraction: 0.5\n",
+            "5: not supported yet: jobs[0].pods[0].gpuFraction",
+        ),
+        (
+            "jobs:\n- name: a\n  pods:\n  - initContainers: [{gpuMemory: 5000}]\n",
+            "4: not supported yet: jobs[0].pods[0].initContainers[0].gpuMemory",
+        ),
+        (
+            "jobs:\n- name: a\n  pods:\n  - affinity: {podAffinity: {x: []}}\n",
+            "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
+        ),
+        ("jobs:\n- {name: a, roles: {m: 1}}\n", "2: not supported yet: jobs[0].roles"),
+        (
+            "jobs:\n- {name: a, topology: {name: dc, required: rack}}\n",
+            "2: not supported yet: jobs[0].topology",
+        ),
+        (
+            "jobs:\n- {name: a, priority: train, preemptible: false}\n",
+            "2: not supported yet: jobs[0].preemptible",
+        ),
+        (
+            "events:\n- before: 2\n  job: {name: a, priority: build, preemptible: true}\n",
+            "3: not supported yet: events[0].job.preemptible",
+        ),
+        ("hyperNodes:\n- {name: s0, members: [n]}\n", "1: not supported yet: hyperNodes"),
+        (
+            "nodes:\n- name: n\n  devices:\n  - {id: d0, healthy: false}\n",
+            "4: not supported yet: nodes[0].devices[0].healthy",
+        ),
+        ("faults:\n- {call: evict}\n", "2: not supported yet: faults[0].call: evict"),
+        (
+            "queues: [{name: q}]\nexpect:\n  queues:\n    q: {fairShare: {gpu: 1}}\n",
+            "4: not supported yet: expect.queues.q.fairShare",
+        ),
+        (
+            'jobs: [{name: a, pods: [{}]}]\nexpect:\n  pods:\n    a-0: {gpu: ["0"]}\n',
+            "4: not supported yet: expect.pods.a-0.gpu",
+        ),
+    ],
+)
+def test_a_key_without_behaviour_is_not_supported_yet(
+    tmp_path: Path, text: str, message: str
+) -> None:
+    assert problem(tmp_path, text) == message
+    assert isinstance(read_one(tmp_path, text), UnsupportedError)
+
+
+def test_keys_without_behaviour_may_say_what_is_the_default_anyway(tmp_path: Path) -> None:
+    item = read_one(
+        tmp_path,
+        """
+        origin: somewhere
+        needs: [nothing]
+        volumes: []
+        hyperNodes: []
+        topologies: [{name: dc, levels: [rack]}]
+        nodes:
+        - name: n
+          devices: [{id: d0, healthy: true, cordoned: false, shares: 10}, {id: d1}]
+          numa: {policy: none}
+        queues:
+        - name: q
+          gpu: {quota: 0, weight: 0, limit: 4}
+          cpu: {quota: -1, weight: 1, limit: -1}
+          preemptMinRuntime: 0s
+          reclaimable: true
+          usage: {}
+        jobs:
+        - name: a
+          priority: train
+          preemptible: true
+          roles: {}
+          topology: {}
+          preemptionDelay: 0s
+          spreadDevices: false
+          pods:
+          - {gpuDevices: 1, gpuFraction: 0, claims: [], gpuSelector: {}}
+          - {preemptionPolicy: PreemptLowerPriority}
+        """,
+    )
+
+    assert isinstance(item, Scenario), item
+    assert item.nodes[0].gpu_count == 2
+
+
+def test_a_malformed_document_does_not_hide_the_others_of_its_file(tmp_path: Path) -> None:
+    path = tmp_path / "three.yaml"
+    path.write_text("name: first\n---\nnmae: second\n---\nname: third\n")
+
+    first, second, third = read_scenarios(path)
+
+    assert isinstance(first, Scenario)
+    assert isinstance(second, FileError)
+    assert second.line == 3
+    assert isinstance(third, Scenario)
+    assert third.name == "third"
+
+
+@pytest.mark.parametrize(
+    ("text", "line"), [("a: [1\nb: 2\n", 2), ("", 1), ("- just\n- a list\n", 1), ("{a: b: c}", 1)]
+)
+def test_a_file_that_holds_no_scenario_is_an_error(tmp_path: Path, text: str, line: int) -> None:
+    item = read_one(tmp_path, text)
+
+    assert isinstance(item, FileError)
+    assert item.line == line
+
+
+def test_a_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    (item,) = read_scenarios(tmp_path / "missing.yaml")
+
+    assert isinstance(item, FileError)
+    assert "cannot be read" in str(item)
+
+
+def test_a_float_stands_for_the_decimal_that_is_written(tmp_path: Path) -> None:
+    item = read_one(tmp_path, "jobs:\n- name: a\n  pods: [{cpu: 0.1, memory: 100M}]\n")
+
+    assert isinstance(item, Scenario)
+    assert item.jobs[0].pods[0].cpu == "0.1"
