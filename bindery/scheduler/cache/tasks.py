@@ -15,10 +15,6 @@ from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.times import seconds
 
-STUCK_AFTER_S = 120.0
-"""Room of a pod that should have been gone for longer is not promised to anybody: its node may be
-lost. KAI-Scheduler's default (`stuck-in-releasing-threshold`)."""
-
 
 def job_key(pod: Pod) -> JobKey:
     """Return the job that `pod` belongs to: its PodGroup, or itself."""
@@ -56,7 +52,6 @@ class TaskStore:
         """Pods that should have been gone by this time are stuck."""
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
         """Node name -> tasks that hold room there, known node or not."""
-        self._releasing: dict[Uid, Task] = {}
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -96,7 +91,6 @@ class TaskStore:
             pod_node=pod.spec.node_name,
             gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
             is_ours=ours,
-            deleted_at=seconds(pod.metadata.deletion_timestamp),
         )
         if ours:
             self._job(key, pod)
@@ -133,15 +127,6 @@ class TaskStore:
         self._state.jobs[task.job].move(task, TaskStatus.BINDING)
         self._on_node[node_name].add(task.uid)
         self._note_waiting(self._state.jobs[task.job])
-
-    def give_up_on_stuck(self, now: float) -> None:
-        """Promise the room of pods no longer that should have been gone for too long at `now`."""
-        for task in self._releasing.values():
-            if task.deleted_at is None or task.is_stuck or now - task.deleted_at <= STUCK_AFTER_S:
-                continue
-            if task.row != NO_ROW:
-                self._state.nodes.release(task.row, task.shape.request, -1)
-            task.is_stuck = True
 
     # -- PodGroups -----------------------------------------------------------------------------
 
@@ -225,8 +210,6 @@ class TaskStore:
         task.status, task.node_name = self._stands(task)
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)
-        if task.status is TaskStatus.RELEASING:
-            self._releasing[task.uid] = task
         if task.status.holds_room:
             self._on_node[task.node_name].add(task.uid)
             task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
@@ -241,7 +224,6 @@ class TaskStore:
             self._note_waiting(job)
 
     def _withdraw(self, task: Task) -> None:
-        self._releasing.pop(task.uid, None)
         if task.status.holds_room:
             self._on_node[task.node_name].discard(task.uid)
             if not self._on_node[task.node_name]:
@@ -263,7 +245,7 @@ class TaskStore:
 
     def _charge_node(self, task: Task, sign: int) -> None:
         self._state.nodes.hold(task.row, task.shape.request, sign)
-        if task.status is TaskStatus.RELEASING and not task.is_stuck:
+        if task.status is TaskStatus.RELEASING:
             self._state.nodes.release(task.row, task.shape.request, sign)
 
     def _note_waiting(self, job: Job) -> None:

@@ -84,10 +84,6 @@ class Task:
     node_name: str = ""
     """The node that holds room for it; empty for one that is only planned or pipelined."""
     queue_row: int = NO_ROW
-    deleted_at: float | None = None
-    """Since when it should be gone, in seconds since the epoch."""
-    is_stuck: bool = False
-    """Whether it has been going for so long that nobody counts on its room."""
 
     @property
     def order(self) -> tuple[int, str, str]:
