@@ -12,6 +12,7 @@ I4; Volcano's Statement, whose known leaks they name). Cost: O(1) to open, O(ope
 """
 
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
 from enum import Enum
 from types import TracebackType
@@ -97,6 +98,8 @@ class Statement:
             LedgerRefusalError: a ledger cannot take it; nothing has changed.
         """
         self._demand(task, TaskStatus.RUNNING)
+        if task.row == NO_ROW or not task.is_ours:
+            raise LedgerRefusalError(f"pod {task.name} is not on a node that this scheduler plans")
         self._do(Operation(OperationKind.EVICT, task, task.row, reason, task.status, task.row))
 
     @property
@@ -116,13 +119,18 @@ class Statement:
         self._demand_open()
         if savepoint > len(self._log):
             raise StatementClosedError("the savepoint has been rolled back already")
-        while len(self._log) > savepoint:
-            self._undo(self._log.pop())
+        with ExitStack() as undo:  # newest first, and all of it even if a plugin's ledger fails
+            for operation in self._log[savepoint:]:
+                undo.callback(self._undo, operation)
+            del self._log[savepoint:]
 
     def discard(self) -> None:
         """Undo everything; the Statement cannot be used again."""
-        self.rollback(Savepoint(0))
-        self.state = StatementState.DISCARDED
+        self._demand_open()
+        try:
+            self.rollback(Savepoint(0))
+        finally:
+            self.state = StatementState.DISCARDED
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -146,7 +154,7 @@ class Statement:
         try:
             for step in plan.operations:
                 self._replay_step(step)
-        except LedgerRefusalError:
+        except Exception:
             self.rollback(savepoint)
             raise
 
@@ -154,6 +162,8 @@ class Statement:
         """Take over what `others` have done, in order; they cannot be used again."""
         self._demand_open()
         for other in others:
+            if other is self:
+                raise StatementClosedError("a Statement cannot be merged into itself")
             self._log.extend(other.surrender())
 
     def surrender(self) -> tuple[Operation, ...]:
@@ -190,24 +200,26 @@ class Statement:
 
     def _demand(self, task: Task, status: TaskStatus) -> None:
         self._demand_open()
+        if self._plan_state.tasks.get(task.uid) is not task:
+            raise LedgerRefusalError(f"pod {task.name} has changed or gone since it was looked at")
         if task.status is not status:
             raise LedgerRefusalError(f"pod {task.name} is {task.status.value}, not {status.value}")
 
     def _do(self, operation: Operation) -> None:
-        for position, ledger in enumerate(self._ledgers):
-            try:
+        applied = 0
+        try:
+            for ledger in self._ledgers:
                 ledger.apply(operation)
-            except LedgerRefusalError:
-                for done in reversed(self._ledgers[:position]):
-                    done.revert(operation)
-                raise
+                applied += 1
+        except Exception:
+            _revert(self._ledgers[:applied], operation)
+            raise
         self._plan_state.move(operation.task, _STATUS_AFTER[operation.kind], operation.row)
         self._log.append(operation)
 
     def _undo(self, operation: Operation) -> None:
         self._plan_state.move(operation.task, operation.previous_status, operation.previous_row)
-        for ledger in reversed(self._ledgers):
-            ledger.revert(operation)
+        _revert(self._ledgers, operation)
 
     def _replay_step(self, step: PlannedOperation) -> None:
         row = self._plan_state.nodes.rows.get(step.node_name, NO_ROW)
@@ -219,3 +231,10 @@ class Statement:
             self.pipeline(step.task, row)
         else:
             self.allocate(step.task, row)
+
+
+def _revert(ledgers: Sequence[Ledger], operation: Operation) -> None:
+    """Take `operation` back from all `ledgers`, last first, even if one of them fails."""
+    with ExitStack() as undo:
+        for ledger in ledgers:
+            undo.callback(ledger.revert, operation)
