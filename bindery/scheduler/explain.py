@@ -27,7 +27,7 @@ def node_reasons(
     rows = session.order
     open_rows = np.ones(len(rows), dtype=np.bool_)
     counts: Counter[str] = Counter()
-    for failure in (*placement.failures(shape), *finder.against):
+    for failure in (*placement.failures(shape), *finder.against, *finder.refused(shape)):
         against = failure.nodes[rows] & open_rows
         counts[failure.reason] += int(against.sum())
         open_rows &= ~against

@@ -6,7 +6,8 @@ than one. All vectors here are in *position* order, nodes sorted by name, so tha
 the first name and the same input gives the same plan.
 """
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -93,6 +94,12 @@ class ShapeVectors:
             return Place(int(self._session.order[position]), True)
         return self._best_later() if self._session.is_releasing else None
 
+    def exclude(self, row: int) -> None:
+        """Offer the node at `row` no more."""
+        position = self._session.position[row]
+        self._allowed[position] = False
+        self.now[position] = _NOWHERE
+
     def _best_later(self) -> Place | None:
         session, request = self._session, self._shape.request
         rows = session.order[self._allowed]
@@ -156,10 +163,16 @@ class Placement:
             vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
         return vectors
 
-    def own(self, shape: Shape, allowed: BoolColumn) -> ShapeVectors:
-        """Return vectors for a job whose nodes are cut down to `allowed` (rows)."""
+    def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
+        """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
         passing = self._filters.passing(self._session, shape)
-        return ShapeVectors(self._session, shape, passing & allowed)
+        return ShapeVectors(self._session, shape, passing if allowed is None else passing & allowed)
+
+    def mask(self, rows: Iterable[int]) -> BoolColumn:
+        """Return `rows` as a mask over node rows."""
+        mask = np.zeros(len(self._session.state.nodes.nodes), dtype=np.bool_)
+        mask[list(rows)] = True
+        return mask
 
     def failures(self, shape: Shape) -> Sequence[NodeFailure]:
         """Return what static filters say against nodes for `shape`."""
@@ -177,17 +190,33 @@ class JobFinder:
         masks = [~failure.nodes for failure in against] + ([] if domain is None else [domain])
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
         self._own: dict[Shape, ShapeVectors] = {}
+        self._refused: defaultdict[Shape, dict[int, str]] = defaultdict(dict)
+        """Shape -> row -> why a ledger has refused a pod of the shape there."""
 
     @property
     def is_restricted(self) -> bool:
         """Whether the job's nodes differ from those of other jobs with equal pods."""
-        return self._allowed is not None
+        return self._allowed is not None or bool(self._refused)
 
     def best(self, shape: Shape) -> Place | None:
         """Return the best place for one pod of `shape`; None if it fits nowhere."""
-        if self._allowed is None:
+        if self._allowed is None and shape not in self._own:
             return self._placement.shared(shape).best()
+        return self._own_vectors(shape).best()
+
+    def exclude(self, shape: Shape, row: int, reason: str) -> None:
+        """Offer the node at `row` no more for `shape`: a ledger has refused it for `reason`."""
+        self._own_vectors(shape).exclude(row)
+        self._refused[shape][row] = reason
+
+    def refused(self, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield what ledgers have said against nodes for `shape`."""
+        rows = self._refused.get(shape, {})
+        for reason in sorted(set(rows.values())):
+            yield NodeFailure(reason, self._placement.mask(r for r in rows if rows[r] == reason))
+
+    def _own_vectors(self, shape: Shape) -> ShapeVectors:
         vectors = self._own.get(shape)
         if vectors is None:
             vectors = self._own[shape] = self._placement.own(shape, self._allowed)
-        return vectors.best()
+        return vectors

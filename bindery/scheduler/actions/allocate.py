@@ -11,6 +11,7 @@ from enum import Enum
 
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.explain import no_place_text, node_reasons
+from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.shapes import Shape
@@ -120,13 +121,18 @@ class _Attempts:
     def _place(self, statement: Statement, tasks: Sequence[Task], finder: JobFinder) -> int:
         """Place `tasks` in order until one fits nowhere; return how many were placed."""
         for placed, task in enumerate(tasks):
-            place = finder.best(task.shape)
+            while (place := finder.best(task.shape)) is not None:
+                try:
+                    if place.fits_now:
+                        statement.allocate(task, place.row)
+                    else:
+                        statement.pipeline(task, place.row)
+                except LedgerRefusalError as refusal:
+                    finder.exclude(task.shape, place.row, str(refusal))
+                else:
+                    break
             if place is None:
                 return placed
-            if place.fits_now:
-                statement.allocate(task, place.row)
-            else:
-                statement.pipeline(task, place.row)
         return len(tasks)
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> _Outcome:
@@ -135,9 +141,12 @@ class _Attempts:
         rows = [task.row for task in tasks]
         statement.discard()
         with session.statement() as promises:
-            for task, row in zip(tasks, rows, strict=True):
-                promises.pipeline(task, row)
             self._refuse(job, Refusal("WaitsForRelease", _WAITS_FOR_RELEASE))
+            try:
+                for task, row in zip(tasks, rows, strict=True):
+                    promises.pipeline(task, row)
+            except LedgerRefusalError as refusal:
+                return self._refuse(job, Refusal("Unschedulable", str(refusal)))
             if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
                 return _Outcome.WAITS
             session.hold(promises)
