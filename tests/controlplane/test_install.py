@@ -38,7 +38,7 @@ OWN = "--namespace=bindery-system"
         ("binder", "create", "pods/binding", EVERYWHERE),
         ("binder", "patch", "bindrequests.scheduling.bindery.dev/status", EVERYWHERE),
         ("nodeagent", "create", "nodes", EVERYWHERE),
-        ("nodeagent", "update", "leases.coordination.k8s.io", "--namespace=kube-node-lease"),
+        ("nodeagent", "patch", "leases.coordination.k8s.io", "--namespace=kube-node-lease"),
     ],
 )
 def test_a_component_may_do_its_work(

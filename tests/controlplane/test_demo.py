@@ -1,0 +1,109 @@
+"""`bindery demo`, as users run it: what it shows, and that it leaves nothing behind."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.e2e
+
+BINDERY = [sys.executable, "-m", "bindery.cli.main"]
+
+
+def processes_of(directory: Path) -> list[str]:
+    """The command lines of the processes that were given a file below `directory`."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        try:
+            line = path.read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        except OSError:
+            continue  # it ended just now
+        if str(directory) in line:
+            found.append(line)
+    return found
+
+
+def wait_until(check: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not check():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+@pytest.fixture
+def environment(tmp_path: Path) -> dict[str, str]:
+    """State and temporary files go to the test's own directory."""
+    own = {"TMPDIR": str(tmp_path), "XDG_STATE_HOME": str(tmp_path / "state"), "COLUMNS": "200"}
+    return {**os.environ, **own}
+
+
+def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*BINDERY, "demo", command],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=180,
+        check=False,
+    )
+
+
+def test_the_demo_shows_two_that_run_and_two_that_say_why_they_wait(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    begin = time.monotonic()
+    result = demo(environment, "run")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert time.monotonic() - begin < 60
+    requests = [line.split() for line in result.stdout.splitlines() if " Succeeded " in line]
+    assert [words[2] for words in requests if words[1].startswith("gang-")] == ["8/8"]
+    assert "Unschedulable: 0 of 4 pods fit" in result.stdout
+    assert "OverLimit: queue small-team" in result.stdout
+    assert not processes_of(tmp_path)
+    assert not list(tmp_path.glob("bindery-*"))
+
+
+def test_what_was_left_up_works_until_it_is_taken_down(
+    environment: dict[str, str], tmp_path: Path
+) -> None:
+    up = demo(environment, "up")
+    try:
+        assert up.returncode == 0, up.stdout + up.stderr
+        again = demo(environment, "up")
+        kubeconfig = tmp_path / "state" / "bindery" / "demo" / "admin.kubeconfig"
+        gangs = subprocess.run(
+            [*BINDERY, f"--kubeconfig={kubeconfig}", "get", "gangs", "-A"],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=True,
+        )
+    finally:
+        down = demo(environment, "down")
+
+    assert again.returncode == 1
+    assert "up already" in again.stdout
+    assert "never-fits" in gangs.stdout
+    assert down.returncode == 0, down.stdout + down.stderr
+    assert not processes_of(tmp_path)
+    assert "is not up" in demo(environment, "down").stdout
+
+
+@pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
+    environment: dict[str, str], tmp_path: Path, how: signal.Signals
+) -> None:
+    with subprocess.Popen([*BINDERY, "demo", "run"], env=environment) as running:
+        wait_until(lambda: any("hollow" in line for line in processes_of(tmp_path)))
+
+        running.send_signal(how)
+
+        assert running.wait(timeout=60) != 0
+    wait_until(lambda: not processes_of(tmp_path))
