@@ -3,9 +3,13 @@
 A hold makes a pending pod count as Binding on its node. It ends when the request is finished
 without the pod, is deleted, or could not be created. A pod that the request says is bound keeps its
 hold until the pod itself shows its node: the two watches may arrive in any order.
+
+Two schedulers may commit one pod in two requests: each keeps its own hold, and which one counts
+depends on the requests alone, never on the order in which they came.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from bindery.api.bindrequest import Phase
@@ -21,7 +25,8 @@ class Hold:
     """One pod's place in a request."""
 
     node_name: str
-    request: RequestKey
+    is_bound: bool = False
+    """Whether the request says that the pod has been bound."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +48,11 @@ def key_of(request: BindRequest) -> RequestKey:
 
 
 class Holds:
-    """Pod UID -> Hold, and the requests that are known."""
+    """Which requests hold which pods, and the requests that are known."""
 
     def __init__(self) -> None:
-        self._holds: dict[Uid, Hold] = {}
+        self._by_pod: defaultdict[Uid, dict[RequestKey, Hold]] = defaultdict(dict)
+        self._by_request: defaultdict[RequestKey, set[Uid]] = defaultdict(set)
         self.assumed: dict[RequestKey, Assumption] = {}
         """Commits whose request has not been seen in the watch yet."""
         self.requests: dict[RequestKey, BindRequest] = {}
@@ -57,52 +63,67 @@ class Holds:
         return bool(self.assumed) or any(not is_final(r) for r in self.requests.values())
 
     def get(self, uid: Uid) -> Hold | None:
-        """Return the hold on the pod `uid`."""
-        return self._holds.get(uid)
+        """Return the hold on the pod `uid` that counts: a binding before plans, then by name."""
+        holds = self._by_pod.get(uid)
+        if not holds:
+            return None
+        return holds[min(holds, key=lambda request: (not holds[request].is_bound, request))]
 
     def assume(self, request: RequestKey, places: Iterable[tuple[Uid, str]], now: float) -> None:
         """Hold pods for a request that is about to be created; `places`: (pod, node name)."""
-        held = tuple(places)
-        self.assumed[request] = Assumption(tuple(uid for uid, _ in held), now)
-        for uid, node_name in held:
-            self._holds[uid] = Hold(node_name, request)
+        holds = {uid: Hold(node_name) for uid, node_name in places}
+        self.assumed[request] = Assumption(tuple(holds), now)
+        self._replace(request, holds)
 
-    def forget(self, request: RequestKey) -> Iterator[Uid]:
-        """End the holds of a request that could not be created; yield the pods it frees."""
+    def forget(self, request: RequestKey) -> Iterable[Uid]:
+        """End the holds of a request that could not be created; return the pods it held."""
         assumption = self.assumed.pop(request, None)
-        if assumption is not None and request not in self.requests:
-            for uid in assumption.pods:
-                yield from self._end(uid, request)
+        if assumption is None or request in self.requests:
+            return ()
+        return self._replace(request, {})
 
-    def put(self, request: BindRequest) -> Iterator[Uid]:
-        """Take in a request's state; yield the pods whose hold has changed."""
+    def put(self, request: BindRequest) -> Iterable[Uid]:
+        """Take in a request's state; return the pods whose hold may have changed."""
         key = key_of(request)
         self.assumed.pop(key, None)
         self.requests[key] = request
         final, bound = is_final(request), frozenset(request.status.bound_pods)
-        for pod in request.spec.pods:
-            uid = Uid(pod.pod_uid)
-            if final and uid not in bound:
-                yield from self._end(uid, key)
-            elif uid not in self._holds:
-                self._holds[uid] = Hold(pod.selected_node, key)
-                yield uid
+        return self._replace(
+            key,
+            {
+                Uid(pod.pod_uid): Hold(pod.selected_node, pod.pod_uid in bound)
+                for pod in request.spec.pods
+                if not final or pod.pod_uid in bound
+            },
+        )
 
-    def remove(self, request: BindRequest) -> Iterator[Uid]:
-        """Forget a request that was deleted; yield the pods that it no longer holds."""
+    def remove(self, request: BindRequest) -> Iterable[Uid]:
+        """Forget a request that was deleted; return the pods that it no longer holds.
+
+        What it has bound stays held until the pod shows it.
+        """
         key = key_of(request)
         self.requests.pop(key, None)
         bound = frozenset(request.status.bound_pods)
-        for pod in request.spec.pods:
-            if pod.pod_uid not in bound:
-                yield from self._end(Uid(pod.pod_uid), key)
+        held = self._by_request.get(key, ())
+        return self._replace(key, {u: self._by_pod[u][key] for u in held if u in bound})
 
     def settle(self, uid: Uid) -> None:
-        """Forget the hold on a pod that is bound now, or gone."""
-        self._holds.pop(uid, None)
+        """Forget the holds on a pod that is bound now, or gone."""
+        for request in self._by_pod.pop(uid, {}):
+            self._by_request[request].discard(uid)
+            if not self._by_request[request]:
+                del self._by_request[request]
 
-    def _end(self, uid: Uid, request: RequestKey) -> Iterator[Uid]:
-        hold = self._holds.get(uid)
-        if hold is not None and hold.request == request:
-            del self._holds[uid]
-            yield uid
+    def _replace(self, request: RequestKey, holds: Mapping[Uid, Hold]) -> list[Uid]:
+        """Let `request` hold exactly `holds`; return all pods that it held or holds."""
+        before = self._by_request.pop(request, set())
+        for uid in before - holds.keys():
+            del self._by_pod[uid][request]
+            if not self._by_pod[uid]:
+                del self._by_pod[uid]
+        for uid, hold in holds.items():
+            self._by_pod[uid][request] = hold
+        if holds:
+            self._by_request[request] = set(holds)
+        return sorted(before | holds.keys())
