@@ -24,7 +24,7 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
-from bindery.scheduler.cache.tasks import TaskStore
+from bindery.scheduler.cache.tasks import TaskStore, job_key
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.times import seconds
@@ -70,7 +70,8 @@ class Cluster:
         elif isinstance(item, Node):
             self._apply_node(item, gone or not self._in_pool(item))
         elif isinstance(item, BindRequest):
-            self._apply_request(item, gone)
+            # Another pool's requests are its own scheduler's: its pods and nodes are not seen here.
+            self._apply_request(item, gone or not self._in_pool(item))
         elif isinstance(item, PodGroup):
             self._apply_group(item, gone or not self._in_pool(item))
         elif isinstance(item, Queue):
@@ -95,10 +96,6 @@ class Cluster:
         """Take note of what time alone changes: pods that are stuck in being deleted."""
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
-    def pass_time(self) -> None:
-        """Take in what follows from the time alone. Called before each session."""
-        self._tasks.give_up_on_stuck(self._clock())
-
     # -- commits -------------------------------------------------------------------------------
 
     def assume(self, request: RequestKey, tasks: list[Task]) -> None:
@@ -111,7 +108,7 @@ class Cluster:
 
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
-        for uid in list(self.holds.forget(request)):
+        for uid in self.holds.forget(request):
             self._tasks.refresh(uid)
 
     def release(self, pods: Iterable[Uid]) -> None:
@@ -138,6 +135,9 @@ class Cluster:
             self.pods.pop(uid, None)
             self._tasks.remove_pod(uid)
             self.commit_counts.pop(uid, None)
+            key = job_key(pod)
+            if not key.is_group:
+                self.failures.forget(key)
             return
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
@@ -187,19 +187,18 @@ class Cluster:
     def _apply_request(self, request: BindRequest, gone: bool) -> None:
         if gone:
             changed = self.holds.remove(request)
+            for bound in request.status.bound_pods:
+                if Uid(bound) not in self.state.tasks:
+                    self.holds.settle(Uid(bound))
         else:
             self._count_commit(request)
             known = self.holds.requests.get(key_of(request))
             if is_final(request) and (known is None or not is_final(known)):
                 failed_at = seconds(request.status.completion_time) or self._clock()
-                self.failures.note(request, self._job_of, failed_at)
+                self.failures.note(request, failed_at)
             changed = self.holds.put(request)
-        for uid in list(changed):
+        for uid in changed:
             self._tasks.refresh(uid)
-
-    def _job_of(self, uid: str) -> JobKey | None:
-        task = self.state.tasks.get(Uid(uid))
-        return task.job if task is not None else None
 
     def _count_commit(self, request: BindRequest) -> None:
         owner, _, count = request.spec.statement.id.rpartition("-")

@@ -5,8 +5,6 @@ Without it a scheduler that prefers a node takes the same decision again every c
 that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
-from collections.abc import Callable
-
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey
 
@@ -22,14 +20,17 @@ class FailureMemory:
         self._until: dict[JobKey, dict[str, float]] = {}
         self._postponed: dict[JobKey, tuple[float, str]] = {}
 
-    def note(
-        self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
-    ) -> None:
-        """Remember what `request`, which is final, says did not bind. `job_of`: pod UID -> job."""
+    def note(self, request: BindRequest, failed_at: float) -> None:
+        """Remember what `request`, which is final, says did not bind.
+
+        The request names the job: its pods need not have been seen yet.
+        """
+        namespace, group = request.metadata.namespace, request.spec.pod_group
         for pod in request.status.unbound_pods:
-            job = job_of(pod.pod_uid)
-            if job is not None and pod.node and pod.reason not in NOT_THE_NODES_FAULT:
-                self._until.setdefault(job, {})[pod.node] = failed_at + self.cooldown_s
+            if pod.node and pod.reason not in NOT_THE_NODES_FAULT:
+                name = group.name if group is not None else pod.pod_name
+                nodes = self._until.setdefault(JobKey(namespace, name, group is not None), {})
+                nodes[pod.node] = max(nodes.get(pod.node, 0.0), failed_at + self.cooldown_s)
 
     def avoided(self, job: JobKey, now: float) -> list[str]:
         """Return the names of the nodes that `job` avoids at `now`."""

@@ -67,35 +67,32 @@ class TaskStore:
             return
         if pod.spec.node_name:
             self._holds.settle(uid)
-        shape = self._shapes.of(pod)
-        key = job_key(pod)
+        task = self._task(pod, status)
         if old is not None:
-            same = (old.shape, old.job, old.pod_status, old.pod_node) == (
-                shape,
-                key,
-                status,
-                pod.spec.node_name,
-            )
-            if same and old.priority == (pod.spec.priority or 0):
+            if _same(old, task) and not self._changes_queue(task.job, pod):
                 return
             self._take_out(old)
-        task = Task(
-            uid=uid,
+        if ours:
+            self._job(task.job, pod)
+        self._state.tasks[uid] = task
+        self._enter(task)
+        if old is not None and old.job != task.job:
+            self._drop_if_empty(old.job)
+
+    def _task(self, pod: Pod, status: TaskStatus) -> Task:
+        return Task(
+            uid=Uid(pod.metadata.uid),
             namespace=pod.metadata.namespace,
             name=pod.metadata.name,
-            job=key,
-            shape=shape,
+            job=job_key(pod),
+            shape=self._shapes.of(pod),
             priority=pod.spec.priority or 0,
             created=pod.metadata.creation_timestamp or "",
             pod_status=status,
             pod_node=pod.spec.node_name,
             gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
-            is_ours=ours,
+            is_ours=pod.spec.scheduler_name == self._scheduler_name,
         )
-        if ours:
-            self._job(key, pod)
-        self._state.tasks[uid] = task
-        self._enter(task)
 
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
@@ -145,8 +142,11 @@ class TaskStore:
 
     def remove_group(self, key: JobKey) -> None:
         """Forget a PodGroup; pods that still name it wait."""
-        job = self._state.jobs[key]
-        job.exists, job.uid, job.invalid = False, Uid(""), None
+        job, unseen = self._state.jobs[key], Job(key)
+        job.exists, job.uid, job.invalid = False, unseen.uid, None
+        job.created, job.priority_class = unseen.created, unseen.priority_class
+        job.min_member = unseen.min_member
+        self._set_queue(job, unseen.queue)
         self._drop_if_empty(key)
 
     def _set_queue(self, job: Job, queue: str) -> None:
@@ -166,8 +166,13 @@ class TaskStore:
         if not key.is_group:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
-            job.queue = pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+            job.queue = _queue_of(pod)
         return job
+
+    def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
+        """Return whether `pod`, a job by itself, has been moved to another queue by its label."""
+        job = self._state.jobs.get(key)
+        return not key.is_group and job is not None and job.queue != _queue_of(pod)
 
     def _drop_if_empty(self, key: JobKey) -> None:
         job = self._state.jobs.get(key)
@@ -253,3 +258,17 @@ class TaskStore:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
+
+
+def _queue_of(pod: Pod) -> str:
+    return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+
+
+def _same(one: Task, other: Task) -> bool:
+    """Return whether two tasks of one pod say the same."""
+    return (
+        one.shape is other.shape
+        and (one.job, one.priority) == (other.job, other.priority)
+        and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
+        and one.gone_by == other.gone_by
+    )
