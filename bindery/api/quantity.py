@@ -2,9 +2,11 @@
 
 All arithmetic inside Bindery is on 64-bit integers in one unit a resource, so that undoing an
 operation restores a ledger bit for bit. The grammar is Kubernetes' own
-(apimachinery `resource.Quantity`), parsed by the `kubernetes` client's `parse_quantity`.
+(apimachinery `resource.Quantity`), parsed by the `kubernetes` client's `parse_quantity`, which takes
+more than that: Python's underscores, spaces and digits of other scripts.
 """
 
+import re
 from decimal import ROUND_CEILING, Decimal
 from functools import lru_cache
 from typing import Final
@@ -15,6 +17,10 @@ _INT64_MAX: Final = 2**63 - 1
 
 _UNITS_OF_ONE: Final = frozenset({"memory", "ephemeral-storage", "storage", "pods"})
 """Resources that are counted in their base unit (bytes, pods); all others are counted in milli."""
+
+_GRAMMAR: Final = re.compile(
+    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+)
 
 
 class QuantityError(ValueError):
@@ -36,6 +42,8 @@ def parse(text: str | float, resource: str) -> int:
     Raises:
         QuantityError: `text` is no quantity or is out of range.
     """
+    if isinstance(text, str) and _GRAMMAR.fullmatch(text) is None:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
     try:
         value: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]  # not annotated
         value *= scale(resource)
