@@ -10,9 +10,13 @@ from dataclasses import dataclass
 
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
+from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Container, PodSpec
 
 PODS = "pods"
+_MOST = 2**56
+"""The most that one pod can ask of a resource: a node of 110 such pods, which need not fit as users
+may name a pod's node themselves, stays within int64."""
 _SHORT_NAMES = {"gpu": GPU_RESOURCE}
 
 
@@ -63,7 +67,7 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
     (KEP-753), the pod-level request where there is one (KEP-2837), plus overhead.
 
     Raises:
-        QuantityError: a request does not parse.
+        QuantityError: a request does not parse, or is so large that columns could overflow.
     """
     running: dict[str, int] = {}
     for container in spec.containers:
@@ -82,6 +86,9 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
         running.update(_parse(spec.resources.requests))
     if spec.overhead:
         _add(running, _parse(spec.overhead))
+    for name, amount in running.items():
+        if amount > _MOST:
+            raise QuantityError(f"{amount} of {name} in all is out of range")
     running[PODS] = 1
     return running
 
