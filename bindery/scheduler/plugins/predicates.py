@@ -80,4 +80,5 @@ def _matches(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
-    return bool(toleration.key) and toleration.value == taint.value
+    is_equal = toleration.operator in ("", "Equal")
+    return is_equal and bool(toleration.key) and toleration.value == taint.value

@@ -4,6 +4,7 @@ A requirement is a mask over node rows; terms AND their requirements, selectors 
 in `v1.NodeSelector`. Label columns are made once per node-table version.
 """
 
+import re
 from collections.abc import Iterable, Sequence
 
 import numpy as np
@@ -11,6 +12,8 @@ import numpy as np
 from bindery.kube.objects import NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.nodes import NodeTable
+
+_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class LabelColumns:
@@ -96,7 +99,5 @@ def _any_of(columns: LabelColumns, key: str, values: Sequence[str]) -> BoolColum
 
 
 def _integer(text: str | None) -> int | None:
-    try:
-        return None if text is None else int(text)
-    except ValueError:
-        return None
+    """Return `text` as Go's `strconv.ParseInt` reads it: label values may hold underscores."""
+    return int(text) if text is not None and _INTEGER.fullmatch(text) else None
