@@ -85,7 +85,10 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
             near = get_close_matches(item.name, known, n=1)
             hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
             raise PluginError(index, f"plugin {item.name} is not installed{hint}")
-        factory: PluginFactory = entry.load()
+        try:
+            factory: PluginFactory = entry.load()
+        except (ImportError, AttributeError) as error:
+            raise PluginError(index, f"plugin {item.name} cannot be loaded: {error}") from error
         try:
             plugins.append(timed(factory(item.arguments), seconds))
         except ValueError as error:  # pydantic's ValidationError is one
