@@ -2,8 +2,8 @@
 
 All arithmetic inside Bindery is on 64-bit integers in one unit a resource, so that undoing an
 operation restores a ledger bit for bit. The grammar is Kubernetes' own
-(apimachinery `resource.Quantity`), parsed by the `kubernetes` client's `parse_quantity`, which takes
-more than that: Python's underscores, spaces and digits of other scripts.
+(apimachinery `resource.Quantity`), held here, as `parse_quantity` of the `kubernetes` client takes
+more: Python's underscores, spaces and digits of other scripts.
 """
 
 import re
