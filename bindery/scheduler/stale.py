@@ -15,6 +15,8 @@ from bindery.scheduler.cache.holds import is_final
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 from bindery.scheduler.times import seconds
 
+SETTLED_AFTER_S = 5.0
+"""Before this age a request's pods and nodes may not have been seen yet: watches are not in step."""
 INCOMPLETE_AFTER_S = 30.0
 """How long the parts of a split Statement may take to come. A scheduler that was killed between two
 parts leaves the first ones behind."""
@@ -46,7 +48,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
         age_s = now - (seconds(request.metadata.creation_timestamp) or now)
         statement = request.spec.statement
         incomplete = parts[request.metadata.namespace, statement.id] < statement.parts
-        found = _obstacle(cluster, request)
+        found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None
         if found is None and age_s > timeout_s:
             found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
         is_writing = request.metadata.namespace in writing
