@@ -95,10 +95,14 @@ class _Attempts:
             refusal = gate.over_capacity(session, job, tasks)
             if refusal is not None:
                 return self._refuse(job, refusal)
+        tried = False
         for domain in _domains(session, job):
             served = self._serve_in(job, tasks, session.placement.finder(job, domain))
             if served is not _Outcome.WAITS:
                 return served
+            tried = True
+        if not tried:
+            self._refuse(job, Refusal("Unschedulable", "a plugin leaves it no nodes to try"))
         return _Outcome.WAITS
 
     def _serve_in(self, job: Job, tasks: Sequence[Task], finder: JobFinder) -> Commit | _Outcome:
