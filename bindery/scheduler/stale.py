@@ -16,7 +16,7 @@ from bindery.scheduler.model.jobs import TaskStatus, Uid
 from bindery.scheduler.times import seconds
 
 SETTLED_AFTER_S = 5.0
-"""Before this age a request's pods and nodes may not have been seen yet: watches are not in step."""
+"""A younger request's pods and nodes may not have been seen yet: watches are not in step."""
 INCOMPLETE_AFTER_S = 30.0
 """How long the parts of a split Statement may take to come. A scheduler that was killed between two
 parts leaves the first ones behind."""
