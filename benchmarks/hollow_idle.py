@@ -24,7 +24,6 @@ from bindery.nodeagent.node_objects import LEASE_NAMESPACE, is_ready
 MEASURED_S = 30.0
 STARTUP_S = 180.0
 PREFIX = "idle-"
-AGENT = "from bindery.cli.nodeagent import app; app()"
 
 
 def cpu_s(pid: int) -> float:
@@ -63,7 +62,8 @@ def measure(count: int) -> float:
         find.find(find.Options(state_dir=Path(directory)), note) as plane,
     ):
         arguments = [
-            sys.executable, "-c", AGENT, "run", f"--hollow={count}", f"--name-prefix={PREFIX}",
+            sys.executable, "-m", "bindery.cli.main", "nodeagent", "run",
+            f"--hollow={count}", f"--name-prefix={PREFIX}",
             f"--kubeconfig={plane.admin_kubeconfig}", "--remove-on-exit",
         ]  # fmt: skip
         log = Path(directory) / "logs" / "nodeagent.log"

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
 
 Model = TypeVar("Model", bound=BaseModel)
 Location = tuple[str | int, ...]
@@ -96,11 +97,20 @@ def validate(model: type[Model], document: Document) -> Model:
         return model.model_validate(document.data)
     except ValidationError as error:
         problems = sorted(
-            ((document.line(item["loc"]), item["loc"], item["msg"]) for item in error.errors()),
+            ((document.line(item["loc"]), item["loc"], _message(item)) for item in error.errors()),
             key=lambda problem: problem[0],
         )
         texts = [f"{format_location(location)}: {message}" for _, location, message in problems]
         raise FileError(document.file, problems[0][0], "; ".join(texts)) from error
+
+
+def _message(problem: ErrorDetails) -> str:
+    """Return what is wrong in the words of the file's author, not of the library."""
+    if problem["type"] == "extra_forbidden":
+        return "unknown key"
+    if problem["type"] == "missing":
+        return "this key is required"
+    return problem["msg"].removeprefix("Value error, ")
 
 
 def load(model: type[Model], path: Path) -> Model:

@@ -139,7 +139,7 @@ def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterat
         yield {
             "pods": pods,
             "node": node,
-            "phase": request.status.phase or Phase.PENDING.value,
+            "phase": Phase(request.status.phase or Phase.PENDING).value,
             "failedAttempts": request.status.failed_attempts,
             "backoffLimit": request.spec.backoff_limit,
             "nodePool": request.metadata.labels.get(NODE_POOL_LABEL, ""),

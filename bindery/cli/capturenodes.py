@@ -1,4 +1,8 @@
-"""Live nodes as the `nodes` of a scenario. Used by `capture`; pure."""
+"""Live nodes as the `nodes` of a scenario.
+
+Used by `capture`; pure. Nodes with equal entries whose names count from 0 become one entry with
+`count`; every other node is an entry of its own.
+"""
 
 import json
 import re

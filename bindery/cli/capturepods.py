@@ -1,4 +1,8 @@
-"""Live pods as the `pods` of a scenario's job. Used by `capture`; pure."""
+"""Live pods as the `pods` of a scenario's job.
+
+Used by `capture`; pure. A scenario's pod has one container, so the requests of all containers are
+added up: the scheduler reads no more of them than the sum.
+"""
 
 from collections.abc import Iterable, Sequence
 from datetime import datetime

@@ -1,4 +1,8 @@
-"""Which cluster the user means: the global options, apart from the code that connects."""
+"""Which cluster the user means: the global options.
+
+Made by `main`, read by `connection`. It stands apart from the code that connects, so that commands
+which need no cluster do not import it.
+"""
 
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,4 +1,8 @@
-"""Errors that the command line shows as one line, with its exit codes."""
+"""Errors that the command line shows as one line, and its exit codes.
+
+Raised by the commands, shown by `main`. A message says what the user can do; nothing else is
+printed, so no traceback hides it.
+"""
 
 from enum import IntEnum
 

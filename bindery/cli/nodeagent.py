@@ -7,14 +7,17 @@ code 2 before anything is written to the cluster.
 import asyncio
 import signal
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
+from pydantic import ValidationError
 
 from bindery import __version__
-
-if TYPE_CHECKING:
-    from bindery.nodeagent.shapes import HollowNode
+from bindery.api import yamlfile
+from bindery.kube.client import Client
+from bindery.nodeagent.agent import COMPONENT, HollowAgent
+from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
+from bindery.observability import logs
 
 app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
 
@@ -61,7 +64,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
             param_hint="--hollow",
         )
     if shapes is not None:
-        nodes = _from_file(shapes)
+        nodes = expand(yamlfile.load(HollowNodesFile, shapes).shapes)
     else:
         nodes = _from_options(
             {
@@ -70,8 +73,6 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
                 "pods": pods, "node_pool": node_pool,
             }
         )  # fmt: skip
-    from bindery.observability import logs  # noqa: PLC0415  # slow imports
-
     try:
         logs.configure("nodeagent", log_level)
     except ValueError as error:
@@ -79,22 +80,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     asyncio.run(_run(nodes, kubeconfig, health_port, remove_on_exit))
 
 
-def _from_file(path: Path) -> tuple["HollowNode", ...]:
-    from bindery.api import yamlfile  # noqa: PLC0415  # slow imports
-    from bindery.nodeagent.shapes import HollowNodesFile, expand  # noqa: PLC0415  # slow imports
-
-    try:
-        return expand(yamlfile.load(HollowNodesFile, path).shapes)
-    except yamlfile.FileError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from error
-
-
-def _from_options(options: dict[str, object]) -> tuple["HollowNode", ...]:
-    from pydantic import ValidationError  # noqa: PLC0415  # slow imports
-
-    from bindery.nodeagent.shapes import NodeShape, expand  # noqa: PLC0415  # slow imports
-
+def _from_options(options: dict[str, object]) -> tuple[HollowNode, ...]:
     try:
         return expand((NodeShape.model_validate(options),))
     except ValidationError as error:
@@ -109,24 +95,16 @@ def _option(location: tuple[int | str, ...]) -> str:
 
 
 async def _run(
-    nodes: tuple["HollowNode", ...],
+    nodes: tuple[HollowNode, ...],
     kubeconfig: Path | None,
     health_port: int | None,
     remove_on_exit: bool,
 ) -> None:
-    from bindery.kube.client import Client  # noqa: PLC0415  # slow imports
-    from bindery.kube.errors import UnreachableError  # noqa: PLC0415  # slow imports
-    from bindery.nodeagent.agent import COMPONENT, HollowAgent  # noqa: PLC0415  # slow imports
-
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
-    try:
-        client = await Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}")
-    except UnreachableError as error:
-        raise typer.BadParameter(str(error), param_hint="--kubeconfig") from error
-    async with client:
+    async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
         agent = HollowAgent(client, nodes)
         try:
             await agent.run(stop, health_port=health_port, remove_on_exit=remove_on_exit)

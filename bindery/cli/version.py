@@ -1,4 +1,8 @@
-"""`bindery version`: this command's version and, where a cluster answers, what it runs."""
+"""`bindery version`: this command's version and, where a cluster answers, what it runs.
+
+Called through `lazy`; `connection` connects. A cluster that does not answer is no failure here: the
+command's own version is what was asked for first.
+"""
 
 from typing import Annotated, Any
 

@@ -109,7 +109,7 @@ def _outcome(
     bound = [pod.pod_uid for pod in pods if problems[pod.pod_uid] is None]
     attempts = request.status.failed_attempts
     status = BindRequestStatus(
-        phase=Phase.SUCCEEDED,
+        phase=Phase.SUCCEEDED.value,
         failed_attempts=attempts,
         completion_time=timestamp(now),
         bound_pods=bound,
@@ -119,7 +119,7 @@ def _outcome(
     if will_retry and attempts < request.spec.backoff_limit:
         return msgspec.structs.replace(
             status,
-            phase=Phase.PENDING,
+            phase=Phase.PENDING.value,
             failed_attempts=attempts + 1,
             next_attempt_time=timestamp(now + 2**attempts),
             completion_time=None,
@@ -128,7 +128,7 @@ def _outcome(
     needed = len(pods) if request.spec.min_bound is None else request.spec.min_bound
     if len(bound) < max(needed, 1):
         failed = attempts + 1 if will_retry else attempts
-        return msgspec.structs.replace(status, phase=Phase.FAILED, failed_attempts=failed)
+        return msgspec.structs.replace(status, phase=Phase.FAILED.value, failed_attempts=failed)
     return status
 
 

@@ -234,7 +234,7 @@ def request_object(
             backoff_limit=entry.backoff_limit,
         ),
         status=BindRequestStatus(
-            phase=entry.phase,
+            phase=entry.phase.value,
             failed_attempts=entry.failed_attempts,
             completion_time=at if entry.phase.is_final else None,
             unbound_pods=unbound,

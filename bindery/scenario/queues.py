@@ -1,6 +1,7 @@
 """The queues of a scenario.
 
-Read by `format`; `objects` makes Queue resources of them.
+Read by `format`; `objects` makes Queue resources of them. Each kind of resource has a model of its
+own, because what an unset quota and weight mean differs.
 """
 
 from typing import Annotated, Literal

@@ -1,20 +1,19 @@
 """Agents to start and a cluster to look at."""
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from hollowagents import Agents, Cluster
 
-from bindery.controlplane.install import Installation
+from bindery.controlplane.components import Components
 from bindery.controlplane.plane import ControlPlane
 
 
 @pytest.fixture
-def agents(installation: Installation, tmp_path: Path) -> Iterator[Agents]:
-    agents = Agents(installation, tmp_path)
+def agents(components: Components, control_plane: ControlPlane) -> Iterator[Agents]:
+    agents = Agents(components, control_plane)
     yield agents
-    agents.stop()
+    agents.remove_nodes()
 
 
 @pytest.fixture

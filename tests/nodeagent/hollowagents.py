@@ -2,55 +2,38 @@
 
 import json
 import secrets
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
-from bindery.controlplane.install import Installation
+from bindery.controlplane.components import Component, Components
 from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.processes import Command, Process
-
-_AGENT = "from bindery.cli.nodeagent import app; app()"
 
 
 class Agents:
-    """Starts node agents under their ServiceAccount; no other test uses their nodes' prefix."""
+    """Starts node agents; no other test uses their nodes' prefix."""
 
-    def __init__(self, installation: Installation, logs: Path) -> None:
+    def __init__(self, components: Components, plane: ControlPlane) -> None:
         self.prefix = f"n{secrets.token_hex(3)}-"
-        self._plane = installation.control_plane
-        self._kubeconfig = installation.kubeconfigs["nodeagent"]
-        self._logs = logs
-        self._started: list[Process] = []
-        self._count = 0
+        self._components, self._plane = components, plane
+        self._nodes: set[str] = set()
 
-    def start(self, count: int, *options: str) -> Process:
+    def start(self, count: int, *options: str) -> Component:
         """Start an agent of `count` nodes; more processes may follow."""
-        arguments = [
-            sys.executable, "-c", _AGENT, "run", f"--hollow={count}",
-            f"--name-prefix={self.prefix}", f"--kubeconfig={self._kubeconfig}",
-            *options,
-        ]  # fmt: skip
-        log = self._logs / f"nodeagent-{len(self._started)}.log"
-        process = Process(Command("nodeagent", arguments, log), tethered=False)
-        self._started.append(process)
-        self._count = max(self._count, count)
-        return process
+        self._nodes |= {self.node(index) for index in range(count)}
+        arguments = [f"--name-prefix={self.prefix}", *options]
+        name = f"nodeagent-{self.prefix}{len(self._components.started)}"
+        return self._components.start_hollow_nodes(count, arguments, name=name)
 
     def node(self, index: int = 0) -> str:
         """Return the name of a node."""
         return f"{self.prefix}{index}"
 
-    def stop(self) -> None:
-        """Kill the agents that still run and remove their nodes."""
-        for process in self._started:
-            if process.is_running:
-                process.kill()
-        nodes = [self.node(index) for index in range(self._count)]
-        if nodes:
-            self._plane.kubectl("delete", "node", "--ignore-not-found", "--wait=false", *nodes)
+    def remove_nodes(self) -> None:
+        """Delete all nodes; an agent that still runs does not bring them back."""
+        self._plane.kubectl(
+            "delete", "node", "--ignore-not-found", "--wait=false", *sorted(self._nodes)
+        )
 
 
 class Cluster:

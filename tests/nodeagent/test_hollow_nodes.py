@@ -1,15 +1,12 @@
 """Hollow nodes on a real API server, run as users run them."""
 
 import json
-import urllib.error
-import urllib.request
 
 import pytest
 from hollowagents import Agents, Cluster
 
 from bindery.api import names
 from bindery.controlplane.plane import ControlPlane
-from bindery.controlplane.ports import free_port
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION, epoch_s
 from bindery.nodeagent.shapes import HOLLOW_LABEL
 
@@ -223,13 +220,13 @@ def test_nodes_are_removed_at_a_clean_stop_only_when_that_is_asked_for(
     staying = agents.start(1)
     cluster.wait(f"node/{agents.node()}", "condition=Ready")
     staying.stop()
-    assert staying.exit_code == 0
+    assert staying.process.exit_code == 0
     assert agents.node() in cluster.names("nodes")
 
     leaving = agents.start(1, "--remove-on-exit", "--pods=7")
     cluster.wait(f"node/{agents.node()}", "jsonpath={.status.allocatable.pods}=7")
     leaving.stop()
-    assert leaving.exit_code == 0
+    assert leaving.process.exit_code == 0
     assert agents.node() not in cluster.names("nodes")
 
 
@@ -248,19 +245,31 @@ def test_everything_goes_on_after_the_api_server_was_away(
 
 
 def test_readiness_and_metrics_tell_how_far_it_is(agents: Agents, cluster: Cluster) -> None:
-    port = free_port()
+    agent = agents.start(2).wait_ready()
 
-    def fetch(page: str) -> str:
-        try:
-            with urllib.request.urlopen(f"http://127.0.0.1:{port}/{page}", timeout=5) as answer:
-                return str(answer.read().decode())
-        except urllib.error.URLError:
-            return ""
-
-    agents.start(2, f"--health-port={port}")
-
-    cluster.eventually(lambda: fetch("readyz") == "ok\n")
     assert cluster.get("node", agents.node(1))["metadata"]["labels"][HOLLOW_LABEL] == "true"
     cluster.eventually(
-        lambda: 'bindery_hollow_nodes{stage="registered"} 2.0' in fetch("metrics").splitlines()
+        lambda: 'bindery_hollow_nodes{stage="registered"} 2.0' in agent.metrics().splitlines()
     )
+
+
+def test_a_pod_that_was_created_again_is_not_taken_for_the_deleted_one(
+    agents: Agents, cluster: Cluster
+) -> None:
+    agent = agents.start(1)
+    cluster.create_pod("same", agents.node(), {STOP_SECONDS_ANNOTATION: "2"})
+    cluster.phase("same", "Running")
+    cluster.kubectl("delete", "pod", "same", "--wait=false")
+
+    agent.process.pause()
+    try:
+        cluster.kubectl("delete", "pod", "same", "--force", "--grace-period=0")
+        second = cluster.create_pod("same", agents.node())
+    finally:
+        agent.process.resume()
+    cluster.phase("same", "Running")
+    # Another pod that has come and gone shows that the agent is past its plans for the first.
+    cluster.create_pod("other", agents.node(), {RUN: "3"})
+    cluster.phase("other", "Succeeded")
+
+    assert cluster.get("pod", "same")["metadata"]["uid"] == second

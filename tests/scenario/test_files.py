@@ -27,18 +27,18 @@ def problem(tmp_path: Path, text: str) -> str:
 @pytest.mark.parametrize(
     ("text", "place"),
     [
-        ("name: a\nnodez: []\n", "2: nodez:"),
+        ("name: a\nnodez: []\n", "2: nodez: unknown key"),
         ("nodes:\n- name: n\n  gpuz: 1\n", "3: nodes[0].gpuz:"),
         (
             "jobs:\n- name: a\n  pods:\n  - cpu: 1\n    gpu_fraction: 1\n",
             "5: jobs[0].pods[0].gpu_f",
         ),
-        ("jobs:\n- name: a\n  pods:\n  - cpu: lots\n", "4: jobs[0].pods[0].cpu:"),
+        ("jobs:\n- name: a\n  pods:\n  - cpu: lots\n", "4: jobs[0].pods[0].cpu: 'lots' is not a K"),
         ("jobs:\n- name: a\n  pods:\n  - cpu: -1\n", "4: jobs[0].pods[0].cpu:"),
         ("jobs:\n- name: a\n  minMember: -1\n", "3: jobs[0].minMember:"),
         ("queues:\n- name: q\n  state: Shut\n", "3: queues[0].state:"),
         ("queues:\n- name: q\n  gpu: {limits: 3}\n", "3: queues[0].gpu.limits:"),
-        ("nodes:\n- cpu: 1\n", "2: nodes[0].name:"),
+        ("nodes:\n- cpu: 1\n", "2: nodes[0].name: this key is required"),
         ("config:\n  actions: [alocate]\n", "2: config.actions[0]:"),
         ("config:\n  plugins:\n    nodeplacement: {gpu: tight}\n", "3: config.plugins.nodeplacem"),
         ("config:\n  plugins:\n    nodeplacement: {gpus: spread}\n", "3: config.plugins.nodepla"),

@@ -195,10 +195,14 @@ class Cluster:
             known = self.holds.requests.get(key_of(request))
             if is_final(request) and (known is None or not is_final(known)):
                 failed_at = seconds(request.status.completion_time) or self._clock()
-                self.failures.note(request, failed_at)
+                self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
         for uid in changed:
             self._tasks.refresh(uid)
+
+    def _job_of(self, uid: str) -> JobKey | None:
+        task = self.state.tasks.get(Uid(uid))
+        return task.job if task is not None else None
 
     def _count_commit(self, request: BindRequest) -> None:
         owner, _, count = request.spec.statement.id.rpartition("-")

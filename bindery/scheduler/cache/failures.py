@@ -5,10 +5,22 @@ Without it a scheduler that prefers a node takes the same decision again every c
 that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
+from collections.abc import Callable
+
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey
 
-NOT_THE_NODES_FAULT = frozenset({"PodGone", "PodReplaced", "BoundElsewhere", "StaleScheduler"})
+NOT_THE_NODES_FAULT = frozenset(
+    {
+        "BoundElsewhere",
+        "GangAborted",
+        "HeldByOtherRequest",
+        "Malformed",
+        "PodGone",
+        "PodReplaced",
+        "StaleScheduler",
+    }
+)
 """Reasons of the binder that say nothing against the node."""
 
 
@@ -20,16 +32,19 @@ class FailureMemory:
         self._until: dict[JobKey, dict[str, float]] = {}
         self._postponed: dict[JobKey, tuple[float, str]] = {}
 
-    def note(self, request: BindRequest, failed_at: float) -> None:
-        """Remember what `request`, which is final, says did not bind.
+    def note(
+        self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
+    ) -> None:
+        """Remember what `request`, which is final, says did not bind. `job_of`: pod UID -> job.
 
-        The request names the job: its pods need not have been seen yet.
+        Of pods that have not been seen yet, the request itself names the job.
         """
         namespace, group = request.metadata.namespace, request.spec.pod_group
         for pod in request.status.unbound_pods:
             if pod.node and pod.reason not in NOT_THE_NODES_FAULT:
                 name = group.name if group is not None else pod.pod_name
-                nodes = self._until.setdefault(JobKey(namespace, name, group is not None), {})
+                job = job_of(pod.pod_uid) or JobKey(namespace, name, group is not None)
+                nodes = self._until.setdefault(job, {})
                 nodes[pod.node] = max(nodes.get(pod.node, 0.0), failed_at + self.cooldown_s)
 
     def avoided(self, job: JobKey, now: float) -> list[str]:

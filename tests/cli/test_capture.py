@@ -1,0 +1,115 @@
+"""`bindery snapshot`: a cluster becomes a scenario that behaves as the cluster would."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+import yaml
+from looks import look_at, scenario_of
+
+from bindery.api.yamlfile import FileError
+from bindery.cli.capture import capture
+from bindery.cli.live import Look
+from bindery.kube.objects import Pod
+from bindery.scenario.files import read_scenarios
+from bindery.scenario.format import Scenario
+from bindery.scenario.runner import run
+
+FOLDER = Path(__file__).parents[1] / "scenarios"
+WITHOUT_SEQUELS = [
+    item
+    for path in sorted(FOLDER.glob("*.yaml"))
+    for item in read_scenarios(path)
+    if isinstance(item, Scenario) and not item.events and not item.faults
+]
+
+
+def read_back(seen: Look, scenario: Scenario, tmp_path: Path) -> Scenario:
+    """Return the snapshot of `seen`, written to a file and read from it."""
+    path = tmp_path / "snapshot.yaml"
+    data = capture(seen, scenario.now, scenario.config.node_pool)
+    path.write_text(yaml.safe_dump(data, sort_keys=False))
+    (item,) = read_scenarios(path)
+    assert not isinstance(item, FileError), item
+    return item
+
+
+@pytest.mark.parametrize("scenario", WITHOUT_SEQUELS, ids=lambda scenario: scenario.name)
+def test_a_snapshot_is_planned_as_its_cluster_is(scenario: Scenario, tmp_path: Path) -> None:
+    captured = read_back(look_at(scenario), scenario, tmp_path)
+    same_rules = captured.model_copy(update={"config": scenario.config})
+    once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
+
+    original = run(scenario.model_copy(update=once)).seen
+    replayed = run(same_rules.model_copy(update=once)).seen
+
+    assert {n: (p.state, p.node) for n, p in original.pods.items()} == {
+        n: (p.state, p.node) for n, p in replayed.pods.items()
+    }
+    assert original.allocated == replayed.allocated
+
+
+def test_equal_nodes_are_one_entry_and_others_stand_alone(tmp_path: Path) -> None:
+    scenario = scenario_of(
+        """
+        nodes:
+        - {name: "gpu-{i}", count: 12, gpus: 8, gpuModel: H100, gpuMemory: 81920}
+        - {name: cpu-1, cpu: "4"}
+        - {name: cpu-2, cpu: "4"}
+        """
+    )
+
+    nodes = capture(look_at(scenario), scenario.now)["nodes"]
+
+    assert nodes[0] == {
+        "name": "gpu-{i}",
+        "count": 12,
+        "cpu": "20",
+        "memory": "20000000000",
+        "pods": 110,
+        "gpus": 8,
+        "gpuModel": "H100",
+        "gpuMemory": 81920,
+    }
+    assert [node["name"] for node in nodes[1:]] == ["cpu-1", "cpu-2"]
+
+
+def test_what_others_use_is_taken_off_the_nodes() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: node0, gpus: 4, cpu: "4"}]
+        jobs: [{name: a, pods: [{gpus: 1, cpu: 1500m, state: Running, node: node0}]}]
+        """
+    )
+    seen = look_at(scenario)
+    others = tuple(_of_another_scheduler(pod) for pod in seen.pods)
+
+    data = capture(Look(others, seen.nodes, (), seen.queues), scenario.now)
+
+    assert "jobs" not in data
+    (node,) = data["nodes"]
+    assert (node["gpus"], node["cpu"], node["pods"]) == (3, "2500m", 109)
+
+
+def test_what_a_scenario_cannot_say_is_named() -> None:
+    scenario = scenario_of("nodes: [{name: node0}]\njobs: [{name: a, pods: [{cpu: 1}]}]\n")
+    seen = look_at(scenario)
+    sharing = tuple(
+        msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(
+                pod.metadata, annotations={**pod.metadata.annotations, "gpu-fraction": "0.5"}
+            ),
+        )
+        for pod in seen.pods
+    )
+
+    data = capture(Look(sharing, seen.nodes, seen.groups, seen.queues), scenario.now)
+
+    assert data["needs"] == ["a-0: it asks for a share of a GPU: not supported yet"]
+
+
+def _of_another_scheduler(pod: Pod) -> Pod:
+    meta = msgspec.structs.replace(pod.metadata, annotations={})
+    spec = msgspec.structs.replace(pod.spec, scheduler_name="default-scheduler")
+    return msgspec.structs.replace(pod, metadata=meta, spec=spec)

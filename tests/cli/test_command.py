@@ -1,0 +1,118 @@
+"""The `bindery` command as a user calls it: output, messages, exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PASSES = """
+name: passes
+nodes: [{name: node0, gpus: 1}]
+jobs: [{name: a, pods: [{gpus: 1}]}]
+expect: {pods: {a-0: {state: Running}}}
+"""
+FAILS = PASSES.replace("passes", "fails").replace("gpus: 1}]}]", "gpus: 2}]}]")
+MALFORMED = "name: wrong\njobs:\n- name: a\n  minMembers: 2\n"
+UNSUPPORTED = "name: future\nconfig:\n  actions: [preempt]\n"
+
+
+def bindery(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
+    command = [str(Path(sys.executable).with_name("bindery")), *arguments]
+    plain = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "COLUMNS": "100"}
+    return subprocess.run(
+        command,
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**plain, **environment},
+    )
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> dict[str, str]:
+    texts = {"passes": PASSES, "fails": FAILS, "malformed": MALFORMED, "future": UNSUPPORTED}
+    for name, text in texts.items():
+        (tmp_path / f"{name}.yaml").write_text(text.lstrip())
+    return {name: str(tmp_path / f"{name}.yaml") for name in texts}
+
+
+def test_scenarios_that_hold_end_with_0(files: dict[str, str]) -> None:
+    done = bindery("scenario", "run", files["passes"])
+
+    assert done.returncode == 0
+    assert done.stdout == f"ok  {files['passes']}: passes (1 cycle)\n1 ok, 0 failed\n"
+    assert done.stderr == ""
+
+
+def test_an_expectation_that_does_not_hold_ends_with_1_and_says_so(files: dict[str, str]) -> None:
+    done = bindery("scenario", "run", files["passes"], files["fails"])
+
+    assert done.returncode == 1
+    assert f"FAILED  {files['fails']}: fails (1 cycle)" in done.stdout
+    assert "    pod a-0: state is Pending, expected Running (Unschedulable: " in done.stdout
+    assert done.stdout.endswith("1 ok, 1 failed\n")
+
+
+def test_a_malformed_file_ends_with_2_and_the_others_are_run(files: dict[str, str]) -> None:
+    done = bindery("scenario", "run", files["malformed"], files["passes"], files["future"])
+
+    assert done.returncode == 2
+    assert f"ok  {files['passes']}: passes" in done.stdout
+    first, second = done.stderr.splitlines()
+    assert first.startswith(f"{files['malformed']}:4: jobs[0].minMembers: ")
+    assert second == f"{files['future']}:3: not supported yet: config.actions: preempt"
+
+
+def test_json_is_one_object_a_line(files: dict[str, str]) -> None:
+    done = bindery("scenario", "run", "--json", files["passes"], files["fails"])
+
+    assert done.returncode == 1
+    passes, fails = map(json.loads, done.stdout.splitlines())
+    assert list(passes) == ["file", "name", "ok", "cycles", "pods", "queues", "failures"]
+    assert (passes["name"], passes["ok"], passes["failures"]) == ("passes", True, [])
+    assert (fails["name"], fails["ok"]) == ("fails", False)
+    assert fails["pods"]["a-0"]["state"] == "Pending"
+
+
+def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
+    done = bindery("--kubeconfig", str(tmp_path / "missing"), "get", "queues")
+
+    assert done.returncode == 1
+    assert done.stdout == ""
+    assert done.stderr.startswith("bindery: the cluster cannot be reached: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_version_needs_no_cluster() -> None:
+    done = bindery("version", "--client")
+
+    assert done.returncode == 0
+    assert done.stdout.startswith("client: 0.")
+
+
+def test_an_unknown_kind_is_a_usage_error() -> None:
+    done = bindery("get", "pods")
+
+    assert done.returncode == 2
+    assert "queues" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "command", ["version", "get", "explain", "scenario run", "snapshot", "scheduler", "binder"]
+)
+def test_every_command_has_help(command: str) -> None:
+    done = bindery(*command.split(), "--help")
+
+    assert done.returncode == 0, done.stderr
+    assert "Usage: bindery" in done.stdout
+
+
+def test_help_names_every_command() -> None:
+    done = bindery("--help")
+
+    assert done.returncode == 0
+    for command in ("get", "explain", "scenario", "snapshot", "scheduler", "binder", "nodeagent"):
+        assert command in done.stdout

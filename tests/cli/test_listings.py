@@ -1,0 +1,107 @@
+"""The rows of `bindery get`, over clusters that scenarios describe."""
+
+import msgspec
+from looks import look_at, scenario_of
+
+from bindery.api.podgroup import SCHEDULED
+from bindery.cli.listings import gang_rows, queue_rows, request_rows
+from bindery.cli.live import Look
+from bindery.kube.objects import Condition
+
+SCENARIO = scenario_of(
+    """
+    nodes: [{name: "node{i}", count: 5, gpus: 8}]
+    queues:
+    - {name: org, gpu: {limit: 10}}
+    - {name: team, parent: org, priority: 200, cpu: {limit: "4"}, state: Closed}
+    jobs:
+    - name: part
+      queue: team
+      minMember: 2
+      pods:
+      - {gpus: 2, cpu: 1500m, memory: 1Gi, state: Running, node: node0}
+      - {gpus: 2, state: Bound, node: node0}
+      - {gpus: 2}
+      - {gpus: 2, state: Succeeded}
+    - {name: asked, queue: org, pods: [{count: 4, gpus: 1}]}
+    bindRequests:
+    - {pods: [asked-0, asked-1], node: node1, failedAttempts: 2, age: 5m}
+    """
+)
+
+
+def with_condition(seen: Look, group: str, status: str) -> Look:
+    said = Condition(type=SCHEDULED, status=status, reason="OverLimit", message="queue is full")
+    groups = tuple(
+        msgspec.structs.replace(g, status=msgspec.structs.replace(g.status, conditions=[said]))
+        if g.metadata.name == group
+        else g
+        for g in seen.groups
+    )
+    return Look(seen.pods, seen.nodes, groups, seen.queues, seen.requests)
+
+
+def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
+    seen = with_condition(look_at(SCENARIO), "part", "False")
+
+    asked, part = gang_rows(seen, SCENARIO.now)
+
+    assert part == {
+        "namespace": "default",
+        "name": "part",
+        "queue": "team",
+        "running": 1,
+        "bound": 2,
+        "min": 2,
+        "pods": 4,
+        "age": "2s",
+        "reason": "OverLimit",
+        "message": "queue is full",
+        "waits": "OverLimit: queue is full",
+    }
+    assert asked["waits"] == ""
+
+
+def test_a_gang_that_is_scheduled_waits_for_nothing() -> None:
+    seen = with_condition(look_at(SCENARIO), "part", "True")
+
+    assert gang_rows(seen, SCENARIO.now)[1]["waits"] == ""
+
+
+def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
+    seen = with_condition(look_at(SCENARIO), "part", "False")
+
+    org, team = queue_rows(seen)
+
+    assert org == {
+        "name": "org",
+        "parent": "",
+        "priority": 100,
+        "state": "Open",
+        "gpu": "6/10",
+        "cpu": "1500m/-",
+        "memory": "1Gi/-",
+        "gangs": 1,
+        "waiting": 0,
+    }
+    assert team == {
+        "name": "team",
+        "parent": "org",
+        "priority": 200,
+        "state": "Closed",
+        "gpu": "4/-",
+        "cpu": "1500m/4",
+        "memory": "1Gi/-",
+        "gangs": 1,
+        "waiting": 1,
+    }
+
+
+def test_a_request_shows_its_progress_and_nodes() -> None:
+    (row,) = request_rows(look_at(SCENARIO), SCENARIO.now)
+
+    assert row["phase"] == "Pending"
+    assert row["bound"] == "0/2"
+    assert row["nodes"] == "node1"
+    assert row["attempts"] == 2
+    assert row["age"] == "5m"

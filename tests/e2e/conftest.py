@@ -1,0 +1,64 @@
+"""Processes that a whole module shares, and each test's own corner of the cluster.
+
+A module that kills schedulers takes the shared binder only, and the other way round: within one
+module a component is either shared or started by the tests.
+"""
+
+import secrets
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from support import Corner, Observer, binder_configuration, scheduler_configuration
+
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
+from bindery.kube.client import Client
+
+# The proxy that breaks things is the one of the tests of bindery.kube.
+sys.path.append(str(Path(__file__).parent.parent / "kube"))
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane) -> AsyncIterator[Client]:
+    async with Client.connect(control_plane.admin_kubeconfig, user_agent="bindery-test/0") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def pool() -> str:
+    """The node pool of the module's schedulers and nodes."""
+    return f"e2e-{secrets.token_hex(4)}"
+
+
+@pytest.fixture(scope="module")
+def module_components(installation: Installation) -> Iterator[Components]:
+    with Components(installation) as components:
+        yield components
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components, pool: str) -> Component:
+    return module_components.start_scheduler(scheduler_configuration(pool)).wait_ready()
+
+
+@pytest.fixture(scope="module")
+def binder(module_components: Components) -> Component:
+    return module_components.start_binder(binder_configuration()).wait_ready()
+
+
+@pytest.fixture
+async def corner(client: Client, namespace: str, pool: str) -> AsyncIterator[Corner]:
+    corner = Corner(client, namespace, pool)
+    yield corner
+    await corner.clean()
+
+
+@pytest.fixture
+async def observer(corner: Corner) -> AsyncIterator[Observer]:
+    """Watches the pods all the time; at the end none may ever have had two nodes."""
+    async with Observer(corner).watch() as observer:
+        yield observer
+    observer.check()
