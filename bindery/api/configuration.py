@@ -15,9 +15,9 @@ DEFAULT_ACTIONS: Final = ("allocate",)
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
     "queuelimits",  # no queue above its limit, here or at an ancestor
-    "priority",  # higher queue and job priority first
+    "fairshare",  # the queue that is furthest below its share first; quotas of pinned work
+    "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras
-    "fairorder",  # the queue that holds least goes first
     "cooldown",  # a node that refused a pod is avoided for a while
     "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread

@@ -26,6 +26,12 @@ POD_GROUP_ANNOTATION: Final = f"{GROUP}/pod-group"
 """On a pod: the name of its PodGroup, in the pod's namespace."""
 HOLLOW_RUN_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/run-seconds"
 """On a pod of a hollow node: how long its containers run before they succeed."""
+SUB_GROUP_LABEL: Final = f"{GROUP}/sub-group"
+"""On a pod: the sub-group of its PodGroup that it belongs to."""
+ROLE_LABEL: Final = f"{GROUP}/role"
+"""On a pod: the role that it plays in its PodGroup."""
+PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
+"""On a pod: "true" or "false"; overrides what its PodGroup says."""
 
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"

@@ -13,8 +13,16 @@ UNLIMITED: Final = -1
 
 
 class QueueResource(ApiModel):
-    """The queue's rules for one resource."""
+    """The queue's rules for one resource.
 
+    Unset, `gpu` has no quota and no weight: a queue gets GPUs by being granted them. Every other
+    resource has an unlimited quota and weight 1: it is shared freely.
+    """
+
+    quota: Quantity | None = None
+    """What the queue is entitled to; -1 is unlimited."""
+    over_quota_weight: float | None = Field(default=None, ge=0)
+    """The queue's part, beside its siblings, of what nobody's quota claims."""
     limit: Quantity = UNLIMITED
     """The most that the queue and all below it may hold at once; -1 is unlimited."""
 
@@ -30,11 +38,24 @@ class QueueSpec(ApiModel):
     """A closed queue takes nothing new; what runs goes on."""
     resources: dict[str, QueueResource] = Field(default_factory=dict)
     """By resource: `cpu`, `memory`, `gpu` (short for nvidia.com/gpu), or any other name."""
+    models: dict[str, QueueResource] = Field(default_factory=dict)
+    """By GPU model, as nodes are labelled: rules for the GPUs of that model alone."""
+    reclaimable: bool = True
+    """Whether other queues may take back what this one holds above its share."""
+    preempt_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    """How long a gang of this queue runs before a gang of the same queue may preempt it."""
+    reclaim_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    """How long a gang of this queue runs before another queue may reclaim from it."""
 
 
 class QueueStatus(ApiModel):
-    """What the scheduler found."""
+    """What the scheduler found; amounts by resource."""
 
+    allocated: dict[str, str] = Field(default_factory=dict)
+    fair_share: dict[str, str] = Field(default_factory=dict)
+    requested: dict[str, str] = Field(default_factory=dict)
+    """Allocated and pending."""
+    pending: dict[str, str] = Field(default_factory=dict)
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={

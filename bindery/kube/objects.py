@@ -222,10 +222,24 @@ class Lease(KubeObject, frozen=True, rename="camel", kw_only=True):
 # ---- Bindery's own kinds, as watched (bindery.api has the full models) --------------------------
 
 
+class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    name: str
+    parent: str | None = None
+    min_member: int | None = None
+    min_sub_group: int | None = None
+
+
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     min_member: int = 1
     queue: str = "default"
     priority_class_name: str | None = None
+    roles: dict[str, int] = msgspec.field(default_factory=dict)
+    sub_groups: list[SubGroup] = msgspec.field(default_factory=list)
+    min_sub_group: int | None = None
+    preemptibility: str | None = None
+    preemption_delay_seconds: float = 0.0
+    staleness_grace_period_seconds: float | None = None
+    expected_runtime_seconds: float | None = None
 
 
 class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
@@ -238,6 +252,8 @@ class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True):
 
 
 class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    quota: int | str | None = None
+    over_quota_weight: float | None = None
     limit: int | str = -1
 
 
@@ -246,6 +262,10 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     priority: int = 100
     state: str = "Open"
     resources: dict[str, QueueResource] = msgspec.field(default_factory=dict)
+    models: dict[str, QueueResource] = msgspec.field(default_factory=dict)
+    reclaimable: bool = True
+    preempt_min_runtime_seconds: float | None = None
+    reclaim_min_runtime_seconds: float | None = None
 
 
 class Queue(KubeObject, frozen=True, rename="camel", kw_only=True):

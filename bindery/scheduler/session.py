@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
@@ -48,9 +48,9 @@ class Session:
         self.is_releasing = bool(self.state.nodes.releasing.any())
         """Whether any room is being released: without it nothing can be pipelined."""
         self.node_ledger = NodeLedger(self.state.nodes)
-        self.queue_ledger = QueueLedger(self.state.queues)
-        self.queue_limit: IntColumns = self.state.queues.limit()
-        """[resource, queue]: each queue's own limit."""
+        self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
+        self.shares = Shares(self.state, self.queue_ledger, {}, 1.0)
+        """What each queue deserves."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
         self.placement = Placement(self, filters)
@@ -128,6 +128,10 @@ class Session:
         for plugin in self.plugins.node_scores:
             total += plugin.node_scores(self, shape, rows)
         return total
+
+    def next_pods(self, job: Job) -> list[Task]:
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
+        return self.pods_in_order(job)[: max(job.missing, 1)]
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""

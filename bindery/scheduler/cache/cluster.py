@@ -51,13 +51,15 @@ class Cluster:
         self.state = PlanState()
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
-        self._tasks = TaskStore(self.state, self.holds, configuration.scheduler_name)
         self.groups: dict[JobKey, PodGroup] = {}
         self.pods: dict[Uid, Pod] = {}
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
         self.queues: dict[str, Queue] = {}
         self.priority_classes: dict[str, int] = {}
+        self._tasks = TaskStore(
+            self.state, self.holds, configuration.scheduler_name, self.priority_classes
+        )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""
         self.problems: list[ObjectProblem] = []
@@ -81,6 +83,7 @@ class Cluster:
                 self.priority_classes.pop(item.metadata.name, None)
             else:
                 self.priority_classes[item.metadata.name] = item.value
+            self._tasks.priority_class_changed(item.metadata.name)
         else:
             raise TypeError(f"the scheduler does not watch {type(item).__name__}")
 
@@ -153,6 +156,9 @@ class Cluster:
                 self._tasks.node_goes(name)
                 nodes.remove(name)
             return
+        if known and nodes.changes_model(node):
+            self._tasks.node_goes(name)
+            known = False
         try:
             row = nodes.put(node)
         except QuantityError as error:

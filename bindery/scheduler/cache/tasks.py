@@ -6,14 +6,23 @@ what the tasks' statuses say, as a task is always withdrawn before it changes an
 
 import math
 from collections import defaultdict
+from collections.abc import Mapping
 
-from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import (
+    DEFAULT_QUEUE,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    QUEUE_LABEL,
+)
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.times import seconds
+
+NON_PREEMPTIBLE_FROM = 100
+"""The priority from which a gang is not evicted for others, unless it says otherwise."""
 
 
 def job_key(pod: Pod) -> JobKey:
@@ -41,8 +50,15 @@ def status_by_pod(pod: Pod) -> TaskStatus | None:
 class TaskStore:
     """Keeps `PlanState.tasks` and `.jobs`. `scheduler_name`: whose pods are planned."""
 
-    def __init__(self, state: PlanState, holds: Holds, scheduler_name: str) -> None:
+    def __init__(
+        self,
+        state: PlanState,
+        holds: Holds,
+        scheduler_name: str,
+        priority_classes: Mapping[str, int],
+    ) -> None:
         self._state = state
+        self._priority_classes = priority_classes
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
         self._scheduler_name = scheduler_name
@@ -91,6 +107,7 @@ class TaskStore:
             pod_status=status,
             pod_node=pod.spec.node_name,
             gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
+            says_preemptible=_says_preemptible(pod),
             is_ours=pod.spec.scheduler_name == self._scheduler_name,
         )
 
@@ -125,6 +142,12 @@ class TaskStore:
         self._on_node[node_name].add(task.uid)
         self._note_waiting(self._state.jobs[task.job])
 
+    def priority_class_changed(self, name: str) -> None:
+        """Work out anew who may be evicted among the gangs of the PriorityClass `name`."""
+        for job in self._state.jobs.values():
+            if job.priority_class == name:
+                self._change(job)
+
     # -- PodGroups -----------------------------------------------------------------------------
 
     def put_group(self, group: PodGroup) -> None:
@@ -136,9 +159,10 @@ class TaskStore:
         job.priority_class = group.spec.priority_class_name
         job.min_member = max(0, group.spec.min_member)
         job.invalid = None
+        job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
         if group.spec.min_member < 0:
             job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
-        self._set_queue(job, group.spec.queue or DEFAULT_QUEUE)
+        self._change(job, group.spec.queue or DEFAULT_QUEUE)
 
     def remove_group(self, key: JobKey) -> None:
         """Forget a PodGroup; pods that still name it wait."""
@@ -146,17 +170,23 @@ class TaskStore:
         job.exists, job.uid, job.invalid = False, unseen.uid, None
         job.created, job.priority_class = unseen.created, unseen.priority_class
         job.min_member = unseen.min_member
-        self._set_queue(job, unseen.queue)
+        job.says_preemptible = unseen.says_preemptible
+        self._change(job, unseen.queue)
         self._drop_if_empty(key)
 
-    def _set_queue(self, job: Job, queue: str) -> None:
-        if job.queue == queue:
-            return
-        tasks = list(job.tasks.values())
-        for task in tasks:
+    def _change(self, job: Job, queue: str | None = None) -> None:
+        """Count the tasks of `job` as it is now, in another `queue` if given."""
+        moves = queue is not None and job.queue != queue
+        changed = [
+            task
+            for task in job.tasks.values()
+            if moves or task.is_preemptible != self._is_preemptible(job, task)
+        ]
+        for task in changed:
             self._withdraw(task)
-        job.queue = queue
-        for task in tasks:
+        if queue is not None:
+            job.queue = queue
+        for task in changed:
             self._enter(task)
 
     def _job(self, key: JobKey, pod: Pod) -> Job:
@@ -187,16 +217,20 @@ class TaskStore:
         for uid in self._on_node.get(node_name, ()):
             task = self._state.tasks[uid]
             if task.row == NO_ROW:
+                self._withdraw_from_queue(task)
                 task.row = row
                 self._charge_node(task, 1)
+                self._enter_queue(task)
 
     def node_goes(self, node_name: str) -> None:
         """Take the tasks off a node that is about to be forgotten."""
         for uid in self._on_node.get(node_name, ()):
             task = self._state.tasks[uid]
             if task.row != NO_ROW:
+                self._withdraw_from_queue(task)
                 self._charge_node(task, -1)
                 task.row = NO_ROW
+                self._enter_queue(task)
 
     # -- charging ------------------------------------------------------------------------------
 
@@ -223,12 +257,17 @@ class TaskStore:
         if task.is_ours:
             job = self._state.jobs[task.job]
             task.queue_row = self._state.queues.row(job.queue)
-            if task.status.is_active:
-                self._state.queues.hold(task.queue_row, task.shape.request, 1)
+            task.is_preemptible = self._is_preemptible(job, task)
+            self._enter_queue(task)
             job.add(task)
             self._note_waiting(job)
 
     def _withdraw(self, task: Task) -> None:
+        if task.is_ours:
+            self._withdraw_from_queue(task)
+            job = self._state.jobs[task.job]
+            job.remove(task)
+            self._note_waiting(job)
         if task.status.holds_room:
             self._on_node[task.node_name].discard(task.uid)
             if not self._on_node[task.node_name]:
@@ -236,12 +275,6 @@ class TaskStore:
             if task.row != NO_ROW:
                 self._charge_node(task, -1)
                 task.row = NO_ROW
-        if task.is_ours:
-            if task.status.is_active:
-                self._state.queues.hold(task.queue_row, task.shape.request, -1)
-            job = self._state.jobs[task.job]
-            job.remove(task)
-            self._note_waiting(job)
 
     def _take_out(self, task: Task) -> None:
         self._withdraw(task)
@@ -250,14 +283,53 @@ class TaskStore:
 
     def _charge_node(self, task: Task, sign: int) -> None:
         self._state.nodes.hold(task.row, task.shape.request, sign)
+        if not task.is_ours:
+            self._state.nodes.hold_foreign(task.row, task.shape.request, sign)
         if task.status is TaskStatus.RELEASING:
             self._state.nodes.release(task.row, task.shape.request, sign)
+
+    def _enter_queue(self, task: Task) -> None:
+        self._charge_queue(task, 1)
+
+    def _withdraw_from_queue(self, task: Task) -> None:
+        self._charge_queue(task, -1)
+
+    def _charge_queue(self, task: Task, sign: int) -> None:
+        """Count what an active task holds, and asks for, in its queue: on its node's model too."""
+        if not task.is_ours:
+            return
+        queues, request = self._state.queues, task.shape.request
+        if task.status.is_active:
+            if task.row != NO_ROW:
+                request = self._state.nodes.charge(task.row, request)
+            queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
+        elif task.status is TaskStatus.PENDING:
+            queues.ask(task.queue_row, request, sign)
+
+    def _is_preemptible(self, job: Job, task: Task) -> bool:
+        """Return whether `task` may be evicted for others: by what it says, or its job, or its
+        priority (KAI-Scheduler: below 100).
+        """
+        if task.says_preemptible is not None:
+            return task.says_preemptible
+        if job.says_preemptible is not None:
+            return job.says_preemptible
+        priority = self._priority_classes.get(job.priority_class or "", task.priority)
+        return priority < NON_PREEMPTIBLE_FROM
 
     def _note_waiting(self, job: Job) -> None:
         if job.pending or job.gated_count:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
+
+
+_PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
+_SAYS = {"true": True, "false": False}
+
+
+def _says_preemptible(pod: Pod) -> bool | None:
+    return _SAYS.get(pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower())
 
 
 def _queue_of(pod: Pod) -> str:
@@ -269,6 +341,7 @@ def _same(one: Task, other: Task) -> bool:
     return (
         one.shape is other.shape
         and (one.job, one.priority) == (other.job, other.priority)
+        and one.says_preemptible == other.says_preemptible
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
     )

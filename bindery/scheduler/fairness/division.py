@@ -130,9 +130,7 @@ class _Level:
         rank[order] = running - first
         return [rank == r for r in range(int(rank.max(initial=-1)) + 1)]
 
-    def _divide_bucket(
-        self, share: Amounts, left: Amounts, bucket: NDArray[np.bool_]
-    ) -> Amounts:
+    def _divide_bucket(self, share: Amounts, left: Amounts, bucket: NDArray[np.bool_]) -> Amounts:
         """Divide `left` [resource, group] among the members of `bucket`; return what remains."""
         fraction = np.zeros_like(share)
         while True:

@@ -74,6 +74,10 @@ class Task:
     pod_status: TaskStatus
     """What the pod object alone says: a pending pod in a BindRequest is Binding all the same."""
     pod_node: str = ""
+    says_preemptible: bool | None = None
+    """What the pod itself says about being evicted for others."""
+    is_preemptible: bool = True
+    """Whether it may be evicted for others; all that is known taken together."""
     gone_by: float = math.inf
     """When a pod that is being deleted should be gone: seconds since the epoch."""
     is_ours: bool = True
@@ -106,6 +110,8 @@ class Job:
     """Of the PodGroup or of the single pod; empty while the PodGroup has not been seen."""
     queue: str = DEFAULT_QUEUE
     priority_class: str | None = None
+    says_preemptible: bool | None = None
+    """What the PodGroup says about being evicted for others."""
     min_member: int = 1
     created: str = ""
     exists: bool = False

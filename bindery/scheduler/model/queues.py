@@ -7,18 +7,37 @@ row too, so that what its pods hold is counted when the Queue object comes later
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.api import quantity
-from bindery.api.names import DEFAULT_QUEUE
+from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.queue import UNLIMITED
-from bindery.kube.objects import Queue
+from bindery.kube.objects import Queue, QueueResource
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
-from bindery.scheduler.model.resources import Request, ResourceAxis
+from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
 
-NO_LIMIT = np.iinfo(np.int64).max
-"""The value in `limit` for "unlimited"."""
+NO_LIMIT = np.inf
+"""The value of a quota or limit that is unlimited."""
+
+Amounts = NDArray[np.float64]
+"""[resource, queue], in ledger units; exact for whole numbers up to 2**53."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """What a queue is granted of one resource, in ledger units."""
+
+    quota: float
+    weight: float
+    limit: float
+
+
+GRANTED = QueueRule(quota=0.0, weight=0.0, limit=NO_LIMIT)
+"""The rule for GPUs where a queue says nothing: a queue gets them by being granted them."""
+SHARED = QueueRule(quota=NO_LIMIT, weight=1.0, limit=NO_LIMIT)
+"""The rule for every other resource where a queue says nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +53,9 @@ class QueueEntry:
     """Whether its object has been seen; the default queue need not exist."""
     invalid: str | None = None
     """Why its spec cannot be used: its gangs wait."""
+    reclaimable: bool = True
+    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: float | None = None
 
 
 class QueueTable:
@@ -44,8 +66,10 @@ class QueueTable:
         self.rows: dict[str, int] = {}
         self.entries: list[QueueEntry] = []
         self._allocated: IntColumns = np.zeros((0, 0), dtype=np.int64)
-        self._limits: dict[int, dict[int, int]] = {}
-        """Queue row -> place on the resource axis -> limit."""
+        self._non_preemptible: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._pending: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._rules: dict[int, dict[int, QueueRule]] = {}
+        """Queue row -> place on the resource axis -> rule; defaults are left out."""
         self.version = 0
         """Grows with every change other than of what queues hold."""
 
@@ -55,13 +79,34 @@ class QueueTable:
         self._make_room()
         return self._allocated[: len(self.axis), : len(self.entries)]
 
-    def limit(self) -> IntColumns:
-        """Return each queue's own limit [resource, queue], NO_LIMIT where there is none."""
-        limit = np.full((len(self.axis), len(self.entries)), NO_LIMIT, dtype=np.int64)
-        for row, limits in self._limits.items():
-            for index, amount in limits.items():
-                limit[index, row] = amount
-        return limit
+    @property
+    def non_preemptible(self) -> IntColumns:
+        """The part of `allocated` that pods hold which cannot be evicted for others."""
+        self._make_room()
+        return self._non_preemptible[: len(self.axis), : len(self.entries)]
+
+    @property
+    def pending(self) -> IntColumns:
+        """What pending pods of the queue itself ask for."""
+        self._make_room()
+        return self._pending[: len(self.axis), : len(self.entries)]
+
+    def rules(self) -> tuple[Amounts, Amounts, Amounts]:
+        """Return quota, over-quota weight and limit of each queue itself."""
+        defaults = [_default(name) for name in self.axis.names]
+        shape = (len(self.axis), len(self.entries))
+        quota, weight, limit = (
+            np.repeat(np.array([getattr(rule, part) for rule in defaults])[:, None], shape[1], 1)
+            for part in ("quota", "weight", "limit")
+        )
+        unruled = self.rows.get(DEFAULT_QUEUE, NO_ROW)
+        if unruled != NO_ROW and unruled not in self._rules:
+            quota[:, unruled], weight[:, unruled] = SHARED.quota, SHARED.weight
+        for row, rules in self._rules.items():
+            for index, rule in rules.items():
+                quota[index, row], weight[index, row] = rule.quota, rule.weight
+                limit[index, row] = rule.limit
+        return quota, weight, limit
 
     def row(self, name: str) -> int:
         """Return the row of the queue `name`, giving it one if it is new."""
@@ -80,19 +125,19 @@ class QueueTable:
         entry.priority, entry.parent = queue.spec.priority, queue.spec.parent or None
         entry.is_open = queue.spec.state != "Closed"
         entry.invalid = None
-        limits: dict[int, int] = {}
-        for name, resource in queue.spec.resources.items():
+        entry.reclaimable = queue.spec.reclaimable
+        entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
+        entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
+        rules: dict[int, QueueRule] = {}
+        named = [(f"spec.resources.{n}", n, r) for n, r in queue.spec.resources.items()]
+        named += [(f"spec.models.{n}", MODEL_PREFIX + n, r) for n, r in queue.spec.models.items()]
+        for place, name, resource in named:
+            index = self.axis.index(name)
             try:
-                index = self.axis.index(name)
-                amount = quantity.parse(resource.limit, self.axis.names[index])
+                rules[index] = _rule(resource, self.axis.names[index])
             except QuantityError as error:
-                entry.invalid = f"spec.resources.{name}.limit: {error}"
-                continue
-            if resource.limit not in (UNLIMITED, str(UNLIMITED)):
-                if amount < 0:
-                    entry.invalid = f"spec.resources.{name}.limit: {resource.limit} is negative"
-                limits[index] = amount
-        self._limits[row] = limits
+                entry.invalid = f"{place}.{error}"
+        self._rules[row] = rules
         if entry.parent is not None:
             self.row(entry.parent)
         self.version += 1
@@ -101,14 +146,21 @@ class QueueTable:
         """Forget the object of the queue `name`; what its pods hold stays counted."""
         row = self.rows[name]
         self.entries[row] = QueueEntry(name, exists=name == DEFAULT_QUEUE)
-        self._limits.pop(row, None)
+        self._rules.pop(row, None)
         self.version += 1
 
-    def hold(self, row: int, request: Request, sign: int) -> None:
+    def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) what a pod of the queue holds."""
-        allocated = self.allocated
+        columns = [self.allocated] if preemptible else [self.allocated, self.non_preemptible]
         for index, amount in zip(request.indices, request.amounts, strict=True):
-            allocated[index, row] += sign * amount
+            for column in columns:
+                column[index, row] += sign * amount
+
+    def ask(self, row: int, request: Request, sign: int) -> None:
+        """Add or take back what a pending pod of the queue asks for."""
+        pending = self.pending
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            pending[index, row] += sign * amount
 
     def chain(self, row: int) -> tuple[int, ...]:
         """Return the rows of a queue and its ancestors, bottom up; a cycle ends where it closes."""
@@ -136,7 +188,48 @@ class QueueTable:
         return None
 
     def _make_room(self) -> None:
-        if self._allocated.shape[0] < len(self.axis) or self._allocated.shape[1] < len(
-            self.entries
-        ):
-            self._allocated = grown(self._allocated, len(self.axis), len(self.entries))
+        resources, items = len(self.axis), len(self.entries)
+        if self._allocated.shape[0] < resources or self._allocated.shape[1] < items:
+            self._allocated = grown(self._allocated, resources, items)
+            self._non_preemptible = grown(self._non_preemptible, resources, items)
+            self._pending = grown(self._pending, resources, items)
+
+
+def _default(resource: str) -> QueueRule:
+    if resource == GPU_RESOURCE:
+        return GRANTED
+    if resource.startswith(MODEL_PREFIX):
+        # What the rule for GPUs of any model says is all that holds.
+        return QueueRule(quota=NO_LIMIT, weight=0.0, limit=NO_LIMIT)
+    return SHARED
+
+
+def _rule(resource: QueueResource, name: str) -> QueueRule:
+    """Return the rule that `resource` states.
+
+    Raises:
+        QuantityError: a part of it cannot be used; the text begins with the part's name.
+    """
+    default = _default(name)
+    weight = default.weight if resource.over_quota_weight is None else resource.over_quota_weight
+    if weight < 0:
+        raise QuantityError(f"overQuotaWeight: {weight} is negative")
+    return QueueRule(
+        quota=_amount(resource.quota, name, "quota", default.quota),
+        weight=weight,
+        limit=_amount(resource.limit, name, "limit", NO_LIMIT),
+    )
+
+
+def _amount(given: int | str | None, resource: str, part: str, default: float) -> float:
+    if given is None:
+        return default
+    if given in (UNLIMITED, str(UNLIMITED)):
+        return NO_LIMIT
+    try:
+        amount = quantity.parse(given, resource)
+    except QuantityError as error:
+        raise QuantityError(f"{part}: {error}") from error
+    if amount < 0:
+        raise QuantityError(f"{part}: {given} is negative")
+    return float(amount)

@@ -14,6 +14,8 @@ from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Container, PodSpec
 
 PODS = "pods"
+MODEL_PREFIX = "gpu-model/"
+"""On the resource axis, before a model's name: GPUs on nodes of that model."""
 _MOST = 2**56
 """The most that one pod can ask of a resource: a node of 110 such pods, which need not fit as users
 may name a pod's node themselves, stays within int64."""
@@ -27,6 +29,10 @@ class Request:
     indices: tuple[int, ...]
     amounts: tuple[int, ...]
     """int64 range, in the units of `bindery.api.quantity`."""
+
+    def plus(self, amounts: Mapping[int, int]) -> "Request":
+        """Return this request with more places of the axis."""
+        return Request((*self.indices, *amounts.keys()), (*self.amounts, *amounts.values()))
 
 
 class ResourceAxis:

@@ -63,8 +63,11 @@ class Plugin(Protocol):
 class QueueOrder(Protocol):
     """Which queue is served next. Asked again after each job of the queue."""
 
-    def queue_key(self, session: "Session", queue_row: int) -> SortKey:
-        """Return the sort key of the queue at `queue_row`."""
+    def queue_key(self, session: "Session", queue_row: int, job: Job) -> SortKey:
+        """Return the sort key of the queue at `queue_row`; `job` is the next that it would serve.
+
+        Asked of every level of the tree; it may depend on what the queue holds, not on others'.
+        """
         ...
 
 

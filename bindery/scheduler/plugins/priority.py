@@ -17,7 +17,7 @@ class Priority:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def queue_key(self, session: Session, queue_row: int) -> SortKey:
+    def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
         """Higher priority first."""
         return (-session.state.queues.entries[queue_row].priority,)
 

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.model.queues import NO_LIMIT
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import Refusal
@@ -30,14 +29,15 @@ class QueueLimits:
         request = total(task.shape.request for task in tasks)
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():
-                limit = int(session.queue_limit[index, row])
+                limit = session.shares.limit[index, row]
                 held = int(ledger.allocated[index, row])
-                if limit != NO_LIMIT and held + amount > limit:
+                if held + amount > limit:
                     name = session.state.queues.entries[row].name
+                    granted = axis.display(index, int(limit))
                     return Refusal(
                         "OverLimit",
                         f"queue {name} holds {axis.display(index, held)} of its limit of "
-                        f"{axis.display(index, limit)} {axis.names[index]}, and the job asks for "
+                        f"{granted} {axis.names[index]}, and the job asks for "
                         f"{axis.display(index, amount)} more",
                     )
         return None
