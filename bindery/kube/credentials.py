@@ -93,7 +93,9 @@ class Credentials:
         if self._loader is None:
             _load_in_cluster(self._configuration)
         elif was_rejected:
-            self._loader = await _load_kubeconfig(self._kubeconfig, self._configuration)
+            self._loader = await _load_kubeconfig(
+                self._kubeconfig, self._context, self._configuration
+            )
         elif self._source_is_cheap():
             await self._loader.load_and_set(self._configuration)
 
