@@ -19,11 +19,13 @@ from bindery.kube.errors import (
     OutcomeUnknownError,
     ServerError,
 )
+from bindery.kube.objects import KubeObject
 from bindery.kube.requests import Request, Selection, read
 from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import RetryPolicy
 from bindery.kube.transport import Transport
 
+T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
 Listed = tuple[list[ItemT], str]
 """All objects, and the resourceVersion of the state that they show."""
@@ -70,6 +72,14 @@ class Caller:
                     raise
             await asyncio.sleep(delay_s)
             attempt += 1
+
+    async def ask(self, resource: Resource[T], request: Request) -> T:
+        """Make a call whose answer is an object of `resource`."""
+        body = await self.call(request)
+        try:
+            return resource.decoder.decode(body)
+        except msgspec.DecodeError as error:
+            raise MalformedAnswerError(f"{resource.kind}: {error}") from error
 
     async def list(
         self,

@@ -12,13 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-import msgspec
-
 from bindery.kube.calls import Caller, Listed
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     ConflictError,
-    MalformedAnswerError,
     OutcomeUnknownError,
 )
 from bindery.kube.objects import KubeObject
@@ -84,7 +81,7 @@ class Client:
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""
         path = resource.path(namespace, name)
-        return _decode(resource, await self._caller.call(read(resource, "get", path)))
+        return await self._caller.ask(resource, read(resource, "get", path))
 
     async def list(
         self,
@@ -139,7 +136,7 @@ class Client:
         """
         repeat = Repeat.ANSWERED if is_named(body) else Repeat.REFUSED
         request = write(resource, "create", resource.path(namespace), repeat, body)
-        return _decode(resource, await self._caller.call(request))
+        return await self._caller.ask(resource, request)
 
     async def replace(
         self,
@@ -157,7 +154,7 @@ class Client:
             Repeat.ALWAYS,
             body,
         )
-        return _decode(resource, await self._caller.call(request))
+        return await self._caller.ask(resource, request)
 
     async def patch(
         self,
@@ -182,7 +179,7 @@ class Client:
             patch,
             kind.value,
         )
-        return _decode(resource, await self._caller.call(request))
+        return await self._caller.ask(resource, request)
 
     async def update(
         self,
@@ -294,10 +291,3 @@ class Connecting:
     ) -> None:
         if self._client is not None:
             await self._client.close()
-
-
-def _decode(resource: Resource[T], body: bytes) -> T:
-    try:
-        return resource.decoder.decode(body)
-    except msgspec.DecodeError as error:
-        raise MalformedAnswerError(f"{resource.kind}: {error}") from error

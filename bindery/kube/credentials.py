@@ -1,22 +1,30 @@
 """Where the API server is and who we are: kubeconfig files and in-cluster configuration.
 
 Read by `bindery.kube.transport` through `kubernetes.aio.config`, which knows client certificates,
-tokens, token files, OIDC and exec plugins. Tokens are renewed while requests go out: a token is
-never used for longer than `_RENEW_AFTER_S` without asking its source again.
+tokens, token files, OIDC and exec plugins. Client certificates are read once; tokens are renewed
+while requests go out, and none is used for longer than `_RENEW_AFTER_S` without asking its source
+again.
 """
 
 import asyncio
 import ssl
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
+import structlog
+import yaml
 from kubernetes.aio import config as _untyped_config
 from kubernetes.aio.client import Configuration
 
 from bindery.kube.errors import UnreachableError
 
 _config: Any = _untyped_config  # the library carries no annotations
+
+_SOURCE_ERRORS: Final = (_config.ConfigException, OSError, ValueError, yaml.YAMLError)
+"""What a kubeconfig or token that cannot be read raises."""
+
+_log = structlog.get_logger()
 
 _RENEW_AFTER_S = 60.0
 """The library rereads the ServiceAccount's token after as long; tokens live for an hour."""
@@ -55,7 +63,7 @@ class Credentials:
             if kubeconfig is None and context is None and _load_in_cluster(configuration):
                 return cls(configuration, None, None, None)
             loader = await _load_kubeconfig(kubeconfig, context, configuration)
-        except (_config.ConfigException, OSError) as error:
+        except _SOURCE_ERRORS as error:
             raise UnreachableError(f"no usable configuration: {error}") from error
         return cls(configuration, loader, kubeconfig, context)
 
@@ -67,7 +75,7 @@ class Credentials:
     async def renew(self, *, rejected: str | None = None) -> None:
         """Ask the source of the token again; `rejected` is the header that got a 401, if any.
 
-        After a rejection everything is read afresh, client certificates included.
+        A source that fails leaves the token as it is: the server decides whether it still counts.
         """
         async with self._renewing:
             if rejected is not None and rejected != self.authorization:
@@ -75,19 +83,21 @@ class Credentials:
             if rejected is None and not self.due:
                 return
             self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
-            if self._loader is None:
-                _load_in_cluster(self._configuration)
-            elif rejected is not None:
-                self._loader = await _load_kubeconfig(
-                    self._kubeconfig, self._context, self._configuration
-                )
-                if self.tls is not None and self._configuration.cert_file:
-                    self.tls.load_cert_chain(
-                        self._configuration.cert_file, self._configuration.key_file
-                    )
-            elif self._source_is_cheap():
-                await self._loader.load_and_set(self._configuration)
+            try:
+                await self._ask_source(was_rejected=rejected is not None)
+            except _SOURCE_ERRORS as error:
+                _log.warning("token not renewed", error=str(error))
             self.authorization = self._configuration.api_key.get("BearerToken")
+
+    async def _ask_source(self, *, was_rejected: bool) -> None:
+        if self._loader is None:
+            _load_in_cluster(self._configuration)
+        elif was_rejected:
+            self._loader = await _load_kubeconfig(
+                self._kubeconfig, self._context, self._configuration
+            )
+        elif self._source_is_cheap():
+            await self._loader.load_and_set(self._configuration)
 
     def _source_is_cheap(self) -> bool:
         # An exec plugin that names no expiry would run at every renewal: it is asked again only

@@ -2,7 +2,8 @@
 
 Only the fields that are read are declared: decoding skips the rest, which is what makes watching
 thousands of pods cheap (23 ms for 2,000 pods; 92 to 126 ms for plain dictionaries). All structs
-are frozen and without garbage-collector tracking where they cannot form cycles.
+are frozen and, as decoded trees cannot form cycles, not tracked by the garbage collector: full
+collections made a burst of watch events six times as expensive (56 us an event; 9 us without).
 """
 
 from typing import Any
@@ -10,7 +11,7 @@ from typing import Any
 import msgspec
 
 
-class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`metav1.ObjectMeta`, as far as it is read."""
 
     name: str = ""
@@ -27,7 +28,7 @@ class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     finalizers: list[str] = msgspec.field(default_factory=list)
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     api_version: str = ""
     kind: str = ""
     name: str = ""
@@ -35,13 +36,13 @@ class OwnerReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     controller: bool = False
 
 
-class KubeObject(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class KubeObject(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """Anything with metadata; by itself, an object of which only the metadata is read."""
 
     metadata: Meta = msgspec.field(default_factory=Meta)
 
 
-class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     type: str = ""
     status: str = ""
     reason: str = ""
@@ -52,17 +53,17 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 # ---- Pod ------------------------------------------------------------------------------------
 
 
-class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     requests: dict[str, str] | None = None
     limits: dict[str, str] | None = None
     claims: list[dict[str, str]] | None = None
 
 
-class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     host_port: int = 0
 
 
-class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
@@ -70,27 +71,27 @@ class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """On an init container, `Always` makes it a sidecar (KEP-753)."""
 
 
-class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     key: str
     operator: str
     values: list[str] | None = None
 
 
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     match_expressions: list[NodeSelectorRequirement] | None = None
     match_fields: list[NodeSelectorRequirement] | None = None
 
 
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
 
 
-class PreferredSchedulingTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PreferredSchedulingTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     weight: int
     preference: NodeSelectorTerm
 
 
-class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     required: NodeSelector | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
@@ -99,7 +100,7 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     )
 
 
-class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """Pod affinity or anti-affinity; the terms are kept as they came."""
 
     required: list[Any] | None = msgspec.field(
@@ -107,43 +108,45 @@ class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     )
 
 
-class Affinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Affinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     node_affinity: NodeAffinity | None = None
     pod_affinity: PodAffinity | None = None
     pod_anti_affinity: PodAffinity | None = None
 
 
-class Toleration(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Toleration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     key: str = ""
     operator: str = "Equal"
     value: str = ""
     effect: str = ""
 
 
-class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     topology_key: str = ""
     when_unsatisfiable: str = "DoNotSchedule"
 
 
-class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
 
 
-class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
 
 
-class PersistentVolumeClaimSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PersistentVolumeClaimSource(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
+):
     claim_name: str = ""
 
 
-class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
 
 
-class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
     priority: int | None = None
@@ -163,14 +166,14 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     termination_grace_period_seconds: int | None = None
 
 
-class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
 
 
-class Pod(KubeObject, frozen=True, rename="camel", kw_only=True):
+class Pod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodSpec = msgspec.field(default_factory=PodSpec)
     status: PodStatus = msgspec.field(default_factory=PodStatus)
 
@@ -178,23 +181,23 @@ class Pod(KubeObject, frozen=True, rename="camel", kw_only=True):
 # ---- Node -----------------------------------------------------------------------------------
 
 
-class Taint(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class Taint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     key: str = ""
     value: str = ""
     effect: str = ""
 
 
-class NodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     unschedulable: bool = False
     taints: list[Taint] | None = None
 
 
-class NodeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class NodeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
 
 
-class Node(KubeObject, frozen=True, rename="camel", kw_only=True):
+class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: NodeSpec = msgspec.field(default_factory=NodeSpec)
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
@@ -202,12 +205,12 @@ class Node(KubeObject, frozen=True, rename="camel", kw_only=True):
 # ---- PriorityClass, Lease ---------------------------------------------------------------------
 
 
-class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True):
+class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     value: int = 0
     global_default: bool = False
 
 
-class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     holder_identity: str | None = None
     lease_duration_seconds: int | None = None
     acquire_time: str | None = None
@@ -215,21 +218,21 @@ class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     lease_transitions: int | None = None
 
 
-class Lease(KubeObject, frozen=True, rename="camel", kw_only=True):
+class Lease(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: LeaseSpec = msgspec.field(default_factory=LeaseSpec)
 
 
 # ---- Bindery's own kinds, as watched (bindery.api has the full models) --------------------------
 
 
-class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str
     parent: str | None = None
     min_member: int | None = None
     min_sub_group: int | None = None
 
 
-class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     min_member: int = 1
     queue: str = "default"
     priority_class_name: str | None = None
@@ -242,22 +245,22 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     expected_runtime_seconds: float | None = None
 
 
-class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     conditions: list[Condition] | None = None
 
 
-class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True):
+class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
 
 
-class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     quota: int | str | None = None
     over_quota_weight: float | None = None
     limit: int | str = -1
 
 
-class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     parent: str | None = None
     priority: int = 100
     state: str = "Open"
@@ -268,30 +271,30 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     reclaim_min_runtime_seconds: float | None = None
 
 
-class Queue(KubeObject, frozen=True, rename="camel", kw_only=True):
+class Queue(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
     status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
 
 
-class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     pod_name: str
     pod_uid: str = msgspec.field(name="podUID")
     selected_node: str
     plugin_data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str
     uid: str
 
 
-class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     id: str
     part: int = 0
     parts: int = 1
 
 
-class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     pods: list[PodBinding]
     statement: StatementReference
     pod_group: PodGroupReference | None = None
@@ -300,7 +303,7 @@ class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
     fencing_token: int = 0
 
 
-class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     pod_name: str
     pod_uid: str = msgspec.field(name="podUID")
     node: str
@@ -308,7 +311,7 @@ class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     message: str = ""
 
 
-class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = "Pending"
     reason: str = ""
     message: str = ""
@@ -319,6 +322,6 @@ class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
 
 
-class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True):
+class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: BindRequestSpec
     status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)

@@ -24,7 +24,8 @@ class HealthServer:
     `checks` decide about /readyz: whether the component does its work. `liveness` decide about
     /healthz: whether only a restart can help. An API server that is down is no reason for a
     restart, so there are few of these; without any, an event loop that answers is alive.
-    Port 0 takes a free port; `host` None is every address.
+    Without `host` it listens on every address; but port 0, which takes a free port, only on
+    loopback, as every address would mean several ports.
     """
 
     def __init__(
@@ -40,7 +41,7 @@ class HealthServer:
         """The port that it listens on, once entered."""
         self._checks = checks
         self._liveness = liveness
-        self._host = host
+        self._host = host if host is not None or port else "127.0.0.1"
         self._registry = registry
         self._runner: web.AppRunner | None = None
 

@@ -1,10 +1,47 @@
 """What the binder's tests share."""
 
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
 import pytest
 import structlog
+from bindercluster import ALONE, Cluster, Gate
+
+from bindery.api.configuration import BinderConfiguration
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.plane import ControlPlane
 
 
 @pytest.fixture(autouse=True, scope="session")
 def quiet_logs() -> None:
     """Keep thousands of generated outcomes out of the report of a failing test."""
     structlog.configure(logger_factory=structlog.ReturnLoggerFactory())
+
+
+@pytest.fixture
+def cluster(control_plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
+    """A namespace of the test's own, with nodes that are removed afterwards."""
+    cluster = Cluster(control_plane, namespace)
+    yield cluster
+    cluster.remove_nodes()
+
+
+@pytest.fixture
+def start_binder(components: Components) -> Callable[..., Component]:
+    """Starts a binder, by default without an election, and waits until it is ready."""
+
+    def start(
+        configuration: BinderConfiguration | None = None, *, name: str = "binder"
+    ) -> Component:
+        chosen = configuration or BinderConfiguration(leader_election=ALONE)
+        return components.start_binder(chosen, name=name).wait_ready()
+
+    return start
+
+
+@pytest.fixture
+def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """The plugin with gates, where the binder's process finds it."""
+    gate = Gate(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", str(gate.install()))
+    return gate

@@ -12,7 +12,7 @@ from bindery.binder.plugins.interface import PluginError
 
 SIZES = st.integers(1, 4)
 SCRIPTS = st.builds(
-    Script, st.dictionaries(st.integers(0, 70), st.sampled_from(list(Trouble)), max_size=6)
+    Script, st.dictionaries(st.integers(0, 50), st.sampled_from(list(Trouble)), max_size=6)
 )
 PLUGINS = st.integers(0, 2)
 
@@ -80,6 +80,26 @@ def test_one_trouble_at_any_call_does_not_keep_a_gang_from_being_bound_whole(
         assert len(bound_by_us(world)) == 3, f"{trouble} at call {when}"
         assert world.finished == world.prepared, f"{trouble} at call {when}"
         check_the_end(world, 2)
+        if script.calls <= when:
+            return
+    raise AssertionError("the calls never end")
+
+
+@pytest.mark.parametrize("trouble", list(Trouble))
+@pytest.mark.parametrize("second", [Trouble.ERROR, Trouble.DEATH_AFTER])
+def test_a_second_trouble_while_the_first_is_looked_into_does_no_more_harm(
+    trouble: Trouble, second: Trouble
+) -> None:
+    """Exhaustive for pairs at most four calls apart."""
+    for when in range(1000):
+        for later in range(1, 5):
+            world, script = World(), Script({when: trouble, when + later: second})
+            gang(world, 2)
+
+            play(carry_through(world, script, plugins=1))
+
+            assert len(bound_by_us(world)) == 2, f"{trouble} at call {when}, {second} {later} later"
+            check_the_end(world, 1)
         if script.calls <= when:
             return
     raise AssertionError("the calls never end")

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.e2e
 
 @dataclass(frozen=True)
 class Corner:
-    """A namespace, a node pool and a queue that nobody else uses."""
+    """A namespace, and a name for a node, its pool, a queue and a gang that nobody else uses."""
 
     plane: ControlPlane
     namespace: str
@@ -48,10 +48,10 @@ def corner(
     group = {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",
-        "metadata": {"name": "gang", "namespace": namespace, "labels": pool},
+        "metadata": {"name": name, "namespace": namespace, "labels": pool},
         "spec": {"minMember": 3, "queue": name},
     }
-    pods = [_pod(f"gang-{index}", namespace, pool) for index in range(3)]
+    pods = [_pod(name, index, namespace, pool) for index in range(3)]
     documents = [node, queue, group, *pods]
     control_plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump_all(documents))
     room = {"cpu": "8", "memory": "8Gi", "pods": "10", "nvidia.com/gpu": "2"}
@@ -62,16 +62,16 @@ def corner(
     control_plane.kubectl("delete", f"node/{name}", f"queues.scheduling.bindery.dev/{name}")
 
 
-def _pod(name: str, namespace: str, labels: dict[str, str]) -> dict[str, object]:
+def _pod(gang: str, index: int, namespace: str, labels: dict[str, str]) -> dict[str, object]:
     limits = {"nvidia.com/gpu": "1", "cpu": "100m"}
     return {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "name": name,
+            "name": f"{gang}-{index}",
             "namespace": namespace,
             "labels": labels,
-            "annotations": {POD_GROUP_ANNOTATION: "gang"},
+            "annotations": {POD_GROUP_ANNOTATION: gang},
         },
         "spec": {
             "schedulerName": "bindery",
@@ -85,7 +85,7 @@ def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
     heading, row = corner.bindery("get", "gangs", "-n", corner.namespace).splitlines()
 
     assert heading.split()[:6] == ["NAME", "QUEUE", "RUNNING", "BOUND", "MIN", "PODS"]
-    assert row.split()[:6] == ["gang", corner.name, "0", "0", "3", "3"]
+    assert row.split()[:6] == [corner.name, corner.name, "0", "0", "3", "3"]
 
 
 def test_get_shows_queues_as_json(corner: Corner) -> None:
@@ -102,7 +102,7 @@ def test_get_says_when_there_is_nothing(corner: Corner) -> None:
 
 
 def test_explain_says_what_the_scheduler_would(corner: Corner) -> None:
-    answer = corner.bindery("explain", "gang", "-n", corner.namespace)
+    answer = corner.bindery("explain", corner.name, "-n", corner.namespace)
 
     assert "0 of 3 pods are bound, at least 3 are needed" in answer
     assert "Held by: Unschedulable: 2 of 3 pods fit" in answer
@@ -115,8 +115,8 @@ def test_a_snapshot_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:
     result = json.loads(corner.bindery("scenario", "run", "--json", path))
 
     assert result["ok"]
-    gang = {name: pod for name, pod in result["pods"].items() if name.startswith("gang-")}
-    assert any("2 of 3 pods fit" in pod["reason"] for pod in gang.values())
+    gang = [result["pods"][f"{corner.name}-{index}"] for index in range(3)]
+    assert all("2 of 3 pods fit" in pod["reason"] for pod in gang)
 
 
 def test_version_names_the_server_and_the_installed_kinds(corner: Corner) -> None:

@@ -65,6 +65,20 @@ async def test_a_token_file_is_read_again_before_its_token_expires(
 
 
 @pytest.mark.e2e
+async def test_a_token_file_that_is_gone_for_a_moment_leaves_the_token_in_use(
+    admin: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(credentials, "_RENEW_AFTER_S", 0.0)
+    file = tmp_path / "token"
+    file.write_text(token_of(admin))
+    kubeconfig = write(admin, {"tokenFile": str(file)}, tmp_path / "kubeconfig")
+    async with Client.connect(kubeconfig, user_agent="bindery-test/0") as client:
+        file.unlink()
+
+        assert await client.list(NAMESPACES)
+
+
+@pytest.mark.e2e
 async def test_an_exec_plugin_is_run_and_run_again_when_its_token_is_rejected(
     admin: dict[str, Any], tmp_path: Path
 ) -> None:
@@ -118,6 +132,14 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(
 async def test_a_kubeconfig_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
     with pytest.raises(UnreachableError, match="no usable configuration"):
         await Client.connect(tmp_path / "none", user_agent="bindery-test/0")
+
+
+async def test_a_kubeconfig_that_is_no_yaml_is_said_to_be_unusable(tmp_path: Path) -> None:
+    path = tmp_path / "kubeconfig"
+    path.write_text("clusters: [")
+
+    with pytest.raises(UnreachableError, match="no usable configuration"):
+        await Client.connect(path, user_agent="bindery-test/0")
 
 
 async def test_a_kubeconfig_without_clusters_is_said_to_be_unusable(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """The health server, asked over HTTP."""
 
+import socket
+
 import aiohttp
 from prometheus_client import CollectorRegistry, Counter
 
@@ -17,14 +19,14 @@ def fail() -> bool:
 
 
 async def test_a_component_whose_checks_pass_is_ready() -> None:
-    async with HealthServer(0, {"watch": lambda: True}, host="127.0.0.1") as server:
+    async with HealthServer(0, {"watch": lambda: True}) as server:
         assert await get(server, "/readyz") == (200, "ok\n")
         assert await get(server, "/healthz") == (200, "ok\n")
 
 
 async def test_failing_checks_are_named_one_a_line() -> None:
     checks = {"pods": lambda: False, "nodes": lambda: True, "lease": fail}
-    async with HealthServer(0, checks, host="127.0.0.1") as server:
+    async with HealthServer(0, checks) as server:
         assert await get(server, "/readyz") == (
             503,
             "pods: failing\nlease: RuntimeError: no connection\n",
@@ -33,14 +35,14 @@ async def test_failing_checks_are_named_one_a_line() -> None:
 
 
 async def test_liveness_has_checks_of_its_own() -> None:
-    async with HealthServer(0, {}, liveness={"cycle": lambda: False}, host="127.0.0.1") as server:
+    async with HealthServer(0, {}, liveness={"cycle": lambda: False}) as server:
         assert await get(server, "/healthz") == (503, "cycle: failing\n")
         assert await get(server, "/readyz") == (200, "ok\n")
 
 
 async def test_a_check_is_asked_anew_each_time() -> None:
     state = {"ready": False}
-    async with HealthServer(0, {"x": lambda: state["ready"]}, host="127.0.0.1") as server:
+    async with HealthServer(0, {"x": lambda: state["ready"]}) as server:
         assert (await get(server, "/readyz"))[0] == 503
         state["ready"] = True
         assert (await get(server, "/readyz"))[0] == 200
@@ -49,7 +51,7 @@ async def test_a_check_is_asked_anew_each_time() -> None:
 async def test_metrics_are_served_in_the_text_format() -> None:
     registry = CollectorRegistry()
     Counter("bound_pods", "Pods.", registry=registry).inc(3)
-    async with HealthServer(0, {}, host="127.0.0.1", registry=registry) as server:
+    async with HealthServer(0, {}, registry=registry) as server:
         status, text = await get(server, "/metrics")
 
     assert status == 200
@@ -57,5 +59,12 @@ async def test_metrics_are_served_in_the_text_format() -> None:
 
 
 async def test_by_default_it_listens_on_every_address() -> None:
-    async with HealthServer(0, {}) as server:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    async with HealthServer(port, {}) as server:
+        assert server.port == port
         assert (await get(server, "/healthz"))[0] == 200
+        hosts = {address[0] for address in server._runner.addresses}
+
+    assert "0.0.0.0" in hosts

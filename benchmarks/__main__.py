@@ -1,0 +1,131 @@
+"""`python -m benchmarks`: measures, prints a table, writes build/bench.json.
+
+Planning runs first, in memory; then every contender races on one control plane, in turns, so that
+what else the machine does meets all of them alike. Progress goes to standard error.
+"""
+
+import asyncio
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Annotated, Final
+
+import typer
+from rich.console import Console
+
+from benchmarks import results, summary
+from benchmarks.cluster import Cluster, open_cluster
+from benchmarks.contenders import BareClient, Bindery, Contender, KubeScheduler
+from benchmarks.planning import pods_per_second
+from benchmarks.races import Lap, Standing, race
+from benchmarks.workload import Workload
+
+_GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
+"""Nodes at which planning is measured."""
+
+_progress = Console(stderr=True, highlight=False)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to measure, and how large."""
+
+    only: Sequence[str]
+    nodes: int
+    pods: int
+    gang_size: int
+    runs: int
+    profiles: Path | None
+
+    def wants(self, name: str) -> bool:
+        """Whether the measurement `name` was asked for."""
+        return not self.only or any(name.startswith(prefix) for prefix in self.only)
+
+    def workload(self, name: str) -> Workload:
+        """Return what `gangs/...` or `singles/...` is about."""
+        return Workload(self.pods, self.gang_size if name.startswith("gangs") else 0)
+
+    def contenders(self) -> dict[str, Callable[[], Contender]]:
+        """Return what races, by name, in the order of a round."""
+        every: dict[str, Callable[[], Contender]] = {
+            "gangs/bindery": lambda: Bindery(profiles=self.profiles),
+            "gangs/kube-scheduler": KubeScheduler,
+            "gangs/bare-client": BareClient,
+            "gangs/bindery-max-pods-1": lambda: Bindery(max_pods=1),
+            "gangs/bare-client-max-pods-1": lambda: BareClient(max_pods=1),
+            "singles/bindery": lambda: Bindery(profiles=self.profiles),
+            "singles/kube-scheduler": KubeScheduler,
+        }
+        return {name: make for name, make in every.items() if self.wants(name)}
+
+
+def plan_in_memory(plan: Plan) -> Mapping[tuple[str, int], float]:
+    """Measure planning alone; (what, nodes) -> median pods a second."""
+    rates: dict[tuple[str, int], float] = {}
+    kinds = {"gangs": plan.gang_size, "single pods": 0}
+    for what, gang_size in kinds.items():
+        for nodes in _GROWTH:
+            workload = Workload(plan.pods, gang_size)
+            rate = median(pods_per_second(nodes, workload) for _ in range(plan.runs))
+            rates[what, nodes] = rate
+            _progress.print(f"planning {what} on {nodes} nodes: {rate:,.0f} pods/s")
+    return rates
+
+
+async def run_races(plan: Plan) -> dict[str, Standing]:
+    """Let the contenders race, round by round."""
+    contenders = plan.contenders()
+    laps: dict[str, list[Lap]] = {name: [] for name in contenders}
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        async with open_cluster(Path(directory), plan.nodes, _progress.print) as cluster:
+            for number in range(1, plan.runs + 1):
+                for name, make in contenders.items():
+                    _progress.print(f"round {number} of {plan.runs}, {name}: ", end="")
+                    laps[name].append(await _lap(cluster, make(), plan.workload(name)))
+    return {name: Standing(tuple(each)) for name, each in laps.items()}
+
+
+async def _lap(cluster: Cluster, contender: Contender, workload: Workload) -> Lap:
+    lap = await race(cluster, contender, workload)
+    _progress.print(
+        f"{lap.pods} pods in {lap.all_bound_s:.1f} s, {lap.pods_per_second:,.0f} pods/s, "
+        f"the first after {lap.first_bind_s:.2f} s"
+    )
+    return lap
+
+
+def main(
+    only: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="planning, gangs, singles, gangs/bindery, ...; repeat."),
+    ] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Nodes in the races.")] = 1000,
+    pods: Annotated[int, typer.Option(min=1, help="Pods in each measurement.")] = 5000,
+    gang_size: Annotated[int, typer.Option(min=1, help="Pods of a gang.")] = 10,
+    runs: Annotated[int, typer.Option(min=1, help="Of each; medians are reported.")] = 3,
+    output: Annotated[Path, typer.Option(help="The JSON file.")] = Path("build/bench.json"),
+    profile: Annotated[
+        Path | None,
+        typer.Option(metavar="DIR", help="Run Bindery under cProfile; slower. Statistics: DIR."),
+    ] = None,
+) -> None:
+    """Measure Bindery against kube-scheduler and against a bare client."""
+    if pods % gang_size:
+        raise typer.BadParameter("pods must be a multiple of the gang size")
+    plan = Plan(only or [], nodes, pods, gang_size, runs, profile)
+    measurements: list[results.Measurement] = []
+    rates = plan_in_memory(plan) if plan.wants("planning") else {}
+    if plan.contenders():
+        measurements += summary.of_races(asyncio.run(run_races(plan)))
+    measurements += summary.of_planning(rates)
+    if not measurements:
+        raise typer.BadParameter("nothing is called so", param_hint="--only")
+    results.write(output, measurements)
+    Console().print(results.table(measurements))
+    _progress.print(f"written to {output}")
+
+
+if __name__ == "__main__":
+    typer.run(main)

@@ -1,0 +1,129 @@
+"""The cluster that the races are run on: our own control plane, with nodes that nobody runs.
+
+Opened by `races`. kube-controller-manager is started again with a grace period of a day, because
+no agent renews the nodes' Leases and it would declare them dead in the middle; all else is as
+`bindery.controlplane` starts it. The one invariant: every race begins without pods.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.workload import Wire, Workload, nodes
+from bindery.controlplane import find
+from bindery.controlplane.build import Report
+from bindery.controlplane.install import Installation, install
+from bindery.controlplane.local import LocalControlPlane
+from bindery.controlplane.processes import Command, Process
+from bindery.kube.client import Client
+from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
+
+NAMESPACE: Final = "bench"
+_CREATES_AT_ONCE: Final = 32
+_CALL_S: Final = 300.0
+_CLEAR_S: Final = 180.0
+_UNTAINT_S: Final = 120.0
+_CLEARED: Final = (
+    # Nothing that a later one leaves behind must be made again by an earlier one.
+    "/apis/scheduling.bindery.dev/v1alpha1/namespaces/{}/bindrequests",
+    "/api/v1/namespaces/{}/pods",
+    "/apis/scheduling.bindery.dev/v1alpha1/namespaces/{}/podgroups",
+    "/apis/events.k8s.io/v1/namespaces/{}/events",
+)
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """A control plane with the chart's resources and empty nodes."""
+
+    plane: LocalControlPlane
+    installation: Installation
+    client: Client
+    controller_manager: Process
+
+    async def fill(self, workload: Workload) -> None:
+        """Create the PodGroups and pods."""
+        await self._create_all(POD_GROUPS, workload.pod_groups(), NAMESPACE)
+        await self._create_all(PODS, workload.pod_objects(), NAMESPACE)
+
+    async def clear(self) -> None:
+        """Remove what a race left, without grace, and wait until it is gone.
+
+        Raises:
+            TimeoutError: it does not go.
+        """
+        async with asyncio.timeout(_CLEAR_S):
+            for collection in _CLEARED:
+                await self._clear(collection.format(NAMESPACE))
+
+    async def create_nodes(self, count: int) -> None:
+        """Create the nodes and wait until kube-controller-manager has taken their taints off."""
+        await self._create_all(NODES, nodes(count), "")
+        async with asyncio.timeout(_UNTAINT_S):
+            while await self._has_taints():  # noqa: ASYNC110  nobody tells us
+                await asyncio.sleep(0.5)
+
+    def processes(self) -> dict[str, Process]:
+        """Return the processes of the control plane, by name."""
+        running = {process.name: process for process in self.plane.processes}
+        return {**running, "kube-controller-manager": self.controller_manager}
+
+    async def _has_taints(self) -> bool:
+        return any(node.spec.taints for node in await self.client.list(NODES))
+
+    async def _create_all(
+        self, resource: Resource[Any], objects: Iterable[Wire], namespace: str
+    ) -> None:
+        remaining = iter(objects)
+
+        async def create() -> None:
+            for item in remaining:
+                await self.client.create(resource, item, namespace)
+
+        async with asyncio.TaskGroup() as group:
+            for _ in range(_CREATES_AT_ONCE):
+                group.create_task(create())
+
+    async def _clear(self, collection: str) -> None:
+        """Delete a collection; the server may end a large deletion early, so look again."""
+        while '"items":[]' not in await self._kubectl("get", f"{collection}?limit=1"):
+            await self._kubectl("delete", f"{collection}?gracePeriodSeconds=0")
+
+    async def _kubectl(self, verb: str, path: str) -> str:
+        return await asyncio.to_thread(
+            self.plane.kubectl, verb, f"--raw={path}", timeout_s=_CLEAR_S
+        )
+
+
+@asynccontextmanager
+async def open_cluster(state_dir: Path, node_count: int, report: Report) -> AsyncIterator[Cluster]:
+    """Bring the control plane up with `node_count` nodes, and take it down at the end."""
+    plane = find.local(find.Options(state_dir=state_dir), report)
+    with plane:
+        controller_manager = _with_patience(plane.process("kube-controller-manager"))
+        try:
+            report("applying the chart's resources")
+            installation = install(plane)
+            plane.kubectl("create", "namespace", NAMESPACE)
+            account = ("serviceaccount/default", f"--namespace={NAMESPACE}")
+            plane.kubectl("wait", "--for=create", *account, "--timeout=30s")
+            async with Client.connect(
+                plane.admin_kubeconfig, user_agent="bench", request_timeout_s=_CALL_S
+            ) as client:
+                cluster = Cluster(plane, installation, client, controller_manager)
+                report(f"creating {node_count} nodes")
+                await cluster.create_nodes(node_count)
+                yield cluster
+        finally:
+            controller_manager.stop()
+
+
+def _with_patience(running: Process) -> Process:
+    """Replace kube-controller-manager by one that does not miss the nodes' Leases."""
+    running.stop()
+    command = running.command
+    arguments = [*command.arguments, "--node-monitor-grace-period=24h"]
+    return Process(Command(command.name, arguments, command.log), tethered=True)

@@ -1,0 +1,207 @@
+"""Who binds pods in the races: Bindery, kube-scheduler and the bare client.
+
+Started by `races` when everything is in place. A contender says when it is ready to bind, or, the
+bare client, when it began; from then on the clock runs.
+"""
+
+import asyncio
+import json
+import ssl
+import sys
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import aiohttp
+
+from benchmarks.cluster import Cluster
+from bindery.api.configuration import BindRequestConfiguration
+from bindery.api.names import SCHEDULER_NAME
+from bindery.controlplane import settings
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.ports import free_port
+from bindery.controlplane.processes import Command, Process
+
+_POLL_S: Final = 0.02
+_READY_S: Final = 60.0
+_ANSWER_S: Final = 10.0
+
+
+class Contender(ABC):
+    """One way to bind pods. `prepare`, `start` and `stop` are called once a race, in this order."""
+
+    scheduler_name: str = SCHEDULER_NAME
+    """Which pods it takes."""
+
+    @abstractmethod
+    async def prepare(self, cluster: Cluster) -> None:
+        """Start what waits for somebody else's decisions."""
+
+    @abstractmethod
+    async def start(self, cluster: Cluster) -> float:
+        """Start what decides; return when it was ready or began, by `time.monotonic`."""
+
+    @abstractmethod
+    def processes(self) -> Mapping[str, Process]:
+        """Return its processes, by name, while they run."""
+
+    @abstractmethod
+    def stop(self) -> None:
+        """Stop them."""
+
+
+class Bindery(Contender):
+    """Scheduler and binder as users run them, each under its own ServiceAccount."""
+
+    def __init__(self, *, max_pods: int = 500, profiles: Path | None = None) -> None:
+        """Write at most `max_pods` into a BindRequest; `profiles`: run under cProfile."""
+        self._requests = BindRequestConfiguration(max_pods=max_pods)
+        self._profiles = profiles
+        self._started: dict[str, Component] = {}
+
+    async def prepare(self, cluster: Cluster) -> None:
+        """Start the binder."""
+        binder = self._component(cluster, "binder")
+        await _until_answered(f"http://127.0.0.1:{binder.health_port}/readyz", binder.process)
+
+    async def start(self, cluster: Cluster) -> float:
+        """Start the scheduler."""
+        scheduler = self._component(cluster, "scheduler")
+        url = f"http://127.0.0.1:{scheduler.health_port}/readyz"
+        return await _until_answered(url, scheduler.process)
+
+    def processes(self) -> Mapping[str, Process]:
+        """Return both."""
+        return {name: component.process for name, component in self._started.items()}
+
+    def stop(self) -> None:
+        """Stop the scheduler, then the binder."""
+        for component in reversed(self._started.values()):
+            component.stop()
+        self._started.clear()
+
+    def _component(self, cluster: Cluster, kind: str) -> Component:
+        installation = cluster.installation
+        if self._profiles is not None:
+            component = _profiled(cluster, kind, self._profiles)
+        elif kind == "binder":
+            component = Components(installation).start_binder()
+        else:
+            configuration = installation.scheduler_configuration.model_copy(
+                update={"bind_request": self._requests}
+            )
+            component = Components(installation).start_scheduler(configuration)
+        self._started[kind] = component
+        return component
+
+
+class _OneProcess(Contender):
+    """A contender that is one process."""
+
+    name: str
+
+    def __init__(self) -> None:
+        self._process: Process | None = None
+
+    async def prepare(self, cluster: Cluster) -> None:
+        """Do nothing: nobody else is needed."""
+
+    def processes(self) -> Mapping[str, Process]:
+        """Return it."""
+        return {} if self._process is None else {self.name: self._process}
+
+    def stop(self) -> None:
+        """Stop it."""
+        if self._process is not None:
+            self._process.stop()
+
+    def _run(self, cluster: Cluster, arguments: Sequence[str]) -> Process:
+        log = cluster.plane.state_dir / "logs" / f"{self.name}-{time.monotonic_ns()}.log"
+        self._process = Process(Command(self.name, arguments, log), tethered=True)
+        return self._process
+
+
+class KubeScheduler(_OneProcess):
+    """Kubernetes' own scheduler: default profile, client limits lifted, no leader election."""
+
+    name = "kube-scheduler"
+    scheduler_name = "default-scheduler"
+
+    async def start(self, cluster: Cluster) -> float:
+        """Start it."""
+        plane, port = cluster.plane, free_port()
+        file = plane.state_dir / "kube-scheduler.yaml"
+        file.write_text(settings.kube_scheduler(plane.admin_kubeconfig), encoding="utf-8")
+        arguments = [
+            str(plane.binaries.kube_scheduler),
+            f"--config={file}",
+            # Its readiness is what starts the clock; the launcher's own arguments serve none.
+            "--bind-address=127.0.0.1",
+            f"--secure-port={port}",
+            f"--cert-dir={plane.state_dir / 'kube-scheduler'}",
+        ]
+        return await _until_answered(
+            f"https://127.0.0.1:{port}/readyz", self._run(cluster, arguments)
+        )
+
+
+class BareClient(_OneProcess):
+    """The writes of scheduler and binder alone, made by one process that decides nothing."""
+
+    name = "bare-client"
+
+    def __init__(self, *, max_pods: int = 500, at_once: int = 16) -> None:
+        """Write `at_once` requests at a time, of at most `max_pods` pods."""
+        super().__init__()
+        self._max_pods, self._at_once = max_pods, at_once
+
+    async def start(self, cluster: Cluster) -> float:
+        """Start it and learn when its first write began."""
+        arguments = [sys.executable, "-m", "benchmarks.bareclient"]
+        arguments += [f"--kubeconfig={cluster.plane.admin_kubeconfig}"]
+        arguments += [f"--max-pods={self._max_pods}", f"--at-once={self._at_once}"]
+        process = self._run(cluster, arguments)
+        log = process.command.log
+        await asyncio.to_thread(
+            process.wait_until, lambda: "\n" in log.read_text(), "its first write", _READY_S
+        )
+        return float(json.loads(log.read_text().splitlines()[0])["started_s"])
+
+
+def _profiled(cluster: Cluster, kind: str, directory: Path) -> Component:
+    """Start a component as `Components` does, with the default configuration, under cProfile."""
+    installation, port = cluster.installation, free_port()
+    directory.mkdir(parents=True, exist_ok=True)
+    arguments = [sys.executable, "-m", "benchmarks.profile", str(directory / f"{kind}.prof")]
+    arguments += [kind, "run", f"--kubeconfig={installation.kubeconfigs[kind]}"]
+    arguments += [f"--health-port={port}"]
+    log = cluster.plane.state_dir / "logs" / f"{kind}-profiled.log"
+    return Component(Command(kind, arguments, log), port, tethered=True)
+
+
+async def _until_answered(url: str, process: Process) -> float:
+    """Return when the request was sent that was first answered with 200, by `time.monotonic`.
+
+    A process that is ready but busy answers late; counted from the sending, that is its own time.
+
+    Raises:
+        TimeoutError, ProcessError: it is not ready in time, or ended.
+    """
+    # The certificate is one that kube-scheduler has just signed for itself.
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    timeout = aiohttp.ClientTimeout(total=_ANSWER_S)
+    async with asyncio.timeout(_READY_S), aiohttp.ClientSession(timeout=timeout) as session:
+        while True:
+            sent_s = time.monotonic()
+            try:
+                async with session.get(url, ssl=trusting) as answer:
+                    if answer.status == 200:
+                        return sent_s
+            except aiohttp.ClientError:
+                pass
+            if not process.is_running:
+                raise process.error("ended before it was ready")
+            await asyncio.sleep(_POLL_S)

@@ -1,0 +1,120 @@
+"""What was measured, as `build/bench.json` holds it, and what is to be reached.
+
+Written by `__main__`, read by `report`. A measurement that has no baseline in this run has no
+ratio either: nothing is compared with numbers of other runs.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.table import Table
+
+
+class Better(StrEnum):
+    """Which way is better."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+
+
+class Measurement(msgspec.Struct, frozen=True, kw_only=True):
+    """One number."""
+
+    name: str
+    value: float
+    unit: str
+    better: Better
+    baseline: float | None = None
+    """What it is compared with, in the same unit."""
+    ratio: float | None = None
+    """value / baseline."""
+
+
+TO_REACH: Final[Mapping[str, float]] = {
+    "gangs: Bindery against kube-scheduler": 2.0,
+    "gangs: Bindery against a bare client": 0.8,
+    "single pods: Bindery against kube-scheduler": 1.5,
+    "planning gangs, 1000 nodes": 1.0,
+    "planning gangs, 5000 nodes": 1.0,
+    "peak memory: scheduler": 1.0,
+    "peak memory: binder": 1.0,
+}
+"""Name -> the ratio that is asked for: at least, or where lower is better at most."""
+
+
+def measured(
+    name: str, value: float, unit: str, better: Better, baseline: float | None = None
+) -> Measurement:
+    """Return the measurement, rounded to four digits, with its ratio to the baseline."""
+    return Measurement(
+        name=name,
+        value=_rounded(value),
+        unit=unit,
+        better=better,
+        baseline=None if baseline is None else _rounded(baseline),
+        ratio=_rounded(value / baseline) if baseline else None,
+    )
+
+
+def is_reached(measurement: Measurement) -> bool | None:
+    """Whether what is to be reached is; None when nothing is, or nothing was compared."""
+    bar = TO_REACH.get(measurement.name)
+    if bar is None or measurement.ratio is None:
+        return None
+    if measurement.better is Better.HIGHER:
+        return measurement.ratio >= bar
+    return measurement.ratio <= bar
+
+
+def write(path: Path, measurements: Sequence[Measurement]) -> None:
+    """Write them as a JSON list."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    encoded = msgspec.json.format(msgspec.json.encode(measurements), indent=2)
+    path.write_bytes(encoded + b"\n")
+
+
+def read(path: Path) -> list[Measurement]:
+    """Read what `write` wrote."""
+    return msgspec.json.decode(path.read_bytes(), type=list[Measurement])
+
+
+def cells(measurement: Measurement) -> tuple[str, ...]:
+    """Return a row of the table: name, value, unit, baseline, ratio, what is to be reached."""
+    bar, reached = TO_REACH.get(measurement.name), is_reached(measurement)
+    sign = "≥" if measurement.better is Better.HIGHER else "≤"
+    verdict = {None: "", True: " reached", False: " MISSED"}[reached]
+    return (
+        measurement.name,
+        _text(measurement.value),
+        measurement.unit,
+        _text(measurement.baseline),
+        _text(measurement.ratio),
+        "" if bar is None else f"{sign} {bar:g}{verdict}",
+    )
+
+
+HEADINGS: Final = ("measured", "value", "unit", "baseline", "ratio", "to reach")
+
+
+def table(measurements: Sequence[Measurement]) -> Table:
+    """Return the table for the terminal."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(HEADINGS):
+        drawn.add_column(heading, justify="right" if index in {1, 3, 4} else "left")
+    for measurement in measurements:
+        style = "red" if is_reached(measurement) is False else None
+        drawn.add_row(*cells(measurement), style=style)
+    return drawn
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.4g}")
+
+
+def _text(value: float | None) -> str:
+    if value is None:
+        return ""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

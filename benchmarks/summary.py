@@ -1,0 +1,80 @@
+"""From laps and rates to measurements: what is compared with what.
+
+Called by `__main__` with whatever was run. The one invariant: both sides of a ratio come from the
+same run on the same control plane.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+from benchmarks.races import Standing
+from benchmarks.results import Better, Measurement, measured
+
+MEMORY_LIMIT_MB: Final = 400.0
+PLANNING_BARS: Final = {1000: 5000.0, 5000: 3000.0}
+"""Nodes -> pods in gangs that are to be planned in a second."""
+
+Standings = Mapping[str, Standing]
+"""`workload/contender`, such as `gangs/bindery`, to its laps."""
+
+_BINDING: Final = (
+    ("gangs: Bindery against kube-scheduler", "gangs/bindery", "gangs/kube-scheduler"),
+    ("gangs: Bindery against a bare client", "gangs/bindery", "gangs/bare-client"),
+    (
+        "gangs, one pod a request: Bindery against a bare client",
+        "gangs/bindery-max-pods-1",
+        "gangs/bare-client-max-pods-1",
+    ),
+    (
+        "gangs, bare client: a request a gang against a request a pod",
+        "gangs/bare-client",
+        "gangs/bare-client-max-pods-1",
+    ),
+    ("single pods: Bindery against kube-scheduler", "singles/bindery", "singles/kube-scheduler"),
+)
+_SOLO: Final = (
+    ("gangs: Bindery", "gangs/bindery"),
+    ("gangs, one pod a request: Bindery", "gangs/bindery-max-pods-1"),
+    ("pods without gangs: kube-scheduler", "gangs/kube-scheduler"),
+    ("gangs: bare client", "gangs/bare-client"),
+    ("single pods: Bindery", "singles/bindery"),
+)
+
+
+def of_races(standings: Standings) -> Iterator[Measurement]:
+    """Yield rates, times to the first bind, memory and CPU time."""
+    compared = set()
+    for name, key, other in _BINDING:
+        if key in standings and other in standings:
+            rates = standings[key].pods_per_second, standings[other].pods_per_second
+            yield measured(name, rates[0], "pods/s", Better.HIGHER, rates[1])
+            compared |= {key, other}
+    for name, key in _SOLO:
+        if key in standings and key not in compared:
+            yield measured(name, standings[key].pods_per_second, "pods/s", Better.HIGHER)
+    for key, standing in standings.items():
+        yield measured(f"first bind: {key}", standing.first_bind_s, "s", Better.LOWER)
+    yield from _memory(standings)
+    for key, standing in standings.items():
+        for process in standing.processes:
+            used_s = standing.cpu_s_per_1000_pods(process)
+            name = f"CPU: {process} in {key}"
+            yield measured(name, used_s, "s per 1,000 pods", Better.LOWER)
+
+
+def of_planning(rates: Mapping[tuple[str, int], float]) -> Iterator[Measurement]:
+    """Yield the planning rates; (what is planned, nodes) -> pods a second."""
+    for (what, nodes), rate in rates.items():
+        bar = PLANNING_BARS.get(nodes) if what == "gangs" else None
+        name = f"planning {what}, {nodes} nodes"
+        yield measured(name, rate, "pods/s", Better.HIGHER, bar)
+
+
+def _memory(standings: Standings) -> Iterator[Measurement]:
+    peaks: dict[str, float] = {}
+    for standing in standings.values():
+        for process in standing.processes:
+            peaks[process] = max(peaks.get(process, 0.0), standing.peak_mb(process))
+    for process, peak_mb in peaks.items():
+        limit = MEMORY_LIMIT_MB if process in {"scheduler", "binder"} else None
+        yield measured(f"peak memory: {process}", peak_mb, "MB", Better.LOWER, limit)

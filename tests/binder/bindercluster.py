@@ -1,0 +1,216 @@
+"""Pods, nodes and BindRequests made by hand on the real API server, and a plugin with gates."""
+
+import json
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
+from bindery.controlplane.plane import ControlPlane
+
+API_VERSION = "scheduling.bindery.dev/v1alpha1"
+ALONE = LeaderElection(enabled=False)
+
+
+@dataclass
+class Cluster:
+    """One namespace with nodes of its own, seen through kubectl. All waits have deadlines."""
+
+    plane: ControlPlane
+    namespace: str
+
+    def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
+        return self.plane.kubectl(*arguments, f"--namespace={self.namespace}", stdin=stdin)
+
+    def node(self, number: int) -> str:
+        return f"{self.namespace}-node-{number}"
+
+    def create(self, *objects: dict[str, Any]) -> None:
+        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
+        self.kubectl("create", "--filename=-", stdin=text)
+
+    def add_nodes(self, count: int) -> None:
+        self.create(
+            *(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Node",
+                    "metadata": {"name": self.node(n), "labels": {"made-by": self.namespace}},
+                }
+                for n in range(count)
+            )
+        )
+
+    def remove_nodes(self) -> None:
+        self.kubectl("delete", "nodes", f"--selector=made-by={self.namespace}", "--wait=false")
+
+    def add_pods(self, name: str, count: int) -> list[dict[str, str]]:
+        """Create pods that nobody schedules; return their bindings, pod i to node i."""
+        self.create(*(pod(f"{name}-{number}") for number in range(count)))
+        return [self.binding(f"{name}-{n}", self.node(n)) for n in range(count)]
+
+    def binding(self, name: str, node: str) -> dict[str, str]:
+        return {"podName": name, "podUID": self.uid("pod", name), "selectedNode": node}
+
+    def uid(self, kind: str, name: str) -> str:
+        return self.kubectl("get", kind, name, "--output=jsonpath={.metadata.uid}")
+
+    def request(self, name: str, bindings: Sequence[dict[str, str]], **spec: Any) -> dict[str, Any]:
+        """Return a BindRequest in a node pool of this namespace's own."""
+        labels = {"scheduling.bindery.dev/node-pool": self.namespace}
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": {"name": name, "labels": labels},
+            "spec": {"statement": {"id": name}, **spec, "pods": list(bindings)},
+        }
+
+    def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
+        """Wait until the request is in `phase`; return its status."""
+        self.kubectl(
+            "wait", f"bindrequest/{name}", f"--for=jsonpath={{.status.phase}}={phase}",
+            f"--timeout={timeout_s}s",
+        )  # fmt: skip
+        return self.status(name)
+
+    def status(self, name: str) -> dict[str, Any]:
+        found = json.loads(self.kubectl("get", "bindrequest", name, "--output=json"))
+        status: dict[str, Any] = found.get("status", {})
+        return status
+
+    def nodes_of(self, prefix: str) -> list[str]:
+        """Return the nodes of the pods whose names begin so; "" for one that is not bound."""
+        found = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
+        return [
+            item["spec"].get("nodeName", "")
+            for item in found
+            if item["metadata"]["name"].startswith(prefix)
+        ]
+
+    def wait_bound(self, pod: str, timeout_s: int = 30) -> None:
+        self.kubectl(
+            "wait", f"pod/{pod}", "--for=jsonpath={.spec.nodeName}", f"--timeout={timeout_s}s"
+        )
+
+    def wait_event(self, reason: str, regarding: str) -> str:
+        """Wait for an event; return its note."""
+        fields = f"reason={reason},involvedObject.name={regarding}"
+        self.kubectl(
+            "wait", "events", f"--field-selector={fields}", "--for=create", "--timeout=30s"
+        )
+        return self.kubectl(
+            "get", "events", f"--field-selector={fields}", "--output=jsonpath={.items[0].message}"
+        )
+
+
+def pod(name: str) -> dict[str, Any]:
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "schedulerName": "by-hand",
+            "containers": [{"name": "main", "image": "none"}],
+            "terminationGracePeriodSeconds": 0,
+        },
+    }
+
+
+@dataclass
+class Gate:
+    """A plugin in a package of its own, as a third party would install it.
+
+    It leaves a file for each pod it has prepared, and stands still at a step of a pod as long as
+    the test holds it there.
+    """
+
+    directory: Path
+
+    def install(self) -> Path:
+        """Write the package; return the directory that belongs on PYTHONPATH."""
+        site = self.directory / "site"
+        information = site / "gate-1.dist-info"
+        information.mkdir(parents=True)
+        (information / "METADATA").write_text("Metadata-Version: 2.1\nName: gate\nVersion: 1\n")
+        (information / "entry_points.txt").write_text(
+            "[bindery.binder_plugins]\ngate = gateplugin:Gate\n"
+        )
+        (site / "gateplugin.py").write_text(_PLUGIN)
+        (self.directory / "gates").mkdir()
+        return site
+
+    def configuration(self, **settings: Any) -> BinderConfiguration:
+        arguments = {"directory": str(self.directory / "gates")}
+        return BinderConfiguration(
+            plugins=(PluginConfiguration(name="gate", arguments=arguments),),
+            leader_election=ALONE,
+            **settings,
+        )
+
+    def hold(self, step: str, pod_name: str) -> None:
+        self._file("hold", step, pod_name).touch()
+
+    def let_go(self, step: str, pod_name: str) -> None:
+        self._file("hold", step, pod_name).unlink()
+
+    def is_at(self, step: str, pod_name: str) -> bool:
+        """Whether the plugin has come to the step of the pod, now or earlier."""
+        return self._file("at", step, pod_name).exists()
+
+    @property
+    def prepared(self) -> set[str]:
+        """The pods for which the plugin keeps something."""
+        return {path.name for path in (self.directory / "gates").glob("prepared-*")}
+
+    def _file(self, kind: str, step: str, pod_name: str) -> Path:
+        return self.directory / "gates" / f"{kind}-{step}-{pod_name}"
+
+
+_PLUGIN = textwrap.dedent('''
+    """A binder plugin that stands still where it is told to."""
+
+    import asyncio
+    from pathlib import Path
+    from typing import ClassVar
+
+    from pydantic import BaseModel, ConfigDict
+
+    from bindery.binder.plugins.interface import BindContext, PodManifest
+
+
+    class Arguments(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        directory: Path
+
+
+    class Gate:
+        name: ClassVar[str] = "gate"
+        arguments: ClassVar[type[BaseModel]] = Arguments
+
+        def __init__(self, arguments: Arguments) -> None:
+            self.directory = arguments.directory
+
+        def validate(self, pod: PodManifest) -> list[str]:
+            return []
+
+        def mutate(self, pod: PodManifest) -> PodManifest:
+            return pod
+
+        async def pre_bind(self, context: BindContext) -> None:
+            (self.directory / f"prepared-{context.pod.name}").touch()
+            await self.pass_gate("pre_bind", context)
+
+        async def post_bind(self, context: BindContext) -> None:
+            await self.pass_gate("post_bind", context)
+
+        async def rollback(self, context: BindContext) -> None:
+            (self.directory / f"prepared-{context.pod.name}").unlink(missing_ok=True)
+            await self.pass_gate("rollback", context)
+
+        async def pass_gate(self, step: str, context: BindContext) -> None:
+            (self.directory / f"at-{step}-{context.pod.name}").touch()
+            while (self.directory / f"hold-{step}-{context.pod.name}").exists():
+                await asyncio.sleep(0.02)
+''')

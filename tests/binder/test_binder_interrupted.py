@@ -1,0 +1,179 @@
+"""Binders that are killed, stopped or replaced, and requests that change under them."""
+
+import signal
+from collections.abc import Callable
+
+import pytest
+from bindercluster import ALONE, Cluster, Gate
+
+from bindery.api.configuration import BinderConfiguration, LeaderElection
+from bindery.controlplane.components import Component
+
+pytestmark = pytest.mark.e2e
+
+Start = Callable[..., Component]
+
+
+def wait_at(binder: Component, gate: Gate, step: str, pod: str) -> None:
+    binder.process.wait_until(lambda: gate.is_at(step, pod), f"{step} of {pod}", 20)
+
+
+@pytest.mark.parametrize("step", ["pre_bind", "post_bind"])
+def test_a_gang_whose_binder_is_killed_at_a_plugins_step_is_bound_whole_by_the_next(
+    cluster: Cluster, start_binder: Start, gate: Gate, step: str
+) -> None:
+    cluster.add_nodes(3)
+    bindings = cluster.add_pods("gang", 3)
+    gate.hold(step, "gang-1")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("gang", bindings))
+    wait_at(binder, gate, step, "gang-1")
+
+    binder.kill()
+
+    assert any(cluster.nodes_of("gang")) == (step == "post_bind")
+    assert cluster.status("gang").get("phase", "") == ""
+    gate.let_go(step, "gang-1")
+    binder.restart()
+    assert cluster.wait_for("gang", "Succeeded")["progress"] == "3/3"
+    assert cluster.nodes_of("gang") == [cluster.node(n) for n in range(3)]
+
+
+def test_a_gang_whose_binder_is_killed_between_two_bindings_is_bound_whole_by_the_next(
+    cluster: Cluster, start_binder: Start
+) -> None:
+    size = 200
+    cluster.add_nodes(1)
+    cluster.add_pods("gang", size)
+    names = [f"gang-{number}" for number in range(size)]
+    uids = cluster.kubectl("get", "pods", "--output=jsonpath={.items[*].metadata.uid}").split()
+    order = cluster.kubectl("get", "pods", "--output=jsonpath={.items[*].metadata.name}").split()
+    bindings = [
+        {"podName": name, "podUID": uid, "selectedNode": cluster.node(0)}
+        for name, uid in zip(order, uids, strict=True)
+    ]
+    assert set(order) == set(names)
+    binder = start_binder(BinderConfiguration(leader_election=ALONE, concurrent_binds=1))
+    cluster.create(cluster.request("gang", bindings))
+    cluster.wait_bound(order[0])
+
+    binder.kill()
+
+    bound = sum(map(bool, cluster.nodes_of("gang")))
+    assert 0 < bound < size, "the binder was not killed between two bindings"
+    binder.restart()
+    assert cluster.wait_for("gang", "Succeeded")["progress"] == f"{size}/{size}"
+    assert cluster.nodes_of("gang") == [cluster.node(0)] * size
+
+
+def test_a_killed_binder_leaves_nothing_prepared_for_a_gang_that_then_lost_a_pod(
+    cluster: Cluster, start_binder: Start, gate: Gate
+) -> None:
+    cluster.add_nodes(2)
+    bindings = cluster.add_pods("gang", 2)
+    gate.hold("pre_bind", "gang-1")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("gang", bindings))
+    wait_at(binder, gate, "pre_bind", "gang-1")
+    binder.kill()
+    assert gate.prepared == {"prepared-gang-0", "prepared-gang-1"}
+
+    cluster.kubectl("delete", "pod", "gang-1")
+    binder.restart()
+
+    assert cluster.wait_for("gang", "Failed")["reason"] == "PodGone"
+    assert gate.prepared == set()
+    assert cluster.nodes_of("gang-0") == [""]
+
+
+def test_a_request_that_is_deleted_under_way_is_taken_back(
+    cluster: Cluster, start_binder: Start, gate: Gate
+) -> None:
+    cluster.add_nodes(2)
+    bindings = cluster.add_pods("gang", 2)
+    gate.hold("pre_bind", "gang-1")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("gang", bindings))
+    wait_at(binder, gate, "pre_bind", "gang-1")
+
+    cluster.kubectl("delete", "bindrequest", "gang")
+
+    wait_at(binder, gate, "rollback", "gang-0")
+    binder.process.wait_until(lambda: not gate.prepared, "rolled back", 20)
+    assert cluster.nodes_of("gang") == ["", ""]
+    gate.let_go("pre_bind", "gang-1")
+    cluster.create(cluster.request("gang", bindings))
+    cluster.wait_for("gang", "Succeeded")
+
+
+def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
+    cluster: Cluster, start_binder: Start, gate: Gate
+) -> None:
+    cluster.add_nodes(3)
+    bindings = cluster.add_pods("gang", 2)
+    gate.hold("pre_bind", "gang-1")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("gang", bindings))
+    wait_at(binder, gate, "pre_bind", "gang-1")
+
+    node = cluster.node(2)
+    change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
+    cluster.kubectl("patch", "bindrequest", "gang", "--type=json", f"--patch={change}")
+    wait_at(binder, gate, "rollback", "gang-0")
+    gate.let_go("pre_bind", "gang-1")
+
+    cluster.wait_for("gang", "Succeeded")
+    assert cluster.nodes_of("gang") == [cluster.node(2), cluster.node(1)]
+
+
+def test_a_pod_is_carried_out_by_one_request_at_a_time(
+    cluster: Cluster, start_binder: Start, gate: Gate
+) -> None:
+    cluster.add_nodes(2)
+    bindings = cluster.add_pods("gang", 2)
+    gate.hold("pre_bind", "gang-1")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("first", bindings))
+    wait_at(binder, gate, "pre_bind", "gang-1")
+
+    cluster.create(cluster.request("second", bindings))
+
+    assert cluster.wait_for("second", "Failed")["reason"] == "HeldByOtherRequest"
+    gate.let_go("pre_bind", "gang-1")
+    cluster.wait_for("first", "Succeeded")
+
+
+def test_a_binder_that_is_stopped_ends_cleanly_and_leaves_the_rest_to_the_next(
+    cluster: Cluster, start_binder: Start, gate: Gate
+) -> None:
+    cluster.add_nodes(1)
+    bindings = cluster.add_pods("job", 1)
+    gate.hold("pre_bind", "job-0")
+    binder = start_binder(gate.configuration())
+    cluster.create(cluster.request("job", bindings))
+    wait_at(binder, gate, "pre_bind", "job-0")
+
+    binder.process._child.send_signal(signal.SIGTERM)
+
+    assert binder.process.wait(10) == 0
+    gate.let_go("pre_bind", "job-0")
+    binder.restart()
+    cluster.wait_for("job", "Succeeded")
+
+
+def test_a_standby_takes_over_from_a_binder_that_was_killed(
+    cluster: Cluster, start_binder: Start
+) -> None:
+    cluster.add_nodes(1)
+    bindings = cluster.add_pods("job", 1)
+    quick = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.5)
+    configuration = BinderConfiguration(leader_election=quick)
+    leader = start_binder(configuration, name="binder-a")
+    leader.process.wait_until(lambda: "leading" in leader.log.read_text(), "leading", 20)
+    standby = start_binder(configuration, name="binder-b")
+
+    leader.kill()
+    cluster.create(cluster.request("job", bindings))
+
+    cluster.wait_for("job", "Succeeded")
+    assert "leading" in standby.log.read_text()
