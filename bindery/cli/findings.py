@@ -85,7 +85,7 @@ def _shapes(
         return
     plugins = registry.load(configuration.plugins)
     session = Session(engine.cluster, plugins, FilterCache(), now)
-    counts: Counter[Shape] = Counter(task.shape for task in job.pending_in_order())
+    counts: Counter[Shape] = Counter(task.shape for task in session.pods_in_order(job))
     for shape, count in counts.items():
         finder = session.placement.finder(job)
         against = node_reasons(session, session.placement, finder, shape)

@@ -7,6 +7,7 @@ say what is true.
 """
 
 from functools import cached_property
+from itertools import islice
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,7 +17,7 @@ from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.placement import FilterCache, Placement
@@ -131,7 +132,19 @@ class Session:
 
     def next_pods(self, job: Job) -> list[Task]:
         """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
-        return self.pods_in_order(job)[: max(job.missing, 1)]
+        return self.minimum_pods(job) or self.pods_in_order(job)[:1]
+
+    def minimum_pods(self, job: Job) -> list[Task]:
+        """Return the pods that fill up the roles and the minimum of `job`; none if it has them."""
+        tasks, lacking = self.pods_in_order(job), job.lacking_roles()
+        chosen: set[Uid] = set()
+        for task in tasks if lacking else ():
+            if lacking.get(task.role, 0) > 0:
+                lacking[task.role] -= 1
+                chosen.add(task.uid)
+        others = (task.uid for task in tasks if task.uid not in chosen)
+        chosen.update(islice(others, max(0, job.missing - len(chosen))))
+        return [task for task in tasks if task.uid in chosen]
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""

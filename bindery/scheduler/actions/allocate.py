@@ -5,20 +5,35 @@ turn with other jobs. A gang of which one pod must wait for room to be released 
 its places are promised to it for this cycle and nothing is bound early.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.explain import no_place_text, node_reasons
 from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model import gangs
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.statement import Statement
+
+
+@dataclass(frozen=True, slots=True)
+class _Placer:
+    """How a wish places pods. `place`: all of them or none. `mark`: returns what goes back here."""
+
+    place: Callable[[Sequence[Task]], bool]
+    mark: Callable[[], Callable[[], None]]
+
+
+_Wish = Callable[[_Placer], bool]
+"""Places what shall be placed together; returns whether it all was."""
 
 _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
@@ -38,7 +53,7 @@ class Allocate:
             if isinstance(served, Commit):
                 yield served
             # A gang that is only promised its places gets no extra pods before it has them.
-            has_gang = isinstance(served, Commit) or job.missing == 0
+            has_gang = isinstance(served, Commit) or job.is_satisfied
             if served is not _Outcome.WAITS and has_gang and job.pending:
                 work.put_back(job)
 
@@ -73,31 +88,18 @@ class _Attempts:
             refusal = validator.invalid(session, job)
             if refusal is not None:
                 return self._refuse(job, refusal)
-        tasks = session.pods_in_order(job)
-        if job.missing > 0:
-            return self._serve_chunk(job, tasks[: job.missing])
-        first_of_shape = {task.shape: task for task in reversed(tasks)}
         served: Commit | _Outcome = _Outcome.WAITS
-        for task in sorted(first_of_shape.values(), key=tasks.index):
-            served = self._serve_chunk(job, [task])
+        for wish in _wishes(session, job):
+            served = self._serve_wish(job, wish)
             if served is not _Outcome.WAITS:
                 break
         return served
 
-    def _serve_chunk(self, job: Job, tasks: Sequence[Task]) -> Commit | _Outcome:
-        """Place `tasks`, all of them or none."""
-        session = self._session
-        for task in tasks:
-            if task.shape.refusal is not None:
-                text = f"pod {task.name}: {task.shape.refusal}"
-                return self._refuse(job, Refusal("NotSupported", text))
-        for gate in session.plugins.capacity_gates:
-            refusal = gate.over_capacity(session, job, tasks)
-            if refusal is not None:
-                return self._refuse(job, refusal)
-        tried = False
+    def _serve_wish(self, job: Job, wish: _Wish) -> Commit | _Outcome:
+        """Place all that `wish` asks for, or nothing."""
+        session, tried = self._session, False
         for domain in _domains(session, job):
-            served = self._serve_in(job, tasks, session.placement.finder(job, domain))
+            served = self._serve_in(job, wish, session.placement.finder(job, domain))
             if served is not _Outcome.WAITS:
                 return served
             tried = True
@@ -105,22 +107,51 @@ class _Attempts:
             self._refuse(job, Refusal("Unschedulable", "a plugin leaves it no nodes to try"))
         return _Outcome.WAITS
 
-    def _serve_in(self, job: Job, tasks: Sequence[Task], finder: JobFinder) -> Commit | _Outcome:
+    def _serve_in(self, job: Job, wish: _Wish, finder: JobFinder) -> Commit | _Outcome:
         session = self._session
-        shortage = self._known_shortage(tasks, finder)
-        if shortage is not None:
-            return self._refuse_short(job, tasks, shortage)
         with session.statement() as statement:
-            placed = self._place(statement, tasks, finder)
-            if placed < len(tasks):
-                shortage = self._shortage(tasks, finder, placed)
-                return self._refuse_short(job, tasks, shortage)
+
+            def place(tasks: Sequence[Task]) -> bool:
+                return self._place_chunk(job, statement, tasks, finder)
+
+            def mark() -> Callable[[], None]:
+                return partial(statement.rollback, statement.savepoint())
+
+            if not wish(_Placer(place, mark)):
+                return _Outcome.WAITS
+            tasks = [operation.task for operation in statement.operations]
             if any(task.status is TaskStatus.PIPELINED for task in tasks):
                 return self._promise(job, statement, tasks)
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
                 return self._refuse(job, Refusal("NotReady", "a plugin holds the job back"))
             session.refusals.pop(job, None)
             return Commit(job, statement.commit(), len(tasks) > 1)
+
+    def _place_chunk(
+        self, job: Job, statement: Statement, tasks: Sequence[Task], finder: JobFinder
+    ) -> bool:
+        """Place `tasks`, all of them or none; note why not."""
+        session = self._session
+        for task in tasks:
+            if task.shape.refusal is not None:
+                text = f"pod {task.name}: {task.shape.refusal}"
+                self._refuse(job, Refusal("NotSupported", text))
+                return False
+        for gate in session.plugins.capacity_gates:
+            refusal = gate.over_capacity(session, job, tasks)
+            if refusal is not None:
+                self._refuse(job, refusal)
+                return False
+        shortage = self._known_shortage(tasks, finder)
+        if shortage is None:
+            savepoint = statement.savepoint()
+            placed = self._place(statement, tasks, finder)
+            if placed == len(tasks):
+                return True
+            shortage = self._shortage(tasks, finder, placed)
+            statement.rollback(savepoint)
+        self._refuse_short(job, tasks, shortage)
+        return False
 
     def _place(self, statement: Statement, tasks: Sequence[Task], finder: JobFinder) -> int:
         """Place `tasks` in order until one fits nowhere; return how many were placed."""
@@ -183,6 +214,52 @@ class _Attempts:
         if _are_equal(tasks, finder):
             self._shortages[shape] = shortage
         return shortage
+
+
+def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
+    """Yield what `job` asks for next: its gang; or when it has that, one more of anything."""
+    if not job.is_satisfied:
+        yield partial(_gang, session, job)
+        return
+    if job.tree is not None:
+        for group in _optional(job, job.tree):
+            yield partial(_sub_group, session, job, group)
+    tasks = session.pods_in_order(job)
+    lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
+    # Of equal pods the first speaks for all.
+    first_of_shape = {task.shape: task for task in reversed(tasks) if task.sub_group not in lacking}
+    for task in sorted(first_of_shape.values(), key=tasks.index):
+        yield partial(_one, task)
+
+
+def _gang(session: Session, job: Job, placer: _Placer) -> bool:
+    """Place what the gang lacks: its sub-groups, then its roles and the rest of its minimum."""
+    if job.tree is not None and not _sub_group(session, job, job.tree, placer):
+        return False
+    rest = session.minimum_pods(job)
+    return not rest or placer.place(rest)
+
+
+def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> bool:
+    def attempt(leaf: Group) -> bool:
+        tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
+        chunk = tasks[: job.lacking(leaf)]
+        return len(chunk) == job.lacking(leaf) and placer.place(chunk)
+
+    return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
+
+
+def _one(task: Task, placer: _Placer) -> bool:
+    return placer.place([task])
+
+
+def _optional(job: Job, group: Group) -> Iterator[Group]:
+    """Yield the highest groups that are not satisfied though the gang is."""
+    for child in group.children:
+        if child.is_satisfied(job.lacking):
+            yield from _optional(job, child)
+        else:
+            yield child
 
 
 def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:

@@ -13,9 +13,12 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
+    ROLE_LABEL,
+    SUB_GROUP_LABEL,
 )
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
@@ -108,6 +111,8 @@ class TaskStore:
             pod_node=pod.spec.node_name,
             gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
             says_preemptible=_says_preemptible(pod),
+            sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
+            role=pod.metadata.labels.get(ROLE_LABEL, ""),
             is_ours=pod.spec.scheduler_name == self._scheduler_name,
         )
 
@@ -157,8 +162,12 @@ class TaskStore:
         job.exists, job.uid = True, Uid(group.metadata.uid)
         job.created = group.metadata.creation_timestamp or ""
         job.priority_class = group.spec.priority_class_name
-        job.min_member = max(0, group.spec.min_member)
+        job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
         job.invalid = None
+        try:
+            job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
+        except gangs.GangError as error:
+            job.tree, job.invalid = None, str(error)
         job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
         if group.spec.min_member < 0:
             job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
@@ -169,7 +178,7 @@ class TaskStore:
         job, unseen = self._state.jobs[key], Job(key)
         job.exists, job.uid, job.invalid = False, unseen.uid, None
         job.created, job.priority_class = unseen.created, unseen.priority_class
-        job.min_member = unseen.min_member
+        job.min_member, job.roles, job.tree = unseen.min_member, unseen.roles, unseen.tree
         job.says_preemptible = unseen.says_preemptible
         self._change(job, unseen.queue)
         self._drop_if_empty(key)
@@ -342,6 +351,7 @@ def _same(one: Task, other: Task) -> bool:
         one.shape is other.shape
         and (one.job, one.priority) == (other.job, other.priority)
         and one.says_preemptible == other.says_preemptible
+        and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
     )

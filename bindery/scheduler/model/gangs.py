@@ -1,7 +1,7 @@
 """What a gang needs: a minimum of pods, of each role, and a tree of sub-groups.
 
-Pure arithmetic over counts; `jobs.py` keeps the counts, actions ask what to place next. Leaves of the
-tree hold pods and need `minMember` of them; an inner group needs `minSubGroup` of its children.
+Pure arithmetic over counts; `jobs.py` keeps the counts, actions ask what to place next. Leaves of
+the tree hold pods and need `minMember` of them; an inner group needs `minSubGroup` of its children.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,21 +45,11 @@ class Group:
         for child in self.children:
             yield from child.leaves()
 
-    def is_satisfied(self, placed: Mapping[str, int], present: Mapping[str, int]) -> bool:
-        """Return whether the group has what it needs.
-
-        Args:
-            placed: leaf -> pods that are placed or have succeeded.
-            present: leaf -> pods that there are.
-        """
+    def is_satisfied(self, lacking: Callable[["Group"], int]) -> bool:
+        """Return whether the group has what it needs; `lacking`: leaf -> pods that it lacks."""
         if self.is_leaf:
-            return placed.get(self.name, 0) >= self.needed_pods(present)
-        done = sum(child.is_satisfied(placed, present) for child in self.children)
-        return done >= self.needed_children
-
-    def needed_pods(self, present: Mapping[str, int]) -> int:
-        """Return how many pods a leaf needs."""
-        return present.get(self.name, 0) if self.min_member is None else self.min_member
+            return lacking(self) <= 0
+        return sum(child.is_satisfied(lacking) for child in self.children) >= self.needed_children
 
 
 def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | None:
@@ -80,7 +70,9 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
     for group in sub_groups:
         parent = group.parent or ""
         if parent and parent not in by_name:
-            raise GangError(f"spec.subGroups: {group.name} has the parent {parent}, which is not there")
+            raise GangError(
+                f"spec.subGroups: {group.name} has the parent {parent}, which is not there"
+            )
         below.setdefault(parent, []).append(group)
     built: list[str] = []
     root = Group("", None, min_sub_group, tuple(_grow(g, below, built) for g in below.get("", ())))
@@ -103,12 +95,16 @@ Try = Callable[[Group], bool]
 """Tries to place what a leaf lacks; True if that worked, and else nothing has changed."""
 
 
-def satisfy(group: Group, attempt: Try, is_satisfied: Callable[[Group], bool]) -> bool:
-    """Place what `group` lacks, trying optional children one after the other.
+def satisfy(
+    group: Group,
+    attempt: Try,
+    is_satisfied: Callable[[Group], bool],
+    mark: Callable[[], Callable[[], None]],
+) -> bool:
+    """Place what `group` lacks, trying its children in the order in which they are written.
 
-    Children that are satisfied already count first, then those that have begun, then the rest, in
-    the order in which they are written. What was placed in a child that did not work out must have
-    been undone by `attempt`; what was placed in a group that fails as a whole is the caller's.
+    `mark` returns what goes back to where it was called; it undoes a child that fails half-way. A
+    group that fails as a whole is left to the caller to undo.
     """
     if group.is_leaf:
         return is_satisfied(group) or attempt(group)
@@ -116,6 +112,11 @@ def satisfy(group: Group, attempt: Try, is_satisfied: Callable[[Group], bool]) -
     for child in group.children:
         if done >= group.needed_children:
             break
-        if not is_satisfied(child) and satisfy(child, attempt, is_satisfied):
+        if is_satisfied(child):
+            continue
+        go_back = mark()
+        if satisfy(child, attempt, is_satisfied, mark):
             done += 1
+        else:
+            go_back()
     return done >= group.needed_children
