@@ -33,6 +33,8 @@ class Gang:
             return Refusal(
                 "NotEnoughPods", f"{come} of the {job.min_member} pods it needs have come{gated}"
             )
+        if job.missing > 0 and job.active_count > 0:
+            return _await_outcome(job)
         return None
 
     def is_ready(self, session: Session, job: Job) -> bool:  # noqa: ARG002
@@ -48,3 +50,16 @@ class Gang:
         """Below the minimum first, then at it, then above it."""
         placed = job.active_count + job.finished_count
         return (0 if placed < job.min_member else 1 if placed == job.min_member else 2,)
+
+
+def _await_outcome(job: Job) -> Refusal | None:
+    """Refuse to complete a gang by pods that are only about to be bound.
+
+    Their BindRequest may yet fail or be cleared, as when a pod in it was replaced or a scheduler
+    was killed between two of its parts: the others would then be bound without them.
+    """
+    binding = sum(task.status is TaskStatus.BINDING for task in job.tasks.values())
+    if not binding:
+        return None
+    text = f"{binding} of its pods are about to be bound: the rest waits for what becomes of them"
+    return Refusal("CommitUnderWay", text)
