@@ -27,6 +27,8 @@ _log: Final = structlog.get_logger(__name__)
 
 _RESTART_S: Final = 1.0
 _RESTART_CAP_S: Final = 15.0
+_STOP_S: Final = 5.0
+"""For kopf's own end, which is otherwise not bounded."""
 _STABLE_S: Final = 60.0
 """After running for so long, the next restart is a quick one again."""
 
@@ -84,7 +86,7 @@ class Operator:
             self.is_alive = False
             for task in tasks:
                 task.cancel()
-            await asyncio.gather(*tasks, return_exceptions=True)
+            await asyncio.wait(tasks, timeout=_STOP_S)
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()

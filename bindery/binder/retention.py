@@ -8,6 +8,7 @@ so that a burst of finished requests does not become a burst of deletions that d
 import asyncio
 import heapq
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -92,10 +93,10 @@ class RetentionQueue:
             wait_s = self._queue[0][0] - self._clock() if self._queue else None
             if wait_s is not None and wait_s <= 0:
                 return
-            try:
-                await asyncio.wait_for(self._added.wait(), wait_s)
-            except TimeoutError:
-                continue
+            # Not wait_for(), which in Python 3.11 loses a cancellation that comes with the event.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    await self._added.wait()
 
     async def _try_to_remove(self, request: Finished) -> bool:
         try:

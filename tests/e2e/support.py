@@ -242,7 +242,9 @@ class Corner:
         return sum(bool(pod.spec.node_name) for pod in await self.pods(gang))
 
     async def requests(self) -> list[BindRequest]:
-        return await self.client.list(BIND_REQUESTS, namespace=self.namespace)
+        """Return the BindRequests of this corner's pool."""
+        every = await self.client.list(BIND_REQUESTS, namespace=self.namespace)
+        return [r for r in every if r.metadata.labels.get(NODE_POOL_LABEL, "") == self.pool]
 
     async def condition(self, gang: Gang) -> Condition | None:
         """Return the `Scheduled` condition of the PodGroup."""

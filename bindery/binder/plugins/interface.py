@@ -53,8 +53,9 @@ class BindContext:
 class BinderPlugin(Protocol):
     """What every plugin has. The steps are the Protocols below."""
 
-    name: ClassVar[str]
-    """As in the configuration, in `pluginData` and in metrics."""
+    @property
+    def name(self) -> str:
+        """Its name in the configuration, in `pluginData` and in metrics."""
 
 
 class PluginFactory(Protocol):

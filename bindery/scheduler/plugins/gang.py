@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import Refusal, SortKey
 from bindery.scheduler.session import Session
@@ -34,6 +34,8 @@ class Gang:
             if come >= job.min_member:
                 needed = "pods have come, which is not enough of every role and sub-group"
             return Refusal("NotEnoughPods", f"{come} {needed}{gated}")
+        if not job.is_satisfied and job.placed.total > 0:
+            return _await_outcome(job)
         return None
 
     def is_ready(self, session: Session, job: Job) -> bool:  # noqa: ARG002
@@ -50,3 +52,16 @@ class Gang:
         if not job.is_satisfied:
             return (0,)
         return (1 if placed <= job.min_member else 2,)
+
+
+def _await_outcome(job: Job) -> Refusal | None:
+    """Refuse to complete a gang by pods that are only about to be bound.
+
+    Their BindRequest may yet fail or be cleared, as when a pod in it was replaced or a scheduler
+    was killed between two of its parts: the others would then be bound without them.
+    """
+    binding = sum(task.status is TaskStatus.BINDING for task in job.tasks.values())
+    if not binding:
+        return None
+    text = f"{binding} of its pods are about to be bound: the rest waits for what becomes of them"
+    return Refusal("CommitUnderWay", text)

@@ -1,0 +1,146 @@
+"""Who could be evicted: running pods as columns, and in which portions they go.
+
+A portion (chunk) is what goes together: an extra pod of an elastic job by itself, the rest of a gang
+as a whole. Inside a job extras go before the core, the last pods first.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Pods of one job that are evicted together."""
+
+    job: Job
+    tasks: tuple[Task, ...]
+    is_core: bool
+    """Whether the gang falls below its minimum by it."""
+
+
+def chunks(session: Session, job: Job) -> list[Chunk]:
+    """Return the portions in which `job` can be evicted, in the order in which they go.
+
+    A portion with a pod that may not be evicted ends the list.
+    """
+    running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    running.sort(key=session.pod_sort_key, reverse=True)
+    found: list[Chunk] = []
+    left = list(running)
+    for extra in _extras(job, running):
+        found.append(Chunk(job, tuple(extra), is_core=False))
+        left = [task for task in left if task not in extra]
+    if left:
+        found.append(Chunk(job, tuple(left), is_core=True))
+    for position, chunk in enumerate(found):
+        if not all(task.is_preemptible and task.row != NO_ROW for task in chunk.tasks):
+            return found[:position]
+    return found
+
+
+def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
+    """Yield what can go while the gang keeps its minimum; `running` in order of eviction."""
+    surplus = job.placed.total - job.min_member
+    spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
+    spare_leaves: dict[str, int] = {}
+    if job.tree is not None:
+        for group in _optional(job, job.tree):
+            members = {leaf.name for leaf in group.leaves()}
+            tasks = [task for task in running if task.sub_group in members]
+            if tasks and len(tasks) <= surplus and _roles_allow(tasks, spare_roles):
+                surplus -= len(tasks)
+                yield tasks
+                running = [task for task in running if task not in tasks]
+        spare_leaves = {leaf.name: -job.lacking(leaf) for leaf in job.tree.leaves()}
+    for task in running:
+        spare = spare_leaves.get(task.sub_group, surplus)
+        if surplus > 0 and spare > 0 and _roles_allow([task], spare_roles):
+            surplus -= 1
+            if task.sub_group in spare_leaves:
+                spare_leaves[task.sub_group] -= 1
+            yield [task]
+
+
+def _optional(job: Job, group: Group) -> Iterable[Group]:
+    """Yield satisfied children that `group` can do without, the last written first."""
+    satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
+    for child in reversed(satisfied[group.needed_children :]):
+        yield child
+
+
+def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
+    for task in tasks:
+        if spare.get(task.role, 1) <= 0:
+            return False
+    for task in tasks:
+        if task.role in spare:
+            spare[task.role] -= 1
+    return True
+
+
+class VictimTable:
+    """All chunks of all jobs that an action may look at, as columns over their pods.
+
+    Made once an action; `gone` marks what a committed plan has taken.
+    """
+
+    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+        self.chunks: list[Chunk] = []
+        chunk_of: list[int] = []
+        rows: list[int] = []
+        requests: list[Task] = []
+        for job in jobs:
+            for chunk in chunks(session, job):
+                for task in chunk.tasks:
+                    chunk_of.append(len(self.chunks))
+                    rows.append(task.row)
+                    requests.append(task)
+                self.chunks.append(chunk)
+        self.row: NDArray[np.intp] = np.array(rows, dtype=np.intp)
+        """Pod -> node row."""
+        self.chunk: NDArray[np.intp] = np.array(chunk_of, dtype=np.intp)
+        """Pod -> its chunk."""
+        self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
+        """[resource, pod]."""
+        for pod, task in enumerate(requests):
+            shape = task.shape.request
+            self.request[list(shape.indices), pod] = shape.amounts
+        count = len(self.chunks)
+        self.queue: NDArray[np.intp] = np.array(
+            [session.queue_row(chunk.job) for chunk in self.chunks], dtype=np.intp
+        )
+        """Chunk -> queue row."""
+        self.priority: NDArray[np.int64] = np.array(
+            [session.priority(chunk.job) for chunk in self.chunks], dtype=np.int64
+        )
+        """Chunk -> priority of its job."""
+        self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
+        """Chunk -> whether it is still running."""
+        order = sorted(range(count), key=lambda i: session.job_sort_key(self.chunks[i].job))
+        self.rank: NDArray[np.intp] = np.empty(count, dtype=np.intp)
+        """Chunk -> how early it goes among those of its queue: the last job first, extras first."""
+        position = {id(self.chunks[i].job): place for place, i in enumerate(order)}
+        keys = [(-position[id(chunk.job)], i) for i, chunk in enumerate(self.chunks)]
+        self.rank[sorted(range(count), key=keys.__getitem__)] = np.arange(count)
+
+    def evictable(self, eligible: BoolColumn, nodes: int) -> NDArray[np.int64]:
+        """Return what the `eligible` chunks (mask) hold on each node: [resource, node]."""
+        pods = eligible[self.chunk]
+        amounts = np.zeros((self.request.shape[0], nodes), dtype=np.int64)
+        for resource in range(len(amounts)):
+            held = self.request[resource, pods]
+            if held.any():
+                amounts[resource] = np.bincount(self.row[pods], held, nodes).astype(np.int64)
+        return amounts
+
+    def gone(self, indices: Iterable[int]) -> None:
+        """Note that chunks have been evicted."""
+        self.alive[list(indices)] = False
