@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from sabotage import PLUGIN_DIRECTORY
 from support import Corner, Observer, binder_configuration, scheduler_configuration
 
 from bindery.controlplane.components import Component, Components
@@ -62,3 +63,9 @@ async def observer(corner: Corner) -> AsyncIterator[Observer]:
     async with Observer(corner).watch() as observer:
         yield observer
     observer.check()
+
+
+@pytest.fixture
+def plugin_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the processes that are started from now on find the plugin beside these tests."""
+    monkeypatch.setenv("PYTHONPATH", str(PLUGIN_DIRECTORY))

@@ -288,6 +288,11 @@ class Corner:
 
         await wait_for(said, f"the pods of {gang.name} say {text!r}")
 
+    async def wait_request(self) -> BindRequest:
+        """Wait until there is a BindRequest, and return the first."""
+        found = await wait_for(self.requests, "a BindRequest is there")
+        return found[0]
+
     async def wait_nothing_left(self, timeout_s: float = WAIT_S) -> None:
         """Wait until the binder has removed every BindRequest."""
 
@@ -327,6 +332,8 @@ class Observer:
         """Pod UID -> the nodes it was seen on, in order."""
         self.created_requests: list[str] = []
         """Names of the BindRequests, in the order in which they appeared."""
+        self.requests: dict[str, BindRequest] = {}
+        """BindRequests by name as they were last seen, also those that are gone."""
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator["Observer"]:
@@ -359,6 +366,7 @@ class Observer:
     def _take_request(self, change: Change[BindRequest]) -> None:
         if change.type is EventType.ADDED:
             self.created_requests.append(change.object.metadata.name)
+        self.requests[change.object.metadata.name] = change.object
 
 
 def _find(conditions: list[Condition] | None, kind: str) -> Condition | None:

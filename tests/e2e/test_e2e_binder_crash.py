@@ -1,10 +1,12 @@
 """kill -9 of the binder at every step of a transaction: a restart ends what it has begun."""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from support import Corner, Gang, Observer, binder_configuration
+from sabotage import Sabotage
+from support import Corner, Gang, Observer, binder_configuration, wait_for
 from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.controlplane.components import Components
@@ -62,7 +64,26 @@ async def test_a_gang_is_whole_after_a_binder_was_killed(
     assert len(observer.created_requests) == 1
 
 
-@pytest.fixture
-def plugin_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let the processes that are started find the plugin beside these tests."""
-    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).parent / "plugins"))
+@pytest.mark.usefixtures("plugin_path")
+@pytest.mark.parametrize(
+    ("step", "at"), [("pre_bind", 1), ("pre_bind", SIZE), ("post_bind", 2), ("rollback", 2)]
+)
+async def test_a_gang_is_whole_after_a_binder_died_in_a_plugin(
+    corner: Corner, observer: Observer, components: Components, tmp_path: Path, step: str, at: int
+) -> None:
+    first, *_ = await corner.add_nodes("a", "b", "c", cpu="2")
+    plugin = Sabotage(tmp_path / "journal", die_in=step, die_at=at)
+    if step == "rollback":
+        plugin = replace(plugin, refuse_node=first)
+    victim = components.start_binder(binder_configuration(plugin.configuration())).wait_ready()
+    gang = Gang("gang", size=SIZE)
+    await corner.submit(gang)
+
+    async def died() -> bool:
+        return not victim.process.is_running
+
+    await wait_for(died, f"the binder dies in {step}")
+    components.start_binder(binder_configuration(plugin.configuration())).wait_ready()
+    await corner.wait_bound(gang)
+    await corner.wait_nothing_left()
+    await wait_for(plugin.has_finished(await corner.pods(gang)), "every pod's post_bind was called")

@@ -1,0 +1,144 @@
+"""What was planned changes before it is bound, or cannot be bound at all."""
+
+import asyncio
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from sabotage import Sabotage
+from support import (
+    Corner,
+    Gang,
+    Observer,
+    binder_configuration,
+    scheduler_configuration,
+    wait_for,
+)
+from traps import Trap, ready, trapped
+
+from bindery.api.configuration import BindRequestConfiguration
+from bindery.controlplane.components import Components
+from bindery.controlplane.install import Installation
+
+pytestmark = pytest.mark.e2e
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_gang_whose_node_goes_between_plan_and_bind_is_bound_whole_elsewhere(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    await corner.add_nodes("a", "b", cpu="2")
+    gang = Gang("gang", size=4)
+    await corner.submit(gang)
+    request = await corner.wait_request()
+    await corner.remove_node(request.spec.pods[-1].selected_node)
+    components.start_binder(binder_configuration()).wait_ready()
+
+    await corner.wait_nothing_left()
+    await corner.wait_condition(gang, "False", "Unschedulable")
+    assert await corner.bound_count(gang) == 0
+    await corner.add_nodes("c", cpu="2")
+    await corner.wait_bound(gang)
+    await corner.wait_nothing_left()
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_pod_that_was_replaced_between_plan_and_bind_is_bound_with_its_gang(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    await corner.add_nodes("a", "b", cpu="2")
+    gang = Gang("gang", size=4)
+    await corner.submit(gang)
+    request = await corner.wait_request()
+    replaced = request.spec.pods[0]
+    index = int(replaced.pod_name.rpartition("-")[2])
+    await corner.delete_pod(replaced.pod_name)
+    successor = await corner.create_pod(gang, index)
+    components.start_binder(binder_configuration()).wait_ready()
+
+    await corner.wait_bound(gang)
+    await corner.wait_nothing_left()
+    assert observer.requests[request.metadata.name].status.bound_pods == []
+    assert observer.nodes_of_pods[replaced.pod_uid] == []
+    assert observer.nodes_of_pods[successor.metadata.uid] != []
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_gang_of_which_a_pod_is_deleted_while_it_is_bound_is_completed_by_its_successor(
+    corner: Corner, observer: Observer, installation: Installation, tmp_path: Path
+) -> None:
+    gang = Gang("gang", size=4)
+    async with trapped(installation, "binder", tmp_path) as (proxy, components):
+        await ready(components.start_binder(binder_configuration()))
+
+        async def delete() -> None:
+            await corner.delete_pod(f"{gang.name}-3")
+
+        trap = proxy.set(Trap("POST", f"{gang.name}-3/binding", delete))
+        await corner.add_nodes("a", "b", cpu="2")
+        await corner.submit(gang)
+        await trap.wait()
+
+        await corner.wait_bound(replace(gang, size=3))
+        await corner.wait_nothing_left()
+        await corner.create_pod(gang, 3)
+        await corner.wait_bound(gang)
+        await corner.wait_nothing_left()
+
+
+async def test_a_request_that_nobody_carries_out_is_cleared_in_time_and_planned_anew(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    impatient = replace(corner, pool=f"{corner.pool}-impatient")
+    bind_request = BindRequestConfiguration(timeout_seconds=1)
+    components.start_scheduler(
+        scheduler_configuration(impatient.pool, bind_request), name="impatient"
+    ).wait_ready()
+    await impatient.add_nodes("a", cpu="2")
+    gang = Gang("gang", size=2)
+    await impatient.submit(gang)
+
+    async def planned_anew() -> bool:
+        return len(observer.created_requests) >= 3
+
+    await wait_for(planned_anew, "it was planned three times")
+    assert await impatient.bound_count(gang) == 0
+    components.start_binder(binder_configuration()).wait_ready()
+    await impatient.wait_bound(gang)
+    await impatient.wait_nothing_left()
+    await impatient.clean()
+
+
+@pytest.mark.usefixtures("scheduler", "plugin_path")
+async def test_a_gang_that_a_node_refuses_is_planned_once_more_on_other_nodes(
+    corner: Corner, observer: Observer, components: Components, tmp_path: Path
+) -> None:
+    refusing, *others = await corner.add_nodes("a", "b", "c", cpu="2")
+    plugin = Sabotage(tmp_path / "journal", refuse_node=refusing)
+    components.start_binder(binder_configuration(plugin.configuration())).wait_ready()
+    gang = Gang("gang", size=4)
+    await corner.submit(gang)
+
+    await corner.wait_bound(gang)
+    await corner.wait_nothing_left()
+    assert {pod.spec.node_name for pod in await corner.pods(gang)} == set(others)
+    assert refusing in {node for _, node in plugin.calls("pre_bind")}
+    assert len(observer.created_requests) == 2
+    assert {pod for pod, _ in plugin.calls("rollback")} == {f"gang-{index}" for index in range(4)}
+
+
+@pytest.mark.usefixtures("scheduler", "plugin_path")
+async def test_a_gang_that_its_only_node_refuses_waits_and_is_not_tried_again_and_again(
+    corner: Corner, observer: Observer, components: Components, tmp_path: Path
+) -> None:
+    [refusing] = await corner.add_nodes("a", cpu="2")
+    plugin = Sabotage(tmp_path / "journal", refuse_node=refusing)
+    components.start_binder(binder_configuration(plugin.configuration())).wait_ready()
+    gang = Gang("gang", size=2)
+    await corner.submit(gang)
+
+    await corner.wait_condition(gang, "False", "Unschedulable")
+    await corner.wait_pods_say(gang, "1 failed to bind it a short while ago")
+    await asyncio.sleep(3)  # that nothing happens can only be seen by looking for a while
+    assert len(observer.created_requests) == 1
+    assert await corner.bound_count(gang) == 0
