@@ -11,7 +11,7 @@ from pydantic import Field, field_validator
 from bindery.api.base import ApiModel, NonNegative
 from bindery.api.names import SCHEDULER_NAME
 
-DEFAULT_ACTIONS: Final = ("allocate",)
+DEFAULT_ACTIONS: Final = ("allocate", "consolidation", "reclaim", "preempt")
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
     "queuelimits",  # no queue above its limit, here or at an ancestor
@@ -77,6 +77,8 @@ class SchedulerConfiguration(ApiModel):
     """How long a (job, node) pair is avoided after a bind to it failed."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
     """A pod that should have been gone for so long is not counted on to go any more."""
+    consolidation_max_moved: NonNegative = 16
+    """How many jobs may be moved for one that waits."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     leader_election: LeaderElection = LeaderElection()
 

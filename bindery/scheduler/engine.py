@@ -9,17 +9,24 @@ from collections.abc import Callable, Generator
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.actions.allocate import Allocate
-from bindery.scheduler.actions.base import Action
+from bindery.scheduler.actions.base import Action, Commit
+from bindery.scheduler.actions.makeroom import MakeRoom
+from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
+from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit import BindRequestDraft, Committer
+from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
+from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobReport, PodReport
 from bindery.scheduler.session import Session
 
-ACTIONS: dict[str, Callable[[], Action]] = {
-    "allocate": Allocate,
+ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
+    "allocate": lambda _: Allocate(),
+    "consolidation": lambda it: MakeRoom(ConsolidationRule(it.consolidation_max_moved)),
+    "reclaim": lambda _: MakeRoom(ReclaimRule()),
+    "preempt": lambda _: MakeRoom(PreemptRule()),
 }
 """By the name that the configuration uses."""
 
@@ -53,7 +60,7 @@ class Engine:
                 raise UnknownActionError(index, name)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
-        self._actions = [ACTIONS[name]() for name in configuration.actions]
+        self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
         self.configuration = configuration
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
@@ -81,6 +88,7 @@ class Engine:
             for action in self._actions:
                 started_s = time.perf_counter()
                 for commit in action.execute(session):
+                    report.evictions.extend(self._evictions(commit))
                     report.committed_statements += 1
                     report.committed_pods += len(commit.operations)
                     yield from committer.add(commit)
@@ -92,6 +100,20 @@ class Engine:
             session.close()
         report.seconds_by_plugin = self._plugins.take_seconds()
         self.report = report
+
+    def _evictions(self, commit: Commit) -> list[Eviction]:
+        evictions = [
+            Eviction(o.task, o.reason, commit.job.key)
+            for o in commit.operations
+            if o.kind is OperationKind.EVICT
+        ]
+        for eviction in evictions:
+            self.cluster.evicting(eviction.task)
+        return evictions
+
+    def not_evicted(self, eviction: Eviction) -> None:
+        """Note that an eviction was refused: the pod stays."""
+        self.cluster.not_evicted(eviction.task.uid)
 
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""

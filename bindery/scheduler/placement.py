@@ -163,6 +163,10 @@ class Placement:
             vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
         return vectors
 
+    def passing(self, shape: Shape) -> BoolColumn:
+        """Return which rows pass all static filters for `shape`; not to be written to."""
+        return self._filters.passing(self._session, shape)
+
     def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
         """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
         passing = self._filters.passing(self._session, shape)
@@ -203,6 +207,11 @@ class JobFinder:
         if self._allowed is None and shape not in self._own:
             return self._placement.shared(shape).best()
         return self._own_vectors(shape).best()
+
+    def allowed(self, shape: Shape) -> BoolColumn:
+        """Return which rows may take a pod of `shape` if there is room; not to be written to."""
+        passing = self._placement.passing(shape)
+        return passing if self._allowed is None else passing & self._allowed
 
     def exclude(self, shape: Shape, row: int, reason: str) -> None:
         """Offer the node at `row` no more for `shape`: a ledger has refused it for `reason`."""

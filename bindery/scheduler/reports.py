@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 
-from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 SCHEDULED = "Scheduled"
 """The reason of a job that has what its gang needs."""
@@ -34,12 +34,24 @@ class JobReport:
     pods: dict[Uid, PodReport]
 
 
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that a committed plan takes off its node."""
+
+    task: Task
+    reason: str
+    preemptor: JobKey
+    """The job that gets the room."""
+
+
 @dataclass(slots=True)
 class CycleReport:
     """What a whole cycle found out."""
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
     """The jobs that waited at the beginning of the cycle."""
+    evictions: list[Eviction] = field(default_factory=list)
+    """In the order in which they are to be asked for."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

@@ -14,17 +14,21 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.shares import Shares
-from bindery.scheduler.ledgers.base import Ledger
+from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.placement import FilterCache, Placement
-from bindery.scheduler.plugins.interface import Refusal, Rows
+from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.statement import Statement
+from bindery.scheduler.times import seconds
+
+WAITS_FOR_RELEASE = "WaitsForRelease"
+"""The reason of a job whose places are promised to it."""
 
 
 class Session:
@@ -46,8 +50,7 @@ class Session:
         self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
         """Node row -> position."""
         self.position[self.order] = np.arange(len(self.order))
-        self.is_releasing = bool(self.state.nodes.releasing.any())
-        """Whether any room is being released: without it nothing can be pipelined."""
+        self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
         self.shares = Shares(self.state, self.queue_ledger, {}, 1.0)
@@ -66,6 +69,17 @@ class Session:
     def hold(self, statement: Statement) -> None:
         """Take over the promises of an open `statement` until the session ends."""
         self._promises.merge([statement])
+
+    def commit(self, statement: Statement) -> tuple[Operation, ...]:
+        """Make `statement` final; its promises are kept until the session ends."""
+        operations = statement.commit()
+        self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
+        return operations
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether any room is being released: without it nothing can be pipelined."""
+        return self._was_releasing or self.node_ledger.has_evicted
 
     def close(self) -> None:
         """Give the columns back: promises end here."""
@@ -97,6 +111,20 @@ class Session:
     def postponed(self, job: Job) -> str | None:
         """Return why the job is left alone for now, if it is."""
         return self._cluster.failures.postponed(job.key, self.now)
+
+    def pending_since(self, job: Job) -> float:
+        """Return since when `job` waits: its creation, or that of its newest pending pod."""
+        times = [seconds(task.created) for task in job.pending.values()]
+        return max((at for at in (*times, seconds(job.created)) if at is not None), default=0.0)
+
+    def running_since(self, job: Job) -> float:
+        """Return when `job` began to run: when the first of its pods was bound."""
+        times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
+        return min(times, default=0.0)
+
+    def promised(self, job: Job) -> None:
+        """Note that room is being made for `job`."""
+        self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
 
     @cached_property
     def labels(self) -> LabelColumns:
@@ -148,8 +176,13 @@ class Session:
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""
-        plugins = self.plugins.pod_order
-        return sorted(
-            job.pending.values(),
-            key=lambda task: (*(p.pod_key(self, task) for p in plugins), task.order),
-        )
+        return sorted(job.pending.values(), key=self.pod_sort_key)
+
+    def pod_sort_key(self, task: Task) -> SortKey:
+        """Return the key by which pods of a job are placed; the last go first when it must."""
+        return (*(p.pod_key(self, task) for p in self.plugins.pod_order), task.order)
+
+    def job_sort_key(self, job: Job) -> SortKey:
+        """Return the key by which jobs of a queue are served; the last go first when they must."""
+        keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
+        return (*keys, job.created, job.key)

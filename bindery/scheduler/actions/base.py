@@ -54,7 +54,7 @@ class WorkList:
         self._below: defaultdict[int, list[tuple[SortKey, int]]] = defaultdict(list)
         """Queue row, or _ROOT -> heap of the queues below it that have jobs."""
         for job in jobs:
-            self._jobs[session.queue_row(job)].append((self._job_key(job), job))
+            self._jobs[session.queue_row(job)].append((self._session.job_sort_key(job), job))
         for heap in self._jobs.values():
             heapq.heapify(heap)
         self._plant()
@@ -73,7 +73,9 @@ class WorkList:
 
     def put_back(self, job: Job) -> None:
         """Serve `job`, which has just been yielded, once more when its turn comes."""
-        heapq.heappush(self._jobs[self._session.queue_row(job)], (self._job_key(job), job))
+        heapq.heappush(
+            self._jobs[self._session.queue_row(job)], (self._session.job_sort_key(job), job)
+        )
 
     def _plant(self) -> None:
         """Hang every queue with jobs, and all above it, into the tree; lowest queues first."""
@@ -98,11 +100,6 @@ class WorkList:
         while not self._jobs[row]:
             _, row = min(self._below[row])
         return self._jobs[row][0][1]
-
-    def _job_key(self, job: Job) -> SortKey:
-        plugins = self._session.plugins.job_order
-        keys = tuple(plugin.job_key(self._session, job) for plugin in plugins)
-        return (*keys, job.created, job.key)
 
     def _queue_key(self, row: int) -> SortKey:
         entry, job = self._session.state.queues.entries[row], self._next_job(row)

@@ -109,6 +109,14 @@ class Cluster:
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
 
+    def evicting(self, task: Task) -> None:
+        """Count `task` as leaving: its eviction is about to be asked for."""
+        self._tasks.evicting(task)
+
+    def not_evicted(self, uid: Uid) -> None:
+        """Undo `evicting`: the eviction was refused."""
+        self._tasks.not_evicted(uid)
+
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
         for uid in self.holds.forget(request):

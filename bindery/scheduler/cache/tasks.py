@@ -65,6 +65,8 @@ class TaskStore:
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
         self._scheduler_name = scheduler_name
+        self._evicting: set[Uid] = set()
+        """Tasks whose eviction is committed, and whose pods do not show it yet."""
         self._leaving: set[Uid] = set()
         """Tasks whose pods are being deleted from their node."""
         self._stuck_before = -math.inf
@@ -86,6 +88,8 @@ class TaskStore:
             return
         if pod.spec.node_name:
             self._holds.settle(uid)
+        if status is not TaskStatus.RUNNING:
+            self._evicting.discard(uid)
         task = self._task(pod, status)
         if old is not None:
             if _same(old, task) and not self._changes_queue(task.job, pod):
@@ -111,6 +115,8 @@ class TaskStore:
             pod_node=pod.spec.node_name,
             gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
             says_preemptible=_says_preemptible(pod),
+            bound_at=_bound_at(pod),
+            never_preempts=pod.spec.preemption_policy == "Never",
             sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
             role=pod.metadata.labels.get(ROLE_LABEL, ""),
             is_ours=pod.spec.scheduler_name == self._scheduler_name,
@@ -119,6 +125,7 @@ class TaskStore:
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
         self._holds.settle(uid)
+        self._evicting.discard(uid)
         task = self._state.tasks.get(uid)
         if task is not None:
             self._take_out(task)
@@ -130,6 +137,19 @@ class TaskStore:
         if task is not None and self._stands(task) != (task.status, task.node_name):
             self._withdraw(task)
             self._enter(task)
+
+    def evicting(self, task: Task) -> None:
+        """Count `task`, which a Statement has evicted, as leaving until its pod shows it."""
+        self._evicting.add(task.uid)
+        task.eviction_committed = True
+
+    def not_evicted(self, uid: Uid) -> None:
+        """Undo `evicting`: the eviction was refused."""
+        self._evicting.discard(uid)
+        task = self._state.tasks.get(uid)
+        if task is not None:
+            task.eviction_committed = False
+            self.refresh(uid)
 
     def note_stuck(self, before: float) -> None:
         """Count on no pod that should have been gone `before` (seconds since the epoch)."""
@@ -163,6 +183,8 @@ class TaskStore:
         job.created = group.metadata.creation_timestamp or ""
         job.priority_class = group.spec.priority_class_name
         job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
+        job.preemption_delay_s = group.spec.preemption_delay_seconds
+        job.staleness_grace_s = group.spec.staleness_grace_period_seconds
         job.invalid = None
         try:
             job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
@@ -250,12 +272,15 @@ class TaskStore:
             if hold is not None:
                 return TaskStatus.BINDING, hold.node_name
             return TaskStatus.PENDING, ""
+        if task.pod_status is TaskStatus.RUNNING and task.uid in self._evicting:
+            return TaskStatus.RELEASING, task.pod_node
         if task.pod_status is TaskStatus.RELEASING and task.gone_by < self._stuck_before:
             return TaskStatus.STUCK, task.pod_node
         return task.pod_status, task.pod_node if task.pod_status.holds_room else ""
 
     def _enter(self, task: Task) -> None:
         task.status, task.node_name = self._stands(task)
+        task.eviction_committed = task.uid in self._evicting
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)
         if task.status.holds_room:
@@ -341,6 +366,13 @@ def _says_preemptible(pod: Pod) -> bool | None:
     return _SAYS.get(pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower())
 
 
+def _bound_at(pod: Pod) -> float | None:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return seconds(condition.last_transition_time)
+    return None
+
+
 def _queue_of(pod: Pod) -> str:
     return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
 
@@ -352,6 +384,7 @@ def _same(one: Task, other: Task) -> bool:
         and (one.job, one.priority) == (other.job, other.priority)
         and one.says_preemptible == other.says_preemptible
         and (one.sub_group, one.role) == (other.sub_group, other.role)
+        and one.bound_at == other.bound_at
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
     )

@@ -16,11 +16,14 @@ class NodeLedger:
         self._nodes = nodes
         self.touched: list[int] = []
         """Rows in the order in which they were changed; only ever appended to."""
+        self.has_evicted = False
+        """Whether any Statement has evicted something, undone or not."""
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse what does not fit."""
         row, request = operation.row, operation.task.shape.request
         if operation.kind is OperationKind.EVICT:
+            self.has_evicted = True
             self._nodes.release(row, request, 1)
         else:
             self._check(operation)

@@ -90,10 +90,26 @@ class Task:
     node_name: str = ""
     """The node that holds room for it; empty for one that is only planned or pipelined."""
     queue_row: int = NO_ROW
+    bound_at: float | None = None
+    """When it was bound: seconds since the epoch."""
+    never_preempts: bool = False
+    """Whether nobody may be evicted for it (`preemptionPolicy: Never`)."""
     sub_group: str = ""
     """The leaf of its gang's tree that it belongs to."""
     role: str = ""
     """What it is in its gang."""
+
+    eviction_committed: bool = False
+    """Whether its eviction stands in a committed plan; the pod object may not show it yet."""
+
+    @property
+    def is_being_moved(self) -> bool:
+        """Whether the plan at hand evicts it, so that it may be promised another place."""
+        return (
+            self.status is TaskStatus.RELEASING
+            and self.pod_status is TaskStatus.RUNNING
+            and not self.eviction_committed
+        )
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -138,6 +154,10 @@ class Job:
     min_member: int = 1
     roles: Mapping[str, int] = field(default_factory=dict)
     """Role -> how many pods of it the gang needs."""
+    preemption_delay_s: float = 0.0
+    """How long it waits before others may be evicted for it."""
+    staleness_grace_s: float | None = None
+    """How long it may stay below its minimum once it has run; None: by configuration."""
     tree: Group | None = None
     """Its sub-groups, if it has some."""
     created: str = ""

@@ -72,8 +72,7 @@ def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
 def _optional(job: Job, group: Group) -> Iterable[Group]:
     """Yield satisfied children that `group` can do without, the last written first."""
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
-    for child in reversed(satisfied[group.needed_children :]):
-        yield child
+    yield from reversed(satisfied[group.needed_children :])
 
 
 def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:

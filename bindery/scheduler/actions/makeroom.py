@@ -1,0 +1,45 @@
+"""What reclaim, preempt and consolidation have in common: waiting jobs in order, one search each."""
+
+from collections.abc import Iterator
+
+from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.search import Search
+from bindery.scheduler.solver.victims import VictimTable
+
+
+class MakeRoom:
+    """Serves waiting jobs that could not be placed, by evicting others as `rule` allows."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.name = rule.name
+
+    def execute(self, session: Session) -> Iterator[Commit]:
+        """Try each waiting job once; yield the plans that were committed."""
+        waiting = [job for job in session.state.waiting.values() if _may_try(session, job)]
+        if not waiting:
+            return
+        table = VictimTable(session, session.state.jobs.values())
+        for job in WorkList(session, waiting):
+            claim = Claim(job, tuple(session.next_pods(job)))
+            refusal = self._rule.refuse(session, claim) if claim.tasks else None
+            if not claim.tasks or refusal is not None:
+                continue
+            with session.statement() as statement:
+                search = Search(session, statement, claim, self._rule, table)
+                if search.run():
+                    table.gone(search.gone)
+                    session.promised(job)
+                    yield Commit(job, session.commit(statement), is_gang=len(claim.tasks) > 1)
+
+
+def _may_try(session: Session, job: Job) -> bool:
+    """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
+    if not job.pending or job.promised.total:
+        return False
+    if any(task.shape.refusal is not None for task in job.pending.values()):
+        return False
+    return all(plugin.invalid(session, job) is None for plugin in session.plugins.validity)

@@ -1,0 +1,38 @@
+"""Cheap proofs that a claim cannot be met, whatever is evicted: answered without a search."""
+
+from collections import Counter
+
+import numpy as np
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.resources import Request
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.victims import VictimTable
+
+
+def slots(session: Session, request: Request, room: np.ndarray, nodes: BoolColumn) -> int:
+    """Return how many pods of `request` fit into `room` [resource, node] on `nodes` (mask)."""
+    fit = np.full(room.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
+    for index, amount in zip(request.indices, request.amounts, strict=True):
+        np.minimum(fit, np.maximum(room[index], 0) // amount, out=fit)
+    return int(fit[nodes].clip(max=10**9).sum())
+
+
+def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn) -> bool:
+    """Return whether `claim` fits nowhere even when all eligible victims have gone."""
+    nodes = session.state.nodes
+    room = nodes.idle + nodes.releasing - nodes.pipelined
+    room = room + table.evictable(eligible, room.shape[1])
+    shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
+    for shape, count in shapes.items():
+        passing = session.placement.passing(shape)
+        if slots(session, shape.request, room, passing) < count:
+            return True
+    # All together: no resource may be asked for more than there could be on all nodes.
+    asked = np.zeros(len(room), dtype=np.int64)
+    for task in claim.tasks:
+        request = task.shape.request
+        asked[list(request.indices)] += request.amounts
+    return bool((asked > np.maximum(room, 0).sum(axis=1)).any())
