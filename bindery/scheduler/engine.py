@@ -95,6 +95,10 @@ class Engine:
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
+        except BaseException:
+            for eviction in report.evictions:
+                self.not_evicted(eviction)
+            raise
         finally:
             committer.abandon()
             session.close()

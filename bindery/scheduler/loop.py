@@ -16,12 +16,15 @@ from bindery.scheduler import metrics
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.conditions import Subject, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.reports import CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.stale import stale_requests
 from bindery.scheduler.status import StatusWriter
 
+SPARE_S = 60.0
+"""How long a pod is not chosen again as a victim after its eviction was refused."""
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""
 _FORGET_EVERY = 100
@@ -38,6 +41,7 @@ class SchedulingLoop:
         engine: Engine,
         feed: Feed,
         writer: RequestWriter,
+        evictor: Evictor,
         status: StatusWriter,
         events: EventRecorder,
         clock: Callable[[], float],
@@ -45,6 +49,7 @@ class SchedulingLoop:
         self._engine = engine
         self._feed = feed
         self._writer = writer
+        self._evictor = evictor
         self._status = status
         self._events = events
         self._clock = clock
@@ -90,6 +95,7 @@ class SchedulingLoop:
                 cycle.close()
                 self._writer.abandon()
         report = self._engine.report
+        self._evictor.submit(report.evictions)
         metrics.record(report, time.perf_counter() - started_s)
         self._tell(report)
 
@@ -115,6 +121,10 @@ class SchedulingLoop:
         for request in self._writer.missing:
             self._engine.cluster.forget(request)
         self._writer.missing.clear()
+        for spared in self._evictor.refused:
+            self._engine.not_evicted(spared)
+            self._engine.cluster.failures.spare([spared.task.uid], now + SPARE_S)
+        self._evictor.refused.clear()
 
     def _clear_stale(self) -> None:
         cluster, now = self._engine.cluster, self._clock()

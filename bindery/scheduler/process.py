@@ -23,6 +23,7 @@ from bindery.observability.health import HealthServer
 from bindery.scheduler import metrics
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.loop import SchedulingLoop
 from bindery.scheduler.requests import RequestWriter
@@ -56,7 +57,8 @@ async def run(options: Options) -> None:
         events = EventRecorder(client, "bindery-scheduler")
         writer = RequestWriter(client, feed.changed.set)
         status = StatusWriter(client, time.time, lambda: engine.cluster.holds.has_live)
-        loop = SchedulingLoop(engine, feed, writer, status, events, time.time)
+        evictor = Evictor(client, events, feed.changed.set)
+        loop = SchedulingLoop(engine, feed, writer, evictor, status, events, time.time)
 
         async def lead(leadership: Leadership) -> None:
             await feed.synced()

@@ -127,6 +127,11 @@ class Session:
         self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
 
     @cached_property
+    def spared(self) -> frozenset[Uid]:
+        """Pods whose eviction was refused a short while ago."""
+        return self._cluster.failures.spared(self.now)
+
+    @cached_property
     def labels(self) -> LabelColumns:
         """Label values as columns over node rows."""
         return LabelColumns(self.state.nodes)

@@ -1,4 +1,4 @@
-"""What reclaim, preempt and consolidation have in common: waiting jobs in order, one search each."""
+"""What reclaim, preempt and consolidation share: waiting jobs in order, one search each."""
 
 from collections.abc import Iterator
 

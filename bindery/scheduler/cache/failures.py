@@ -5,10 +5,10 @@ Without it a scheduler that prefers a node takes the same decision again every c
 that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 from bindery.kube.objects import BindRequest
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, Uid
 
 NOT_THE_NODES_FAULT = frozenset(
     {
@@ -30,6 +30,8 @@ class FailureMemory:
     def __init__(self, cooldown_s: float) -> None:
         self.cooldown_s = cooldown_s
         self._until: dict[JobKey, dict[str, float]] = {}
+        self._spared: dict[Uid, float] = {}
+        """Pod UID -> until when it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
 
     def note(
@@ -70,6 +72,16 @@ class FailureMemory:
             return why
         self._postponed.pop(job, None)
         return None
+
+    def spare(self, pods: Iterable[Uid], until: float) -> None:
+        """Evict none of `pods` before `until`: a disruption budget forbids it."""
+        for uid in pods:
+            self._spared[uid] = until
+
+    def spared(self, now: float) -> frozenset[Uid]:
+        """Return the pods that are not to be evicted at `now`."""
+        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        return frozenset(self._spared)
 
     def next_end(self, now: float) -> float | None:
         """Return when the next cool-down after `now` ends."""

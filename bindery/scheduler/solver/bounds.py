@@ -4,7 +4,7 @@ from collections import Counter
 
 import numpy as np
 
-from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
@@ -12,7 +12,7 @@ from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 
 
-def slots(session: Session, request: Request, room: np.ndarray, nodes: BoolColumn) -> int:
+def slots(request: Request, room: IntColumns, nodes: BoolColumn) -> int:
     """Return how many pods of `request` fit into `room` [resource, node] on `nodes` (mask)."""
     fit = np.full(room.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
     for index, amount in zip(request.indices, request.amounts, strict=True):
@@ -28,7 +28,7 @@ def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: 
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
     for shape, count in shapes.items():
         passing = session.placement.passing(shape)
-        if slots(session, shape.request, room, passing) < count:
+        if slots(shape.request, room, passing) < count:
             return True
     # All together: no resource may be asked for more than there could be on all nodes.
     asked = np.zeros(len(room), dtype=np.int64)

@@ -1,4 +1,4 @@
-"""Times that protect: how long a job waits before others go for it, how long one runs before it may.
+"""Times that protect: how long a job waits before others go for it, how long one runs in peace.
 
 The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay). Extra pods of an
 elastic job are not protected: only its core is.

@@ -41,9 +41,13 @@ def chunks(session: Session, job: Job) -> list[Chunk]:
     if left:
         found.append(Chunk(job, tuple(left), is_core=True))
     for position, chunk in enumerate(found):
-        if not all(task.is_preemptible and task.row != NO_ROW for task in chunk.tasks):
+        if not all(_may_go(session, task) for task in chunk.tasks):
             return found[:position]
     return found
+
+
+def _may_go(session: Session, task: Task) -> bool:
+    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
 
 
 def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:

@@ -1,0 +1,71 @@
+"""Carries out the evictions of committed plans, through the Eviction API.
+
+Disruption budgets and grace periods are honoured. The evictions of one plan are asked for in the
+plan's order, after all of them have been tried without effect: if one is refused the plan is
+dropped, nothing more of it is evicted, and its victims are left alone for a while.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from itertools import groupby
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError, NotFoundError, OutcomeUnknownError
+from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.scheduler.metrics import EVICTIONS
+from bindery.scheduler.reports import Eviction
+
+_log = structlog.get_logger()
+
+
+class Evictor:
+    """Evicts in the background; what was refused is kept in `refused` for the loop to take."""
+
+    def __init__(self, client: Client, events: EventRecorder, wake: Callable[[], None]) -> None:
+        self._client = client
+        self._events = events
+        self._wake = wake
+        self._tasks: set[asyncio.Task[None]] = set()
+        self.refused: list[Eviction] = []
+
+    def submit(self, evictions: Sequence[Eviction]) -> None:
+        """Carry out `evictions`, plan by plan."""
+        for _, plan in groupby(evictions, key=lambda eviction: eviction.preemptor):
+            task = asyncio.create_task(self._carry_out(list(plan)))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+
+    async def _carry_out(self, plan: Sequence[Eviction]) -> None:
+        for dry_run in (True, False):
+            for position, eviction in enumerate(plan):
+                problem = await self._evict(eviction, dry_run=dry_run)
+                if problem is not None:
+                    self._drop(plan if dry_run else plan[position:], eviction, problem)
+                    return
+
+    async def _evict(self, eviction: Eviction, *, dry_run: bool) -> str | None:
+        """Evict one pod; return why that was refused, None if it goes or is gone."""
+        task = eviction.task
+        try:
+            await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
+        except (NotFoundError, OutcomeUnknownError):
+            return None  # gone already; or the watch will tell
+        except KubeError as error:
+            return str(error)
+        if not dry_run:
+            EVICTIONS.labels("evicted").inc()
+            _log.info("evicted", pod=task.name, namespace=task.namespace, reason=eviction.reason)
+            pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
+            self._events.normal(pod, "Evicted", eviction.reason)
+        return None
+
+    def _drop(self, left: Sequence[Eviction], refused: Eviction, problem: str) -> None:
+        EVICTIONS.labels("refused").inc()
+        task = refused.task
+        _log.warning("eviction refused", pod=task.name, namespace=task.namespace, why=problem)
+        pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
+        self._events.warning(pod, "EvictionRefused", f"{refused.reason}: {problem}")
+        self.refused.extend(left)
+        self._wake()
