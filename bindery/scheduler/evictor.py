@@ -12,7 +12,7 @@ from itertools import groupby
 import structlog
 
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError, NotFoundError, OutcomeUnknownError
+from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.scheduler.metrics import EVICTIONS
 from bindery.scheduler.reports import Eviction
@@ -50,8 +50,8 @@ class Evictor:
         task = eviction.task
         try:
             await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
-        except (NotFoundError, OutcomeUnknownError):
-            return None  # gone already; or the watch will tell
+        except NotFoundError:
+            return None
         except KubeError as error:
             return str(error)
         if not dry_run:

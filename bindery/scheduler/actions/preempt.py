@@ -26,7 +26,7 @@ class PreemptRule:
         """Return the chunks of lower priority in the queue that have run long enough."""
         queue = session.queue_row(claim.job)
         mask = (table.queue == queue) & (table.priority < session.priority(claim.job))
-        return mask & protection.unprotected(session, table, mask, queue, "preempt")
+        return protection.unprotected(session, table, mask, queue, "preempt")
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
         """Every eligible chunk may go."""

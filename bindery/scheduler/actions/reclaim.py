@@ -46,7 +46,7 @@ class ReclaimRule:
                 continue
             if self._may_lose(session, claim, *levels):
                 of_queue = table.queue == queue
-                mask |= of_queue & protection.unprotected(session, table, of_queue, own, "reclaim")
+                mask |= protection.unprotected(session, table, of_queue, own, "reclaim")
         return mask
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:

@@ -49,12 +49,7 @@ class Search:
             return False
         if can_never_fit(self._session, self._claim, self._table, self._left):
             return False
-        for position, task in enumerate(self._claim.tasks):
-            if not self._make_capacity(self._claim.tasks[position:]):
-                return False
-            if not self._place(task) and not self._make_room(task):
-                return False
-        if not self.gone:
+        if not self._place_all() or not self.gone:
             return False
         moved = self._move_victims()
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
@@ -63,6 +58,14 @@ class Search:
         return self._rule.accepts(self._session, self._claim, stays_gone)
 
     # -- placing the claim -----------------------------------------------------------------------
+
+    def _place_all(self) -> bool:
+        for position, task in enumerate(self._claim.tasks):
+            if not self._make_capacity(self._claim.tasks[position:]):
+                return False
+            if not self._place(task) and not self._make_room(task):
+                return False
+        return True
 
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node that has, or will have, room; evicts nobody."""

@@ -1,7 +1,7 @@
 """Who could be evicted: running pods as columns, and in which portions they go.
 
-A portion (chunk) is what goes together: an extra pod of an elastic job by itself, the rest of a gang
-as a whole. Inside a job extras go before the core, the last pods first.
+A portion (chunk) is what goes together: an extra pod of an elastic job by itself, the rest of a
+gang as a whole. Inside a job extras go before the core, the last pods first.
 """
 
 from collections.abc import Iterable, Sequence
