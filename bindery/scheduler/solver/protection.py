@@ -34,12 +34,11 @@ def unprotected(
 ) -> BoolColumn:
     """Return which chunks of `among` have run for as long as their queue protects them."""
     mask = among.copy()
-    for index in np.flatnonzero(among):
-        chunk = table.chunks[index]
-        if chunk.is_core:
-            least_s = _min_runtime_s(session, own, int(table.queue[index]), action)
-            started = session.running_since(chunk.job)
-            mask[index] = not least_s or session.now - started >= least_s
+    for queue in np.unique(table.queue[among]):
+        least_s = _min_runtime_s(session, own, int(queue), action)
+        if least_s:
+            young = table.is_core & (session.now - table.started < least_s)
+            mask &= ~(young & (table.queue == queue))
     return mask
 
 

@@ -118,8 +118,8 @@ class Search:
         on_useful = np.zeros(len(table.chunks), dtype=np.bool_)
         on_useful[table.chunk[useful[table.row]]] = True
         seen: set[int] = set()
-        for index in list(self._in_order(self._left & on_useful)):
-            for row in table.row[table.chunk == index]:
+        for index in self._in_order(self._left & on_useful):
+            for row in table.row[table.pods(index)]:
                 if useful[row] and row not in seen:
                     seen.add(int(row))
                     tried += 1
@@ -161,8 +161,9 @@ class Search:
 
     def _held(self, chunk: int, row: int, request: Request) -> NDArray[np.int64]:
         """Return what `chunk` holds of each requested resource on the node at `row`."""
-        pods = (self._table.chunk == chunk) & (self._table.row == row)
-        return np.asarray(self._table.request[list(request.indices)][:, pods].sum(axis=1))
+        pods = self._table.pods(chunk)
+        held = self._table.request[list(request.indices), pods]
+        return np.asarray(held[:, self._table.row[pods] == row].sum(axis=1))
 
     # -- victims ---------------------------------------------------------------------------------
 

@@ -110,7 +110,8 @@ class VictimTable:
         self.row: NDArray[np.intp] = np.array(rows, dtype=np.intp)
         """Pod -> node row."""
         self.chunk: NDArray[np.intp] = np.array(chunk_of, dtype=np.intp)
-        """Pod -> its chunk."""
+        """Pod -> its chunk; pods of one chunk stand together."""
+        self._first: NDArray[np.intp] = np.searchsorted(self.chunk, np.arange(len(self.chunks) + 1))
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
         """[resource, pod]."""
         for pod, task in enumerate(requests):
@@ -125,6 +126,12 @@ class VictimTable:
             [session.priority(chunk.job) for chunk in self.chunks], dtype=np.int64
         )
         """Chunk -> priority of its job."""
+        self.is_core: BoolColumn = np.array([c.is_core for c in self.chunks], dtype=np.bool_)
+        """Chunk -> whether its gang falls below its minimum by it."""
+        self.started: NDArray[np.float64] = np.array(
+            [session.running_since(c.job) for c in self.chunks], dtype=np.float64
+        )
+        """Chunk -> since when its job runs."""
         self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
         """Chunk -> whether it is still running."""
         order = sorted(range(count), key=lambda i: session.job_sort_key(self.chunks[i].job))
@@ -133,6 +140,10 @@ class VictimTable:
         position = {id(self.chunks[i].job): place for place, i in enumerate(order)}
         keys = [(-position[id(chunk.job)], i) for i, chunk in enumerate(self.chunks)]
         self.rank[sorted(range(count), key=keys.__getitem__)] = np.arange(count)
+
+    def pods(self, chunk: int) -> slice:
+        """Return where the pods of `chunk` stand."""
+        return slice(int(self._first[chunk]), int(self._first[chunk + 1]))
 
     def evictable(self, eligible: BoolColumn, nodes: int) -> NDArray[np.int64]:
         """Return what the `eligible` chunks (mask) hold on each node: [resource, node]."""
