@@ -67,13 +67,11 @@ class ScenarioPod(Request):
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     labels: dict[str, str] = Field(default_factory=dict)
-    preemptible: Annotated[bool | None, NotYet()] = None
-    preemption_policy: Annotated[Literal["PreemptLowerPriority", "Never"], NotYet()] = (
-        "PreemptLowerPriority"
-    )
+    preemptible: bool | None = None
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     gpu_selector: Annotated[GpuSelector, NotYet()] = GpuSelector()
-    role: Annotated[str, NotYet()] = ""
-    sub_group: Annotated[str, NotYet()] = ""
+    role: str = ""
+    sub_group: str = ""
     numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
     gpu_policy: Annotated[
         Literal["pack", "spread", "mutex", "numa", "topology"] | None, NotYet()
@@ -120,7 +118,7 @@ class SubGroup(ScenarioModel):
     min_member: NonNegative | None = None
     min_sub_group: NonNegative | None = None
     parent: str = ""
-    topology: TopologyConstraint = TopologyConstraint()
+    topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
 
 
 class ScenarioJob(ScenarioModel):
@@ -135,15 +133,19 @@ class ScenarioJob(ScenarioModel):
     preemptible: bool | None = None
     min_member: NonNegative | None = None
     """Default: all pods of the job."""
-    roles: Annotated[dict[str, NonNegative], NotYet()] = Field(default_factory=dict)
-    sub_groups: Annotated[tuple[SubGroup, ...], NotYet()] = ()
-    min_sub_group: Annotated[NonNegative | None, NotYet()] = None
+    roles: dict[str, NonNegative] = Field(default_factory=dict)
+    """The least number of pods of each role."""
+    sub_groups: tuple[SubGroup, ...] = ()
+    min_sub_group: NonNegative | None = None
+    """How many of the top sub-groups it needs. Default: all."""
     topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
-    runtime: Annotated[Duration | None, NotYet()] = None
-    pending_for: Annotated[Duration | None, NotYet()] = None
+    runtime: Duration | None = None
+    """How long its pods have run that begin on a node."""
+    pending_for: Duration | None = None
+    """How long its pods have waited that begin without a node."""
     stale_for: Annotated[Duration | None, NotYet()] = None
     staleness_grace: Annotated[Duration | None, NotYet()] = None
-    preemption_delay: Annotated[Duration | None, NotYet(neutral=(0.0,))] = None
+    preemption_delay: Duration = 0.0
     expected_runtime: Annotated[Duration | None, NotYet()] = None
     spread_devices: Annotated[bool, NotYet()] = False
     recreate: bool = True

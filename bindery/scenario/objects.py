@@ -19,8 +19,11 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
     POD_NAME_LABEL,
+    PREEMPTIBLE_ANNOTATION,
+    ROLE_LABEL,
     SCHEDULER_NAME,
     SELECTED_NODE_LABEL,
+    SUB_GROUP_LABEL,
 )
 from bindery.kube.objects import (
     Affinity,
@@ -45,6 +48,7 @@ from bindery.kube.objects import (
     ResourceRequirements,
     SchedulingGate,
     StatementReference,
+    SubGroup,
     Taint,
     Toleration,
     UnboundPod,
@@ -53,7 +57,7 @@ from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.happenings import InFlightRequest
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
-from bindery.scenario.queues import ScenarioQueue
+from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
 Struct = TypeVar("Struct", Affinity, Toleration)
@@ -74,6 +78,9 @@ _PHASES: Final = {
 }
 
 
+_PREEMPTIBILITY: Final = {True: "Preemptible", False: "NonPreemptible"}
+
+
 @dataclass(frozen=True)
 class PodIdentity:
     """Which pod of which job, and its how manieth life under that name."""
@@ -84,6 +91,8 @@ class PodIdentity:
     generation: int = 0
     created_at: float = 0.0
     """Seconds since the epoch, as everywhere here."""
+    bound_at: float | None = None
+    """When it was bound, of a pod that begins on a node."""
 
     @property
     def uid(self) -> str:
@@ -129,7 +138,6 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
 
 def queue_object(queue: ScenarioQueue, at: float) -> Queue:
     """Return the Queue resource of `queue`."""
-    limits = {name: QueueResource(limit=limit) for name, limit in queue.limits().items()}
     return Queue(
         metadata=Meta(
             name=queue.name,
@@ -137,9 +145,20 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
             creation_timestamp=timestamp(at),
         ),
         spec=QueueSpec(
-            parent=queue.parent, priority=queue.priority, state=queue.state, resources=limits
+            parent=queue.parent,
+            priority=queue.priority,
+            state=queue.state,
+            resources={name: _queue_resource(share) for name, share in queue.shares().items()},
+            models={name: _queue_resource(share) for name, share in queue.models.items()},
+            reclaimable=queue.reclaimable,
+            preempt_min_runtime_seconds=queue.preempt_min_runtime,
+            reclaim_min_runtime_seconds=queue.reclaim_min_runtime,
         ),
     )
+
+
+def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
+    return QueueResource(quota=share.quota, over_quota_weight=share.weight, limit=share.limit)
 
 
 def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodGroup:
@@ -158,6 +177,19 @@ def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodG
             min_member=job.pod_count if job.min_member is None else job.min_member,
             queue=job.queue,
             priority_class_name=job.priority if isinstance(job.priority, str) else None,
+            roles=job.roles,
+            sub_groups=[
+                SubGroup(
+                    name=group.name,
+                    parent=group.parent or None,
+                    min_member=group.min_member,
+                    min_sub_group=group.min_sub_group,
+                )
+                for group in job.sub_groups
+            ],
+            min_sub_group=job.min_sub_group,
+            preemptibility=None if job.preemptible is None else _PREEMPTIBILITY[job.preemptible],
+            preemption_delay_seconds=job.preemption_delay,
         ),
     )
 
@@ -167,6 +199,13 @@ def pod_object(
 ) -> Pod:
     """Return the pod `who` of the entry `pod`, in the state that the entry says."""
     labels = {NODE_POOL_LABEL: node_pool} if node_pool else {}
+    if pod.role:
+        labels[ROLE_LABEL] = pod.role
+    if pod.sub_group:
+        labels[SUB_GROUP_LABEL] = pod.sub_group
+    annotations = {POD_GROUP_ANNOTATION: who.job_name}
+    if pod.preemptible is not None:
+        annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
     deleted = {
         PodState.RELEASING: timestamp(now),
         PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),
@@ -180,12 +219,13 @@ def pod_object(
             creation_timestamp=timestamp(who.created_at),
             deletion_timestamp=deleted.get(pod.state),
             labels={**labels, **pod.labels},
-            annotations={POD_GROUP_ANNOTATION: who.job_name},
+            annotations=annotations,
         ),
         spec=PodSpec(
             node_name=pod.node,
             scheduler_name=SCHEDULER_NAME,
             priority=priority,
+            preemption_policy=pod.preemption_policy,
             containers=[Container(name="main", resources=_requirements(pod, pod.qos))],
             init_containers=[
                 Container(
@@ -200,8 +240,16 @@ def pod_object(
             tolerations=[_converted(item, Toleration) for item in pod.tolerations],
             scheduling_gates=gates,
         ),
-        status=PodStatus(phase=_PHASES[pod.state]),
+        status=PodStatus(
+            phase=_PHASES[pod.state],
+            conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
+        ),
     )
+
+
+def bound_condition(at: float) -> Condition:
+    """Return what the API server says of a pod that was bound at `at`."""
+    return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
 def request_object(

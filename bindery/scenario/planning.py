@@ -7,11 +7,10 @@ removes requests that nobody will finish, reads the report. Invariant: no decisi
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import groupby
 
 import msgspec
 
-from bindery.api import quantity
-from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import BindRequest, KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import objects
@@ -20,11 +19,12 @@ from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
+from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.cache.holds import key_of
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
+from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobReport, PodReport
 from bindery.scheduler.stale import stale_requests
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
@@ -41,6 +41,11 @@ class Planner:
         self._queue_names = [queue.name for queue in scenario.queues]
         self._report = CycleReport()
         self._actions = 0
+        self._evictions = 0
+        self._moved: dict[str, str] = {}
+        """Pod -> the node to which this cycle moves it."""
+        self._dropped: set[JobKey] = set()
+        """Jobs for which no room is made after all, as an eviction was refused."""
 
     def plan(self) -> None:
         """Run one cycle and write what it commits."""
@@ -51,6 +56,10 @@ class Planner:
         for parts in statements.values():
             self._write(parts)
         self._report = self._engine.report
+        self._moved.clear()
+        self._dropped.clear()
+        for preemptor, plan in groupby(self._report.evictions, key=lambda e: e.preemptor):
+            self._evict(preemptor, list(plan))
 
     def observe(self, pipelined_as: PodState = PodState.PIPELINED) -> Observation:
         """Return the cluster as it is; a promise lasts for its cycle and is `pipelined_as`."""
@@ -61,7 +70,11 @@ class Planner:
                 for name, record in self.cluster.pods.items()
             },
             allocated={name: self._allocated(name) for name in self._queue_names},
+            fair_shares={
+                name: self._report.fair_shares.get(name, {}) for name in self._queue_names
+            },
             bind_requests=len(self.cluster.requests),
+            evictions=self._evictions,
             actions=self._actions,
             node_labels={name: node.metadata.labels for name, node in self.cluster.nodes.items()},
         )
@@ -99,6 +112,23 @@ class Planner:
             self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
         self._actions += len(parts)
 
+    def _evict(self, preemptor: JobKey, plan: Sequence[Eviction]) -> None:
+        """Carry out the evictions of a plan; if the API server refuses one, none."""
+        refused = [self._faults.error("evict", (each.task.name,)) is not None for each in plan]
+        if any(refused):
+            self._dropped.add(preemptor)
+            for each in plan:
+                self._engine.not_evicted(each)
+            spared = [each.task.uid for each in plan]
+            self._engine.cluster.failures.spare(spared, self.cluster.now + SPARE_S)
+            return
+        for each in plan:
+            self.cluster.evict_pod(each.task.name)
+            if each.moves_to:
+                self._moved[each.task.name] = each.moves_to
+        self._evictions += len(plan)
+        self._actions += len(plan)
+
     # -- observing -------------------------------------------------------------------------------
 
     def _view(
@@ -108,9 +138,12 @@ class Planner:
         state, node = record.state, record.object.spec.node_name
         if state is PodState.PENDING and record.who.uid in places:
             state, node = PodState.BINDING, places[record.who.uid]
+        elif state is PodState.RELEASING and record.who.name in self._moved:
+            state, node = PodState.PIPELINED, self._moved[record.who.name]
         elif state is PodState.PENDING and pod is not None and pod.state == PodState.PIPELINED:
-            state = pipelined_as
-            node = pod.node if pipelined_as is PodState.PIPELINED else ""
+            dropped = job is not None and job.key in self._dropped
+            state = PodState.PENDING if dropped else pipelined_as
+            node = pod.node if state is PodState.PIPELINED else ""
         return PodView(
             job=record.who.job_name,
             state=state,
@@ -129,11 +162,7 @@ class Planner:
         allocated, row = table.allocated, table.row(queue)
         below = [at for at in range(len(table.entries)) if row in table.chain(at)]
         sums = allocated[:, below].sum(axis=1)
-        return {
-            "gpu" if name == GPU_RESOURCE else name: float(amount) / quantity.scale(name)
-            for name, amount in zip(table.axis.names, sums, strict=True)
-            if name != "pods"
-        }
+        return table.axis.in_wholes(sums)
 
 
 def _reason(job: JobReport | None, pod: PodReport | None) -> str:

@@ -95,6 +95,7 @@ class Engine:
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
+            report.fair_shares = session.shares.by_queue()
         except BaseException:
             for eviction in report.evictions:
                 self.not_evicted(eviction)
@@ -106,8 +107,13 @@ class Engine:
         self.report = report
 
     def _evictions(self, commit: Commit) -> list[Eviction]:
+        places = {
+            o.task.uid: self.cluster.state.nodes.name(o.row)
+            for o in commit.operations
+            if o.kind is OperationKind.PIPELINE
+        }
         evictions = [
-            Eviction(o.task, o.reason, commit.job.key)
+            Eviction(o.task, o.reason, commit.job.key, places.get(o.task.uid, ""))
             for o in commit.operations
             if o.kind is OperationKind.EVICT
         ]

@@ -13,6 +13,7 @@ import structlog
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
+from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.conditions import Subject, pending_writes
 from bindery.scheduler.engine import Engine
@@ -23,8 +24,6 @@ from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.stale import stale_requests
 from bindery.scheduler.status import StatusWriter
 
-SPARE_S = 60.0
-"""How long a pod is not chosen again as a victim after its eviction was refused."""
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""
 _FORGET_EVERY = 100

@@ -42,6 +42,8 @@ class Eviction:
     reason: str
     preemptor: JobKey
     """The job that gets the room."""
+    moves_to: str = ""
+    """The node that the plan promises to it, if it finds another place."""
 
 
 @dataclass(slots=True)
@@ -52,6 +54,8 @@ class CycleReport:
     """The jobs that waited at the beginning of the cycle."""
     evictions: list[Eviction] = field(default_factory=list)
     """In the order in which they are to be asked for."""
+    fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Queue -> resource -> what it deserves: devices, cores, bytes."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

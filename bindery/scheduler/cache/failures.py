@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey, Uid
 
+SPARE_S = 60.0
+"""How long a pod is not chosen again as a victim after its eviction was refused."""
 NOT_THE_NODES_FAULT = frozenset(
     {
         "BoundElsewhere",

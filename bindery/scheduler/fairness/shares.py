@@ -26,6 +26,7 @@ class Shares:
     ) -> None:
         queues, axis = state.queues, state.axis
         self._ledger = ledger
+        self._axis, self._entries = axis, list(queues.entries)
         self.quota, self.weight, self.limit = queues.rules()
         self.total: Amounts = state.nodes.total().astype(np.float64)
         """[resource]: what there is to divide."""
@@ -53,6 +54,13 @@ class Shares:
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
         """The most that a queue may keep when others want their share."""
+
+    def by_queue(self) -> dict[str, dict[str, float]]:
+        """Return the fair shares by queue and resource: devices, cores, bytes."""
+        return {
+            entry.name: self._axis.in_wholes(self.fair[:, row])
+            for row, entry in enumerate(self._entries)
+        }
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
         """Return the largest part of its allocatable share that the queue holds of a resource.

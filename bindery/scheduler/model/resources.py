@@ -65,6 +65,14 @@ class ResourceAxis:
         """Return `amount` of the resource at `index` as people write it."""
         return quantity.display(amount, self.names[index])
 
+    def in_wholes(self, amounts: Iterable[float]) -> dict[str, float]:
+        """Return `amounts` [resource] by name, in devices, cores and bytes; pods left out."""
+        return {
+            "gpu" if name == GPU_RESOURCE else name: float(amount) / quantity.scale(name)
+            for name, amount in zip(self.names, amounts, strict=True)
+            if name != PODS
+        }
+
 
 def pod_amounts(spec: PodSpec) -> dict[str, int]:
     """Return what a pod with `spec` requests of its node, by resource, with one of `pods`.
