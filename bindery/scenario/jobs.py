@@ -132,7 +132,7 @@ class ScenarioJob(ScenarioModel):
     """A priority class or a number."""
     preemptible: bool | None = None
     min_member: NonNegative | None = None
-    """Default: all pods of the job."""
+    """Default: all pods of the job that are in no sub-group."""
     roles: dict[str, NonNegative] = Field(default_factory=dict)
     """The least number of pods of each role."""
     sub_groups: tuple[SubGroup, ...] = ()
@@ -156,3 +156,10 @@ class ScenarioJob(ScenarioModel):
     def pod_count(self) -> int:
         """How many pods one such job has."""
         return sum(pod.count for pod in self.pods)
+
+    @property
+    def least_pods(self) -> int:
+        """How many pods it needs beside what its roles and sub-groups say."""
+        if self.min_member is not None:
+            return self.min_member
+        return sum(pod.count for pod in self.pods if not (self.sub_groups and pod.sub_group))

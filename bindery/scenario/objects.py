@@ -174,7 +174,7 @@ def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodG
             labels={NODE_POOL_LABEL: pool} if pool else {},
         ),
         spec=PodGroupSpec(
-            min_member=job.pod_count if job.min_member is None else job.min_member,
+            min_member=job.least_pods,
             queue=job.queue,
             priority_class_name=job.priority if isinstance(job.priority, str) else None,
             roles=job.roles,

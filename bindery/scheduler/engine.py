@@ -22,9 +22,21 @@ from bindery.scheduler.plugins import registry
 from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobReport, PodReport
 from bindery.scheduler.session import Session
 
+
+def _most_moved(configuration: SchedulerConfiguration) -> int:
+    """Return of how many jobs pods may move for one that waits; none where pods are spread."""
+    for plugin in configuration.plugins:
+        if plugin.name == "nodeplacement" and "spread" in (
+            plugin.arguments.get("gpu"),
+            plugin.arguments.get("cpu"),
+        ):
+            return 0
+    return configuration.consolidation_max_moved
+
+
 ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
     "allocate": lambda _: Allocate(),
-    "consolidation": lambda it: MakeRoom(ConsolidationRule(it.consolidation_max_moved)),
+    "consolidation": lambda it: MakeRoom(ConsolidationRule(_most_moved(it))),
     "reclaim": lambda _: MakeRoom(ReclaimRule()),
     "preempt": lambda _: MakeRoom(PreemptRule()),
 }
@@ -118,12 +130,12 @@ class Engine:
             if o.kind is OperationKind.EVICT
         ]
         for eviction in evictions:
-            self.cluster.evicting(eviction.task)
+            self.cluster.evicting(eviction.task, eviction.preemptor)
         return evictions
 
     def not_evicted(self, eviction: Eviction) -> None:
         """Note that an eviction was refused: the pod stays."""
-        self.cluster.not_evicted(eviction.task.uid)
+        self.cluster.not_evicted(eviction.task.uid, eviction.preemptor)
 
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""

@@ -6,8 +6,10 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,6 +19,7 @@ from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
@@ -26,6 +29,9 @@ from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.statement import Statement
 from bindery.scheduler.times import seconds
+
+if TYPE_CHECKING:
+    from bindery.scheduler.solver.victims import VictimTable
 
 WAITS_FOR_RELEASE = "WaitsForRelease"
 """The reason of a job whose places are promised to it."""
@@ -58,6 +64,8 @@ class Session:
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
         self.placement = Placement(self, filters)
+        self.victims: VictimTable | None = None
+        """Who could be evicted; made by the first action that asks."""
         self._promises = self.statement()
 
     # -- statements ----------------------------------------------------------------------------
@@ -122,6 +130,10 @@ class Session:
         times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
         return min(times, default=0.0)
 
+    def has_room_coming(self, job: Job) -> bool:
+        """Return whether others were evicted for `job` a short while ago."""
+        return self._cluster.has_room_coming(job.key, self.now)
+
     def promised(self, job: Job) -> None:
         """Note that room is being made for `job`."""
         self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
@@ -164,20 +176,39 @@ class Session:
         return total
 
     def next_pods(self, job: Job) -> list[Task]:
-        """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
-        return self.minimum_pods(job) or self.pods_in_order(job)[:1]
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+
+        Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete.
+        """
+        minimum = self.minimum_pods(job)
+        if minimum or job.tree is None:
+            return minimum or self.pods_in_order(job)[:1]
+        tasks, waiting = self.pods_in_order(job), job.waiting.groups
+        short = list(gangs.optional(job.tree, job.lacking))
+        for group in short:
+            chosen = _of_leaves(tasks, gangs.wanted(group, job.lacking, waiting) or {})
+            if chosen:
+                return chosen
+        lacking = {leaf.name for group in short for leaf in group.leaves()}
+        return [task for task in tasks if task.sub_group not in lacking][:1]
 
     def minimum_pods(self, job: Job) -> list[Task]:
-        """Return the pods that fill up the roles and the minimum of `job`; none if it has them."""
+        """Return the pods that fill up the sub-groups, roles and minimum of `job`."""
         tasks, lacking = self.pods_in_order(job), job.lacking_roles()
-        chosen: set[Uid] = set()
+        chosen: dict[Uid, Task] = {}
+        if job.tree is not None:
+            leaves = gangs.wanted(job.tree, job.lacking, job.waiting.groups) or {}
+            chosen = {task.uid: task for task in _of_leaves(tasks, leaves)}
+        for task in chosen.values():
+            lacking[task.role] = lacking.get(task.role, 0) - 1
         for task in tasks if lacking else ():
-            if lacking.get(task.role, 0) > 0:
+            if task.uid not in chosen and lacking.get(task.role, 0) > 0:
                 lacking[task.role] -= 1
-                chosen.add(task.uid)
-        others = (task.uid for task in tasks if task.uid not in chosen)
-        chosen.update(islice(others, max(0, job.missing - len(chosen))))
-        return [task for task in tasks if task.uid in chosen]
+                chosen[task.uid] = task
+        others = (task for task in tasks if task.uid not in chosen)
+        rest = islice(others, max(0, job.missing - len(chosen)))
+        uids = {*chosen, *(task.uid for task in rest)}
+        return [task for task in tasks if task.uid in uids]
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""
@@ -191,3 +222,14 @@ class Session:
         """Return the key by which jobs of a queue are served; the last go first when they must."""
         keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
         return (*keys, job.created, job.key)
+
+
+def _of_leaves(tasks: Iterable[Task], counts: Mapping[str, int]) -> list[Task]:
+    """Return the first `counts` (leaf name -> pods) of `tasks` of each leaf."""
+    left = dict(counts)
+    chosen = []
+    for task in tasks:
+        if left.get(task.sub_group, 0) > 0:
+            left[task.sub_group] -= 1
+            chosen.append(task)
+    return chosen

@@ -45,9 +45,16 @@ class Allocate:
 
     def execute(self, session: Session) -> Iterator[Commit]:
         """Serve every waiting job once, and again for each extra pod that finds a place."""
-        waiting = [job for job in session.state.waiting.values() if job.pending]
-        work = WorkList(session, waiting)
         attempts = _Attempts(session)
+        waiting = [job for job in session.state.waiting.values() if job.pending]
+        first = [job for job in waiting if session.has_room_coming(job)]
+        # Those for which others were evicted get their places before these ask for them again.
+        for job in WorkList(session, first):
+            served = attempts.serve(job)
+            if isinstance(served, Commit):
+                yield served
+        unserved = [job for job in waiting if job.pending and not job.promised.total]
+        work = WorkList(session, unserved)
         for job in work:
             served = attempts.serve(job)
             if isinstance(served, Commit):
@@ -222,7 +229,7 @@ def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
         yield partial(_gang, session, job)
         return
     if job.tree is not None:
-        for group in _optional(job, job.tree):
+        for group in gangs.optional(job.tree, job.lacking):
             yield partial(_sub_group, session, job, group)
     tasks = session.pods_in_order(job)
     lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
@@ -251,15 +258,6 @@ def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> boo
 
 def _one(task: Task, placer: _Placer) -> bool:
     return placer.place([task])
-
-
-def _optional(job: Job, group: Group) -> Iterator[Group]:
-    """Yield the highest groups that are not satisfied though the gang is."""
-    for child in group.children:
-        if child.is_satisfied(job.lacking):
-            yield from _optional(job, child)
-        else:
-            yield child
 
 
 def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:

@@ -1,6 +1,7 @@
 """What reclaim, preempt and consolidation share: waiting jobs in order, one search each."""
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Hashable, Iterator
 
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.jobs import Job
@@ -22,18 +23,30 @@ class MakeRoom:
         waiting = [job for job in session.state.waiting.values() if _may_try(session, job)]
         if not waiting:
             return
-        table = VictimTable(session, session.state.jobs.values())
+        table = session.victims = session.victims or VictimTable(session)
+        failed: set[Hashable] = set()
         for job in WorkList(session, waiting):
             claim = Claim(job, tuple(session.next_pods(job)))
-            refusal = self._rule.refuse(session, claim) if claim.tasks else None
-            if not claim.tasks or refusal is not None:
+            likeness = _likeness(session, claim)
+            if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
                 continue
             with session.statement() as statement:
                 search = Search(session, statement, claim, self._rule, table)
                 if search.run():
                     table.gone(search.gone)
                     session.promised(job)
+                    failed.clear()
                     yield Commit(job, session.commit(statement), is_gang=len(claim.tasks) > 1)
+                elif likeness is not None:
+                    failed.add(likeness)
+
+
+def _likeness(session: Session, claim: Claim) -> Hashable:
+    """Return what claims that fare equally share; None for one with wishes of its own."""
+    if session.placement.finder(claim.job).is_restricted:
+        return None
+    shapes = Counter((task.shape, task.is_preemptible) for task in claim.tasks)
+    return session.queue_row(claim.job), session.priority(claim.job), frozenset(shapes.items())
 
 
 def _may_try(session: Session, job: Job) -> bool:

@@ -17,6 +17,7 @@ class PreemptRule:
 
     name = "preempt"
     moves_all = False
+    most_jobs = None
 
     def refuse(self, session: Session, claim: Claim) -> Refusal | None:
         """Refuse a job that has to wait longer first, or may not preempt."""
@@ -43,11 +44,13 @@ class ConsolidationRule:
     name = "consolidation"
     moves_all = True
 
-    def __init__(self, most_moved: int) -> None:
-        self._most_moved = most_moved
+    def __init__(self, most_jobs: int) -> None:
+        self.most_jobs = most_jobs
 
     def refuse(self, session: Session, claim: Claim) -> Refusal | None:
         """Refuse a job that is not preemptible itself, or has to wait longer first."""
+        if not self.most_jobs:
+            return Refusal("NothingMoves", "consolidation is off")
         if not all(task.is_preemptible for task in claim.tasks):
             return Refusal("NonPreemptible", "others are not moved for a non-preemptible job")
         return protection.delay(session, claim)

@@ -23,6 +23,7 @@ class ReclaimRule:
 
     name = "reclaim"
     moves_all = False
+    most_jobs = None
 
     def __init__(self, saturation: float = 1.0) -> None:
         self._saturation = max(1.0, saturation)

@@ -29,6 +29,9 @@ from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.times import seconds
 
+ROOM_IS_KEPT_S = 120.0
+"""How long a job for which others were evicted is served before others: their grace period."""
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectProblem:
@@ -63,6 +66,8 @@ class Cluster:
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""
         self.problems: list[ObjectProblem] = []
+        self._room_coming: dict[JobKey, float] = {}
+        """Job for which others were evicted -> until when it is served before others."""
 
     def apply(self, change: Change[KubeObject]) -> None:
         """Take in one watch event."""
@@ -108,14 +113,24 @@ class Cluster:
         self.holds.assume(request, places, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
+            self._room_coming.pop(task.job, None)
 
-    def evicting(self, task: Task) -> None:
-        """Count `task` as leaving: its eviction is about to be asked for."""
+    def evicting(self, task: Task, claimant: JobKey) -> None:
+        """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""
         self._tasks.evicting(task)
+        self._room_coming[claimant] = self._clock() + ROOM_IS_KEPT_S
 
-    def not_evicted(self, uid: Uid) -> None:
+    def not_evicted(self, uid: Uid, claimant: JobKey) -> None:
         """Undo `evicting`: the eviction was refused."""
         self._tasks.not_evicted(uid)
+        self._room_coming.pop(claimant, None)
+
+    def has_room_coming(self, job: JobKey, now: float) -> bool:
+        """Return whether others were evicted for `job` and it has not had its turn since."""
+        if self._room_coming.get(job, now) > now:
+            return True
+        self._room_coming.pop(job, None)
+        return False
 
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
@@ -183,6 +198,7 @@ class Cluster:
         if gone:
             if self.groups.pop(key, None) is not None:
                 self._tasks.remove_group(key)
+                self._room_coming.pop(key, None)
                 self.failures.forget(key)
                 self.commit_counts.pop(Uid(group.metadata.uid), None)
             return

@@ -91,6 +91,36 @@ def _grow(group: SubGroup, below: Mapping[str, list[SubGroup]], built: list[str]
     return Group(group.name, group.min_member, group.min_sub_group, children)
 
 
+def wanted(
+    group: Group, lacking: Callable[[Group], int], waiting: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return how many pods of each leaf `group` takes next, children in the order written.
+
+    `waiting`: leaf name -> pods that wait. None: not enough pods wait.
+    """
+    if group.is_leaf:
+        missing = max(0, lacking(group))
+        return {group.name: missing} if missing <= waiting.get(group.name, 0) else None
+    found: dict[str, int] = {}
+    done = sum(child.is_satisfied(lacking) for child in group.children)
+    for child in group.children:
+        if done < group.needed_children and not child.is_satisfied(lacking):
+            below = wanted(child, lacking, waiting)
+            if below is not None:
+                found |= below
+                done += 1
+    return found if done >= group.needed_children else None
+
+
+def optional(group: Group, lacking: Callable[[Group], int]) -> Iterator[Group]:
+    """Yield the highest groups that are not satisfied though `group` is."""
+    for child in group.children:
+        if child.is_satisfied(lacking):
+            yield from optional(child, lacking)
+        else:
+            yield child
+
+
 Try = Callable[[Group], bool]
 """Tries to place what a leaf lacks; True if that worked, and else nothing has changed."""
 

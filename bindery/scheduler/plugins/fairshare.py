@@ -58,5 +58,6 @@ class FairShare:
                         f"non-preemptible jobs of queue {name} hold {axis.display(index, held)} of "
                         f"its quota of {granted} {axis.names[index]}, and this one asks for "
                         f"{axis.display(index, amount)} more",
+                        is_lasting=True,
                     )
         return None

@@ -35,6 +35,8 @@ class Refusal:
     reason: str
     """One CamelCase word for the condition: OverLimit, QueueClosed, …"""
     message: str
+    is_lasting: bool = False
+    """Whether evicting others could not change it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ from collections import Counter
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.resources import Request
+from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -20,19 +20,25 @@ def slots(request: Request, room: IntColumns, nodes: BoolColumn) -> int:
     return int(fit[nodes].clip(max=10**9).sum())
 
 
-def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn) -> bool:
+def can_never_fit(
+    session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn, rule: Rule
+) -> bool:
     """Return whether `claim` fits nowhere even when all eligible victims have gone."""
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
-    room = room + table.evictable(eligible, room.shape[1])
+    if rule.moves_all and _exceeds(claim, room):
+        return True
+    freed = table.evictable(eligible, room.shape[1], range(len(room)))
+    room = room + freed
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
     for shape, count in shapes.items():
         passing = session.placement.passing(shape)
         if slots(shape.request, room, passing) < count:
             return True
-    # All together: no resource may be asked for more than there could be on all nodes.
-    asked = np.zeros(len(room), dtype=np.int64)
-    for task in claim.tasks:
-        request = task.shape.request
-        asked[list(request.indices)] += request.amounts
-    return bool((asked > np.maximum(room, 0).sum(axis=1)).any())
+    return _exceeds(claim, room)
+
+
+def _exceeds(claim: Claim, room: IntColumns) -> bool:
+    """Return whether more of a resource is asked for than there is in `room` on all nodes."""
+    asked = total(task.shape.request for task in claim.tasks)
+    return any(amount > np.maximum(room[index], 0).sum() for index, amount in asked.items())

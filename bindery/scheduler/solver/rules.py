@@ -32,6 +32,11 @@ class Rule(Protocol):
         """Whether every victim must find another place."""
         ...
 
+    @property
+    def most_jobs(self) -> int | None:
+        """Of how many jobs pods may go at the most; None: any number."""
+        ...
+
     def refuse(self, session: Session, claim: Claim) -> Refusal | None:
         """Return why no room may be made for `claim` at all; None when it may."""
         ...

@@ -15,16 +15,20 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Task, TaskStatus
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.resources import Request
+from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.rules import Claim, Rule
-from bindery.scheduler.solver.victims import Chunk, VictimTable
-from bindery.scheduler.statement import Statement
+from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.statement import Savepoint, Statement
 
 NODES_TRIED = 64
 """How many nodes are tried for one pod before the claim is given up for this cycle."""
+_MOST_TO_SPARE = 4000
+"""Up to so many (victims x pods of the claim) it is tried to leave out victims one by one."""
 
 
 class Search:
@@ -40,6 +44,7 @@ class Search:
         self._table = table
         self._left = rule.eligible(session, claim, table) & table.alive
         """Chunk -> whether it may still go in this plan."""
+        self._finder = session.placement.finder(claim.job)
         self.gone: list[int] = []
         """Chunks that go, in the order in which they were chosen."""
 
@@ -47,10 +52,11 @@ class Search:
         """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
         if not self._left.any():
             return False
-        if can_never_fit(self._session, self._claim, self._table, self._left):
+        if can_never_fit(self._session, self._claim, self._table, self._left, self._rule):
             return False
         if not self._place_all() or not self.gone:
             return False
+        self._spare()
         moved = self._move_victims()
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
@@ -69,7 +75,7 @@ class Search:
 
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node that has, or will have, room; evicts nobody."""
-        place = self._session.placement.finder(self._claim.job).best(task.shape)
+        place = self._finder.best(task.shape)
         return place is not None and self._pipeline(task, place.row)
 
     def _pipeline(self, task: Task, row: int) -> bool:
@@ -81,50 +87,75 @@ class Search:
 
     def _make_capacity(self, tasks: Sequence[Task]) -> bool:
         """Evict until no gate is against `tasks`: a queue at its limit needs its own pods gone."""
-        gates = self._session.plugins.capacity_gates
-        while any(g.over_capacity(self._session, self._claim.job, tasks) for g in gates):
-            index = next(self._in_order(self._left), None)
-            if index is None or not self._evict(index):
-                return False
-        return True
+        refusal = self._over_capacity(self._claim.job, tasks)
+        if refusal is None:
+            return True
+        if refusal.is_lasting or self._rule.moves_all:
+            return False
+        chains = self._session.queue_ledger.chains
+        own = set(chains[self._session.queue_row(self._claim.job)])
+        related = np.array([not own.isdisjoint(chain) for chain in chains], dtype=np.bool_)
+        for index in self._in_order(self._left & related[self._table.queue]):
+            self._evict(index)
+            if self._over_capacity(self._claim.job, tasks) is None:
+                return True
+        return False
+
+    def _over_capacity(self, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+        for gate in self._session.plugins.capacity_gates:
+            refusal = gate.over_capacity(self._session, job, tasks)
+            if refusal is not None:
+                return refusal
+        return None
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
         request = task.shape.request
         useful = self._useful_nodes(task)
         for row in self._nodes_in_order(useful):
-            savepoint, chosen, left = self._statement.savepoint(), len(self.gone), self._left.copy()
-            if self._clear(row, request) and self._pipeline(task, row):
+            savepoint, chosen = self._statement.savepoint(), len(self.gone)
+            if self._clear(row, request) and self._pipeline(task, row) and self._can_move():
                 return True
-            self._statement.rollback(savepoint)
-            del self.gone[chosen:]
-            self._left = left
+            self._go_back(savepoint, chosen)
         return False
+
+    def _can_move(self) -> bool:
+        """Return whether all victims so far find other places, where they must."""
+        if not self._rule.moves_all:
+            return True
+        savepoint = self._statement.savepoint()
+        moved = self._move_victims()
+        self._statement.rollback(savepoint)
+        return len(moved) == len(self.gone)
+
+    def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
+        """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
+        self._statement.rollback(savepoint)
+        self._left[self.gone[chosen:]] = True
+        del self.gone[chosen:]
 
     def _useful_nodes(self, task: Task) -> BoolColumn:
         """Return the nodes that could take `task` if all that may go had gone."""
-        session, nodes = self._session, self._session.state.nodes
-        useful = session.placement.finder(self._claim.job).allowed(task.shape).copy()
-        freed = self._table.evictable(self._left, len(nodes.nodes))
-        request = task.shape.request
-        for index, amount in zip(request.indices, request.amounts, strict=True):
+        nodes, request = self._session.state.nodes, task.shape.request
+        useful = self._finder.allowed(task.shape).copy()
+        freed = self._table.evictable(self._left, len(nodes.nodes), request.indices)
+        for held, index, amount in zip(freed, request.indices, request.amounts, strict=True):
             room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
-            useful &= room + freed[index] >= amount
+            useful &= room + held >= amount
         return useful
 
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield useful nodes by the first victim on them; a fixed number at the most."""
-        table, tried = self._table, 0
+        table = self._table
         on_useful = np.zeros(len(table.chunks), dtype=np.bool_)
         on_useful[table.chunk[useful[table.row]]] = True
         seen: set[int] = set()
         for index in self._in_order(self._left & on_useful):
-            for row in table.row[table.pods(index)]:
+            for row in table.row[table.pods(index)].tolist():
                 if useful[row] and row not in seen:
-                    seen.add(int(row))
-                    tried += 1
-                    yield int(row)
-                    if tried >= NODES_TRIED:
+                    seen.add(row)
+                    yield row
+                    if len(seen) >= NODES_TRIED:
                         return
 
     def _clear(self, row: int, request: Request) -> bool:
@@ -132,25 +163,31 @@ class Search:
         table = self._table
         here = np.zeros(len(table.chunks), dtype=np.bool_)
         here[table.chunk[table.row == row]] = True
+        savepoint, before = self._statement.savepoint(), len(self.gone)
         needed = self._shortfall(row, request)
-        chosen: list[int] = []
         for index in self._in_order(self._left & here):
             if not (needed > 0).any():
                 break
-            if not self._rule.allows(self._session, self._claim, table.chunks[index]):
-                continue
-            chosen.append(index)
-            needed = needed - self._held(index, row, request)
+            if self._left[index] and self._evict(index):
+                needed = self._shortfall(row, request)
         if (needed > 0).any():
             return False
+        chosen = self.gone[before:]
         for index in reversed(list(chosen)):
             held = self._held(index, row, request)
-            if not (needed + held > 0).any():
+            if not (needed + held > 0).any() and not self._goes_with_its_core(index, chosen):
                 chosen.remove(index)
                 needed = needed + held
-        return (
-            all(self._evict(index) for index in chosen)
-            and not (self._shortfall(row, request) > 0).any()
+        if len(chosen) < len(self.gone) - before:
+            self._go_back(savepoint, before)
+            return all(self._evict_alone(index) for index in chosen)
+        return True
+
+    def _goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
+        """Return whether `index` is an extra whose core is among `chosen` too."""
+        job, chunks = self._table.chunks[index].job, self._table.chunks
+        return not chunks[index].is_core and any(
+            chunks[other].is_core and chunks[other].job is job for other in chosen
         )
 
     def _shortfall(self, row: int, request: Request) -> NDArray[np.int64]:
@@ -168,47 +205,66 @@ class Search:
     # -- victims ---------------------------------------------------------------------------------
 
     def _in_order(self, among: BoolColumn) -> Iterator[int]:
-        """Yield chunks in the order in which they go: from the queue that has most of its share,
-        there the last job first. A chunk comes after all that go before it in its job.
-        """
-        table = self._table
-        indices = np.flatnonzero(among)
-        queues = np.unique(table.queue[indices])
-        held = {int(q): -self._session.shares.dominant(int(q)) for q in queues}
-        key = np.array([held[int(q)] for q in table.queue[indices]])
-        for index in indices[np.lexsort((table.rank[indices], key))]:
-            if self._left[index]:
-                yield int(index)
+        """Yield chunks in the order in which they go."""
+        return victims_in_order(self._session, self._table, among)
 
     def _evict(self, index: int) -> bool:
-        """Evict a chunk, and before it those of its job that go first."""
+        """Evict a chunk, and before it those of its job that go first, if the rule allows it."""
         chunk, table = self._table.chunks[index], self._table
         if not self._rule.allows(self._session, self._claim, chunk):
-            self._left[index] = False
             return False
-        reason = f"{self._rule.name} for {self._claim.job.key}"
-        first = (
-            [i for i in range(index) if table.chunks[i].job is chunk.job and self._left[i]]
-            if chunk.is_core
-            else []
-        )
-        for each in (*first, index):
-            try:
-                for task in table.chunks[each].tasks:
-                    self._statement.evict(task, reason)
-            except LedgerRefusalError:
+        first = range(table.first_of_job(index), index) if chunk.is_core else ()
+        return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
+
+    def _evict_alone(self, index: int) -> bool:
+        most = self._rule.most_jobs
+        if most is not None:
+            jobs = {id(self._table.chunks[i].job) for i in (*self.gone, index)}
+            if len(jobs) > most:
                 return False
-            self._left[each] = False
-            self.gone.append(each)
+        reason = f"{self._rule.name} for {self._claim.job.key}"
+        savepoint = self._statement.savepoint()
+        try:
+            for task in self._table.chunks[index].tasks:
+                self._statement.evict(task, reason)
+        except LedgerRefusalError:
+            self._statement.rollback(savepoint)
+            return False
+        self._left[index] = False
+        self.gone.append(index)
         return True
+
+    def _spare(self) -> None:
+        """Leave out victims, the last first, without which the claim finds its places as well."""
+        if len(self.gone) < 2 or len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
+            return
+        start = Savepoint(0)
+        best, plan = list(self.gone), self._statement.extract()
+        for index in reversed(self.gone):
+            trial = [i for i in best if i != index]
+            if self._goes_with_its_core(index, trial):
+                continue
+            self._go_back(start, 0)
+            if all(self._evict_alone(i) for i in trial) and self._fits():
+                best, plan = trial, self._statement.extract()
+        self._go_back(start, 0)
+        self._statement.replay(plan)
+        self._left[best] = False
+        self.gone = best
+
+    def _fits(self) -> bool:
+        """Place the whole claim into the room that there is."""
+        if self._over_capacity(self._claim.job, self._claim.tasks) is not None:
+            return False
+        return all(self._place(task) for task in self._claim.tasks)
 
     def _move_victims(self) -> set[int]:
         """Promise other places to victims where there are any; return the chunks that have one."""
         moved: set[int] = set()
-        order = sorted(self.gone, key=lambda i: -int(self._table.rank[i]))
-        for index in order:
-            savepoint = self._statement.savepoint()
-            if all(self._move(task) for task in self._table.chunks[index].tasks):
+        for index in reversed(self.gone):
+            chunk, savepoint = self._table.chunks[index], self._statement.savepoint()
+            within = self._over_capacity(chunk.job, chunk.tasks) is None
+            if within and all(self._move(task) for task in chunk.tasks):
                 moved.add(index)
             else:
                 self._statement.rollback(savepoint)
@@ -218,8 +274,3 @@ class Search:
         assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
         place = self._session.placement.finder(self._session.state.jobs[task.job]).best(task.shape)
         return place is not None and place.row != task.row and self._pipeline(task, place.row)
-
-
-def chunks_of(search: Search, table: VictimTable) -> list[Chunk]:
-    """Return the chunks that a plan takes."""
-    return [table.chunks[index] for index in search.gone]

@@ -64,6 +64,9 @@ def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
                 yield tasks
                 running = [task for task in running if task not in tasks]
         spare_leaves = {leaf.name: -job.lacking(leaf) for leaf in job.tree.leaves()}
+        if job.tree.is_satisfied(job.lacking):
+            useless = (leaf.name for leaf in _useless_leaves(job, job.tree))
+            spare_leaves.update((name, job.placed.groups[name]) for name in useless)
     for task in running:
         spare = spare_leaves.get(task.sub_group, surplus)
         if surplus > 0 and spare > 0 and _roles_allow([task], spare_roles):
@@ -74,9 +77,20 @@ def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
 
 
 def _optional(job: Job, group: Group) -> Iterable[Group]:
-    """Yield satisfied children that `group` can do without, the last written first."""
+    """Yield satisfied groups that `group` can do without, the last written first."""
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
     yield from reversed(satisfied[group.needed_children :])
+    for child in reversed(satisfied[: group.needed_children]):
+        yield from _optional(job, child)
+
+
+def _useless_leaves(job: Job, group: Group) -> Iterable[Group]:
+    """Yield the leaves of `group`, which is satisfied, whose pods are too few to count."""
+    for child in group.children:
+        if child.is_satisfied(job.lacking):
+            yield from _useless_leaves(job, child)
+        else:
+            yield from child.leaves()
 
 
 def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
@@ -90,17 +104,17 @@ def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
 
 
 class VictimTable:
-    """All chunks of all jobs that an action may look at, as columns over their pods.
+    """All chunks of all jobs, as columns over their pods.
 
-    Made once an action; `gone` marks what a committed plan has taken.
+    Made once a session; `gone` marks what a committed plan has taken.
     """
 
-    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
+    def __init__(self, session: Session) -> None:
         self.chunks: list[Chunk] = []
         chunk_of: list[int] = []
         rows: list[int] = []
         requests: list[Task] = []
-        for job in jobs:
+        for job in session.state.jobs.values():
             for chunk in chunks(session, job):
                 for task in chunk.tasks:
                     chunk_of.append(len(self.chunks))
@@ -134,25 +148,40 @@ class VictimTable:
         """Chunk -> since when its job runs."""
         self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
         """Chunk -> whether it is still running."""
-        order = sorted(range(count), key=lambda i: session.job_sort_key(self.chunks[i].job))
-        self.rank: NDArray[np.intp] = np.empty(count, dtype=np.intp)
-        """Chunk -> how early it goes among those of its queue: the last job first, extras first."""
-        position = {id(self.chunks[i].job): place for place, i in enumerate(order)}
-        keys = [(-position[id(chunk.job)], i) for i, chunk in enumerate(self.chunks)]
-        self.rank[sorted(range(count), key=keys.__getitem__)] = np.arange(count)
+        starts = {i: c.job for i, c in reversed(list(enumerate(self.chunks)))}
+        first = {id(job): i for i, job in starts.items()}
+        self._job_starts = [first[id(chunk.job)] for chunk in self.chunks]
+        self.by_queue: dict[int, NDArray[np.intp]] = {}
+        """Queue row -> its chunks in the order in which they go: the last job first, extras before
+        the core."""
+        last_first = sorted(
+            first.values(), key=lambda i: session.job_sort_key(self.chunks[i].job), reverse=True
+        )
+        place = {i: position for position, i in enumerate(last_first)}
+        rank = np.array([place[i] for i in self._job_starts], dtype=np.intp)
+        ranked = np.argsort(rank, kind="stable")
+        for queue in np.unique(self.queue):
+            self.by_queue[int(queue)] = ranked[self.queue[ranked] == queue]
 
     def pods(self, chunk: int) -> slice:
         """Return where the pods of `chunk` stand."""
         return slice(int(self._first[chunk]), int(self._first[chunk + 1]))
 
-    def evictable(self, eligible: BoolColumn, nodes: int) -> NDArray[np.int64]:
-        """Return what the `eligible` chunks (mask) hold on each node: [resource, node]."""
+    def first_of_job(self, chunk: int) -> int:
+        """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
+        return int(self._job_starts[chunk])
+
+    def evictable(
+        self, eligible: BoolColumn, nodes: int, resources: Sequence[int]
+    ) -> NDArray[np.int64]:
+        """Return what the `eligible` chunks (mask) hold on each node: [one of resources, node]."""
         pods = eligible[self.chunk]
-        amounts = np.zeros((self.request.shape[0], nodes), dtype=np.int64)
-        for resource in range(len(amounts)):
+        rows = self.row[pods]
+        amounts = np.zeros((len(resources), nodes), dtype=np.int64)
+        for place, resource in enumerate(resources):
             held = self.request[resource, pods]
             if held.any():
-                amounts[resource] = np.bincount(self.row[pods], held, nodes).astype(np.int64)
+                amounts[place] = np.bincount(rows, held, nodes).astype(np.int64)
         return amounts
 
     def gone(self, indices: Iterable[int]) -> None:
