@@ -5,6 +5,7 @@ from collections.abc import Hashable, Iterator
 
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.resources import total
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
@@ -30,15 +31,31 @@ class MakeRoom:
             likeness = _likeness(session, claim)
             if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
                 continue
+            commit = self._try(session, claim, table)
+            if commit is not None:
+                failed.clear()
+                yield commit
+            elif likeness is not None:
+                failed.add(likeness)
+
+    def _try(self, session: Session, claim: Claim, table: VictimTable) -> Commit | None:
+        """Return the committed plan for `claim`; first one in which all victims may just go."""
+        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
             with session.statement() as statement:
-                search = Search(session, statement, claim, self._rule, table)
+                search = Search(session, statement, claim, self._rule, table, with_moves=with_moves)
                 if search.run():
                     table.gone(search.gone)
-                    session.promised(job)
-                    failed.clear()
-                    yield Commit(job, session.commit(statement), is_gang=len(claim.tasks) > 1)
-                elif likeness is not None:
-                    failed.add(likeness)
+                    session.promised(claim.job)
+                    is_gang = len(claim.tasks) > 1
+                    return Commit(claim.job, session.commit(statement), is_gang)
+        return None
+
+
+def _has_idle(session: Session, claim: Claim) -> bool:
+    """Return whether of all that `claim` asks for something is idle, so that others could move."""
+    asked = total(task.shape.request for task in claim.tasks)
+    idle = session.state.nodes.idle
+    return all(bool((idle[index] > 0).any()) for index in asked)
 
 
 def _likeness(session: Session, claim: Claim) -> Hashable:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.queues import QueueTable
@@ -19,13 +19,20 @@ class QueueLedger:
         self._nodes = nodes
         self.chains = [queues.chain(row) for row in range(len(queues.entries))]
         """Queue row -> rows of itself and its ancestors, bottom up."""
+        self._quota, _, self._limit = queues.rules()
         self.allocated = self.rolled_up(queues.allocated)
         """[resource, queue]: what active and pipelined pods hold, with all queues below."""
         self.non_preemptible = self.rolled_up(queues.non_preemptible)
         """[resource, queue]: the part of it that cannot be evicted for others."""
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`. Limits are the business of the `queuelimits` plugin."""
+        """Enter `operation`. Refuse it where GPUs of the node's model are not granted.
+
+        All other limits are the business of the `queuelimits` and `fairshare` plugins: they do not
+        depend on the node.
+        """
+        if operation.kind is not OperationKind.EVICT:
+            self._check_model(operation)
         self._enter(operation, -1 if operation.kind is OperationKind.EVICT else 1)
 
     def revert(self, operation: Operation) -> None:
@@ -42,6 +49,25 @@ class QueueLedger:
         self._add(self.allocated, task.queue_row, request, sign)
         if not task.is_preemptible:
             self._add(self.non_preemptible, task.queue_row, request, sign)
+
+    def _check_model(self, operation: Operation) -> None:
+        task = operation.task
+        request = task.shape.request
+        charged = self._nodes.charge(operation.row, request)
+        for index, amount in zip(
+            charged.indices[len(request.indices) :],
+            charged.amounts[len(request.amounts) :],
+            strict=True,
+        ):
+            for row in self.chains[task.queue_row]:
+                over = self.allocated[index, row] + amount > self._limit[index, row]
+                pinned = not task.is_preemptible and (
+                    self.non_preemptible[index, row] + amount > self._quota[index, row]
+                )
+                if over or pinned:
+                    name, model = self._queues.entries[row].name, self._queues.axis.names[index]
+                    what = "limit" if over else "quota, for non-preemptible jobs,"
+                    raise LedgerRefusalError(f"queue {name} is at its {what} of {model}")
 
     def rolled_up(self, own: IntColumns) -> IntColumns:
         """Return the sums up the tree of what each queue has by itself."""

@@ -35,7 +35,14 @@ class Search:
     """One attempt to make room for `claim` by `rule`."""
 
     def __init__(
-        self, session: Session, statement: Statement, claim: Claim, rule: Rule, table: VictimTable
+        self,
+        session: Session,
+        statement: Statement,
+        claim: Claim,
+        rule: Rule,
+        table: VictimTable,
+        *,
+        with_moves: bool = False,
     ) -> None:
         self._session = session
         self._statement = statement
@@ -44,6 +51,9 @@ class Search:
         self._table = table
         self._left = rule.eligible(session, claim, table) & table.alive
         """Chunk -> whether it may still go in this plan."""
+        self._with_moves = with_moves
+        """Whether victims that the rule protects may go too, as long as they find other places."""
+        self._must_move: set[int] = set()
         self._finder = session.placement.finder(claim.job)
         self.gone: list[int] = []
         """Chunks that go, in the order in which they were chosen."""
@@ -58,6 +68,8 @@ class Search:
             return False
         self._spare()
         moved = self._move_victims()
+        if not moved.issuperset(self._must_move.intersection(self.gone)):
+            return False
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
             return False
@@ -75,8 +87,14 @@ class Search:
 
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node that has, or will have, room; evicts nobody."""
-        place = self._finder.best(task.shape)
-        return place is not None and self._pipeline(task, place.row)
+        finder = self._finder
+        while (place := finder.best(task.shape)) is not None:
+            if self._pipeline(task, place.row):
+                return True
+            if finder is self._finder:  # which must not forget a node for the rest of the search
+                finder = self._session.placement.finder(self._claim.job)
+            finder.exclude(task.shape, place.row, "a ledger has refused it")
+        return False
 
     def _pipeline(self, task: Task, row: int) -> bool:
         try:
@@ -212,7 +230,9 @@ class Search:
         """Evict a chunk, and before it those of its job that go first, if the rule allows it."""
         chunk, table = self._table.chunks[index], self._table
         if not self._rule.allows(self._session, self._claim, chunk):
-            return False
+            if not self._with_moves:
+                return False
+            self._must_move.add(index)
         first = range(table.first_of_job(index), index) if chunk.is_core else ()
         return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
 
@@ -264,13 +284,19 @@ class Search:
         for index in reversed(self.gone):
             chunk, savepoint = self._table.chunks[index], self._statement.savepoint()
             within = self._over_capacity(chunk.job, chunk.tasks) is None
-            if within and all(self._move(task) for task in chunk.tasks):
+            may_stay = len(chunk.tasks) > 1
+            if within and all(self._move(task, may_stay=may_stay) for task in chunk.tasks):
                 moved.add(index)
             else:
                 self._statement.rollback(savepoint)
         return moved
 
-    def _move(self, task: Task) -> bool:
+    def _move(self, task: Task, *, may_stay: bool) -> bool:
+        """Promise `task` another place; its own one only as a part of a gang that moves."""
         assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
-        place = self._session.placement.finder(self._session.state.jobs[task.job]).best(task.shape)
-        return place is not None and place.row != task.row and self._pipeline(task, place.row)
+        finder = self._session.placement.finder(self._session.state.jobs[task.job])
+        place = finder.best(task.shape)
+        if place is not None and place.row == task.row and not may_stay:
+            finder.exclude(task.shape, task.row, "it is moved away from it")
+            place = finder.best(task.shape)
+        return place is not None and self._pipeline(task, place.row)
