@@ -37,7 +37,7 @@ class Planner:
         self.cluster = ScenarioCluster(scenario, self._learn)
         self._faults = faults
         self._configuration = scenario.config.to_configuration()
-        self._engine = Engine(self._configuration, lambda: self.cluster.now)
+        self.engine = Engine(self._configuration, lambda: self.cluster.now)
         self._queue_names = [queue.name for queue in scenario.queues]
         self._report = CycleReport()
         self._actions = 0
@@ -51,11 +51,11 @@ class Planner:
         """Run one cycle and write what it commits."""
         self._clear_stale_requests()
         statements: defaultdict[tuple[str, str], list[BindRequestDraft]] = defaultdict(list)
-        for draft in self._engine.cycle():
+        for draft in self.engine.cycle():
             statements[draft.namespace, draft.spec.statement.id].append(draft)
         for parts in statements.values():
             self._write(parts)
-        self._report = self._engine.report
+        self._report = self.engine.report
         self._moved.clear()
         self._dropped.clear()
         for preemptor, plan in groupby(self._report.evictions, key=lambda e: e.preemptor):
@@ -80,11 +80,11 @@ class Planner:
         )
 
     def _learn(self, change: Change[KubeObject]) -> None:
-        self._engine.cluster.apply(change)
+        self.engine.cluster.apply(change)
 
     def _clear_stale_requests(self) -> None:
         stale = stale_requests(
-            self._engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
+            self.engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
         )
         for found in list(stale):
             names = [pod.pod_name for pod in found.request.spec.pods]
@@ -100,7 +100,7 @@ class Planner:
                 code = HTTPStatus.CONFLICT
             if code is not None:
                 for each in parts:
-                    self._engine.refused(each)
+                    self.engine.refused(each)
                 return
         for draft in parts:
             request = msgspec.convert(draft.to_object(), BindRequest)
@@ -118,9 +118,9 @@ class Planner:
         if any(refused):
             self._dropped.add(preemptor)
             for each in plan:
-                self._engine.not_evicted(each)
+                self.engine.not_evicted(each)
             spared = [each.task.uid for each in plan]
-            self._engine.cluster.failures.spare(spared, self.cluster.now + SPARE_S)
+            self.engine.cluster.failures.spare(spared, self.cluster.now + SPARE_S)
             return
         for each in plan:
             self.cluster.evict_pod(each.task.name)
@@ -158,7 +158,7 @@ class Planner:
 
     def _allocated(self, queue: str) -> dict[str, float]:
         """Return what the queue and all below it hold, in devices, cores and bytes."""
-        table = self._engine.cluster.state.queues
+        table = self.engine.cluster.state.queues
         allocated, row = table.allocated, table.row(queue)
         below = [at for at in range(len(table.entries)) if row in table.chain(at)]
         sums = allocated[:, below].sum(axis=1)
