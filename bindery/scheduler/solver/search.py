@@ -54,18 +54,22 @@ class Search:
         self._with_moves = with_moves
         """Whether victims that the rule protects may go too, as long as they find other places."""
         self._must_move: set[int] = set()
+        self._waits = False
+        """Whether a pod has been promised room that is not free yet."""
         self._finder = session.placement.finder(claim.job)
         self.gone: list[int] = []
         """Chunks that go, in the order in which they were chosen."""
 
     def run(self) -> bool:
         """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
-        if not self._left.any():
+        if not self._left.any() and not self._session.is_releasing:
             return False
         if can_never_fit(self._session, self._claim, self._table, self._left, self._rule):
             return False
-        if not self._place_all() or not self.gone:
+        if not self._place_all():
             return False
+        if not self.gone:  # others have made more room than they need
+            return self._waits
         self._spare()
         moved = self._move_victims()
         if not moved.issuperset(self._must_move.intersection(self.gone)):
@@ -90,6 +94,7 @@ class Search:
         finder = self._finder
         while (place := finder.best(task.shape)) is not None:
             if self._pipeline(task, place.row):
+                self._waits = self._waits or not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
                 finder = self._session.placement.finder(self._claim.job)
