@@ -7,6 +7,7 @@ from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.session import Session
+from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
@@ -24,22 +25,24 @@ class MakeRoom:
         waiting = [job for job in session.state.waiting.values() if _may_try(session, job)]
         if not waiting:
             return
-        table = session.victims = session.victims or VictimTable(session)
         failed: set[Hashable] = set()
         for job in WorkList(session, waiting):
             claim = Claim(job, tuple(session.next_pods(job)))
             likeness = _likeness(session, claim)
             if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
                 continue
-            commit = self._try(session, claim, table)
+            if self._rule.moves_all and exceeds_idle(session, claim):
+                continue
+            commit = self._try(session, claim)
             if commit is not None:
                 failed.clear()
                 yield commit
             elif likeness is not None:
                 failed.add(likeness)
 
-    def _try(self, session: Session, claim: Claim, table: VictimTable) -> Commit | None:
+    def _try(self, session: Session, claim: Claim) -> Commit | None:
         """Return the committed plan for `claim`; first one in which all victims may just go."""
+        table = session.victims = session.victims or VictimTable(session)
         for with_moves in (False, True) if _has_idle(session, claim) else (False,):
             with session.statement() as statement:
                 search = Search(session, statement, claim, self._rule, table, with_moves=with_moves)

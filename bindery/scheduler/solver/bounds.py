@@ -8,7 +8,7 @@ from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 
 
@@ -20,14 +20,18 @@ def slots(request: Request, room: IntColumns, nodes: BoolColumn) -> int:
     return int(fit[nodes].clip(max=10**9).sum())
 
 
-def can_never_fit(
-    session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn, rule: Rule
-) -> bool:
+def exceeds_idle(session: Session, claim: Claim) -> bool:
+    """Return whether `claim` asks for more than all nodes have left together: moving others, who
+    need as much elsewhere, cannot help then.
+    """
+    nodes = session.state.nodes
+    return _exceeds(claim, nodes.idle + nodes.releasing - nodes.pipelined)
+
+
+def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn) -> bool:
     """Return whether `claim` fits nowhere even when all eligible victims have gone."""
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
-    if rule.moves_all and _exceeds(claim, room):
-        return True
     freed = table.evictable(eligible, room.shape[1], range(len(room)))
     room = room + freed
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)

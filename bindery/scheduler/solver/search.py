@@ -15,11 +15,11 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request
-from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.moves import move_victims, over_capacity
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import VictimTable
@@ -62,16 +62,22 @@ class Search:
 
     def run(self) -> bool:
         """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
-        if not self._left.any() and not self._session.is_releasing:
-            return False
-        if can_never_fit(self._session, self._claim, self._table, self._left, self._rule):
-            return False
-        if not self._place_all():
+        if not self._is_possible() or not self._place_all():
             return False
         if not self.gone:  # others have made more room than they need
             return self._waits
+        return self._is_acceptable()
+
+    def _is_possible(self) -> bool:
+        """Return whether a search can succeed at all, as far as cheap bounds can tell."""
+        if not self._left.any() and not self._session.is_releasing:
+            return False
+        return not can_never_fit(self._session, self._claim, self._table, self._left)
+
+    def _is_acceptable(self) -> bool:
+        """Leave out who need not go, move who can be moved, and let the rule judge the rest."""
         self._spare()
-        moved = self._move_victims()
+        moved = move_victims(self._session, self._statement, self._table, self.gone)
         if not moved.issuperset(self._must_move.intersection(self.gone)):
             return False
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
@@ -110,7 +116,7 @@ class Search:
 
     def _make_capacity(self, tasks: Sequence[Task]) -> bool:
         """Evict until no gate is against `tasks`: a queue at its limit needs its own pods gone."""
-        refusal = self._over_capacity(self._claim.job, tasks)
+        refusal = over_capacity(self._session, self._claim.job, tasks)
         if refusal is None:
             return True
         if refusal.is_lasting or self._rule.moves_all:
@@ -120,16 +126,9 @@ class Search:
         related = np.array([not own.isdisjoint(chain) for chain in chains], dtype=np.bool_)
         for index in self._in_order(self._left & related[self._table.queue]):
             self._evict(index)
-            if self._over_capacity(self._claim.job, tasks) is None:
+            if over_capacity(self._session, self._claim.job, tasks) is None:
                 return True
         return False
-
-    def _over_capacity(self, job: Job, tasks: Sequence[Task]) -> Refusal | None:
-        for gate in self._session.plugins.capacity_gates:
-            refusal = gate.over_capacity(self._session, job, tasks)
-            if refusal is not None:
-                return refusal
-        return None
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
@@ -147,7 +146,7 @@ class Search:
         if not self._rule.moves_all:
             return True
         savepoint = self._statement.savepoint()
-        moved = self._move_victims()
+        moved = move_victims(self._session, self._statement, self._table, self.gone)
         self._statement.rollback(savepoint)
         return len(moved) == len(self.gone)
 
@@ -279,29 +278,6 @@ class Search:
 
     def _fits(self) -> bool:
         """Place the whole claim into the room that there is."""
-        if self._over_capacity(self._claim.job, self._claim.tasks) is not None:
+        if over_capacity(self._session, self._claim.job, self._claim.tasks) is not None:
             return False
         return all(self._place(task) for task in self._claim.tasks)
-
-    def _move_victims(self) -> set[int]:
-        """Promise other places to victims where there are any; return the chunks that have one."""
-        moved: set[int] = set()
-        for index in reversed(self.gone):
-            chunk, savepoint = self._table.chunks[index], self._statement.savepoint()
-            within = self._over_capacity(chunk.job, chunk.tasks) is None
-            may_stay = len(chunk.tasks) > 1
-            if within and all(self._move(task, may_stay=may_stay) for task in chunk.tasks):
-                moved.add(index)
-            else:
-                self._statement.rollback(savepoint)
-        return moved
-
-    def _move(self, task: Task, *, may_stay: bool) -> bool:
-        """Promise `task` another place; its own one only as a part of a gang that moves."""
-        assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
-        finder = self._session.placement.finder(self._session.state.jobs[task.job])
-        place = finder.best(task.shape)
-        if place is not None and place.row == task.row and not may_stay:
-            finder.exclude(task.shape, task.row, "it is moved away from it")
-            place = finder.best(task.shape)
-        return place is not None and self._pipeline(task, place.row)
