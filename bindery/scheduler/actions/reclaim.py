@@ -41,14 +41,12 @@ class ReclaimRule:
         """Return the chunks of other queues that are reclaimable and hold more than they may."""
         mask = np.zeros(len(table.chunks), dtype=np.bool_)
         own = session.queue_row(claim.job)
-        for queue in np.unique(table.queue):
-            levels = _levels(session, own, int(queue))
-            if levels is None or not _reclaimable(session, int(queue), levels[1]):
+        for queue, of_queue in table.by_queue.items():
+            levels = _levels(session, own, queue)
+            if levels is None or not _reclaimable(session, queue, levels[1]):
                 continue
-            if self._may_lose(session, claim, *levels):
-                of_queue = table.queue == queue
-                mask |= protection.unprotected(session, table, of_queue, own, "reclaim")
-        return mask
+            mask[of_queue] = self._may_lose(session, claim, *levels)
+        return protection.unprotected(session, table, mask, own, "reclaim")
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
         """Return whether the chunk's queue, as it stands now, may lose it."""

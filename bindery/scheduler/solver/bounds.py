@@ -32,7 +32,7 @@ def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: 
     """Return whether `claim` fits nowhere even when all eligible victims have gone."""
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
-    freed = table.evictable(eligible, room.shape[1], range(len(room)))
+    freed = table.evictable(eligible, range(len(room)))
     room = room + freed
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
     for shape, count in shapes.items():

@@ -6,8 +6,6 @@ elastic job are not protected: only its core is.
 
 from typing import Literal
 
-import numpy as np
-
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
@@ -34,11 +32,11 @@ def unprotected(
 ) -> BoolColumn:
     """Return which chunks of `among` have run for as long as their queue protects them."""
     mask = among.copy()
-    for queue in np.unique(table.queue[among]):
-        least_s = _min_runtime_s(session, own, int(queue), action)
+    for queue, of_queue in table.by_queue.items():
+        least_s = _min_runtime_s(session, own, queue, action)
         if least_s:
             young = table.is_core & (session.now - table.started < least_s)
-            mask &= ~(young & (table.queue == queue))
+            mask[of_queue] &= ~young[of_queue]
     return mask
 
 

@@ -160,7 +160,7 @@ class Search:
         """Return the nodes that could take `task` if all that may go had gone."""
         nodes, request = self._session.state.nodes, task.shape.request
         useful = self._finder.allowed(task.shape).copy()
-        freed = self._table.evictable(self._left, len(nodes.nodes), request.indices)
+        freed = self._table.evictable(self._left, request.indices)
         for held, index, amount in zip(freed, request.indices, request.amounts, strict=True):
             room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
             useful &= room + held >= amount

@@ -15,6 +15,9 @@ from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.session import Session
 
+_MOST_RECOUNTED = 64
+"""Up to so many chunks are counted one by one."""
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Chunk:
@@ -132,6 +135,9 @@ class VictimTable:
             shape = task.shape.request
             self.request[list(shape.indices), pod] = shape.amounts
         count = len(self.chunks)
+        self._counted: BoolColumn = np.zeros(count, dtype=np.bool_)
+        self._held = np.zeros((len(session.state.axis), len(session.state.nodes.nodes)), np.int64)
+        """[resource, node]: what the `_counted` chunks hold."""
         self.queue: NDArray[np.intp] = np.array(
             [session.queue_row(chunk.job) for chunk in self.chunks], dtype=np.intp
         )
@@ -171,18 +177,26 @@ class VictimTable:
         """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
         return int(self._job_starts[chunk])
 
-    def evictable(
-        self, eligible: BoolColumn, nodes: int, resources: Sequence[int]
-    ) -> NDArray[np.int64]:
-        """Return what the `eligible` chunks (mask) hold on each node: [one of resources, node]."""
-        pods = eligible[self.chunk]
-        rows = self.row[pods]
-        amounts = np.zeros((len(resources), nodes), dtype=np.int64)
-        for place, resource in enumerate(resources):
-            held = self.request[resource, pods]
-            if held.any():
-                amounts[place] = np.bincount(rows, held, nodes).astype(np.int64)
-        return amounts
+    def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
+        """Return what the `eligible` chunks (mask) hold on each node: [one of resources, node].
+
+        Asked with nearly the same chunks again and again, so only the difference is counted.
+        """
+        changed = np.flatnonzero(eligible != self._counted)
+        if len(changed) > _MOST_RECOUNTED:
+            self._held[:] = 0
+            pods = eligible[self.chunk]
+            for resource, held in enumerate(self.request[:, pods]):
+                if held.any():
+                    sums = np.bincount(self.row[pods], held, self._held.shape[1])
+                    self._held[resource] = sums.astype(np.int64)
+        else:
+            for chunk in changed.tolist():
+                span = self.pods(chunk)
+                sign = 1 if eligible[chunk] else -1
+                np.add.at(self._held.T, self.row[span], sign * self.request[:, span].T)
+        self._counted = eligible.copy()
+        return self._held[list(resources)]
 
     def gone(self, indices: Iterable[int]) -> None:
         """Note that chunks have been evicted."""
