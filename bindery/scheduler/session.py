@@ -79,6 +79,11 @@ class Session:
             priority = self._priorities[job] = self._cluster.priority(job)
         return priority
 
+    def priority_is_known(self, job: Job) -> bool:
+        """Whether the job's PriorityClass exists; a job without one has its pods' priority."""
+        known = self._cluster.priority_classes
+        return job.priority_class is None or job.priority_class in known
+
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
         return self.state.queues.row(job.queue)
