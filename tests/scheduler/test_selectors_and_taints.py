@@ -52,22 +52,17 @@ def go_integer(text: str) -> int | None:
 def matches(item: NodeSelectorRequirement, found: Mapping[str, str]) -> bool:
     """Return whether labels match, as `labels.Requirement.Matches` in apimachinery says."""
     value, values = found.get(item.key), item.values or []
-    match item.operator:
-        case "In":
-            return value is not None and value in values
-        case "NotIn":
-            return value is None or value not in values
-        case "Exists":
-            return value is not None
-        case "DoesNotExist":
-            return value is None
-        case "Gt" | "Lt" if value is not None and len(values) == 1:
-            left, right = go_integer(value), go_integer(values[0])
-            if left is None or right is None:
-                return False
-            return left > right if item.operator == "Gt" else left < right
-        case _:
-            return False
+    numbers = [go_integer(text) for text in (value or "", *values)]
+    left, right = numbers if len(numbers) == 2 else (None, None)
+    answers = {
+        "In": value in values,
+        "NotIn": value not in values,
+        "Exists": value is not None,
+        "DoesNotExist": value is None,
+        "Gt": left is not None and right is not None and left > right,
+        "Lt": left is not None and right is not None and left < right,
+    }
+    return answers.get(item.operator, False)
 
 
 def selects(term: NodeSelectorTerm, name: str, found: Mapping[str, str]) -> bool:
@@ -84,9 +79,8 @@ def selects(term: NodeSelectorTerm, name: str, found: Mapping[str, str]) -> bool
 def test_a_pod_goes_only_where_its_selector_and_affinity_allow(
     nodes: list[dict[str, str]], required: list[NodeSelectorTerm], selector: dict[str, str]
 ) -> None:
-    affinity = Affinity(
-        node_affinity=NodeAffinity(required=NodeSelector(node_selector_terms=required))
-    )
+    selects_nodes = NodeSelector(node_selector_terms=required)
+    affinity = Affinity(node_affinity=NodeAffinity(required=selects_nodes))
     asks = pod("p", cpu=5, node_selector=selector, affinity=affinity)
     engine = engine_with(*(node(f"n{i}", labels=found) for i, found in enumerate(nodes)), asks)
     allowed = {
@@ -117,17 +111,11 @@ def test_a_pod_goes_where_most_of_what_it_prefers_is_so(
         for i, found in enumerate(nodes)
     }
 
-    assert plan(engine) == {
-        "p": max(
-            worth,
-            key=lambda name: (
-                worth[name],
-                name == min(n for n in worth if worth[n] == worth[name]),
-            ),
-        )
-    }
+    best = max(worth.values())
+    assert plan(engine) == {"p": min(name for name in worth if worth[name] == best)}
 
 
+HARD = Taint(key="k", value="v", effect="NoSchedule")
 TOLERATIONS = [
     (Toleration(key="k", value="v"), True),
     (Toleration(key="k", value="v", operator=""), True),
@@ -146,9 +134,7 @@ TOLERATIONS = [
 
 @pytest.mark.parametrize(("toleration", "covers"), TOLERATIONS)
 def test_a_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> None:
-    taint = Taint(key="k", value="v", effect="NoSchedule")
-
-    assert tolerates((toleration,), taint) is covers
+    assert tolerates((toleration,), HARD) is covers
 
 
 @pytest.mark.parametrize(
@@ -174,11 +160,11 @@ def test_a_node_with_a_soft_taint_is_taken_last() -> None:
     [
         ("1 are not ready", node("n", ready=False)),
         ("1 are cordoned", node("n", unschedulable=True)),
-        ("1 had untolerated taint {k: v}", node("n", taints=[Taint(key="k", value="v", effect="NoSchedule")])),
+        ("1 had untolerated taint {k: v}", node("n", taints=[HARD])),
         ("1 do not match node selector disk=ssd", node("n", labels={"disk": "hdd"})),
         ("1 too small, cpu", node("n", cpu=1, labels={"disk": "ssd"})),
     ],
-)  # fmt: skip
+)
 def test_a_pod_that_fits_nowhere_is_told_why(reason: str, item: object) -> None:
     engine = engine_with(item, pod("p", cpu=2, node_selector={"disk": "ssd"}))  # type: ignore[arg-type]  # a node
 
