@@ -91,7 +91,7 @@ def _queues(draw: st.DrawFn) -> list[kube.Queue]:
                 f"q{i}",
                 parent=draw(st.sampled_from(parents)),
                 priority=draw(st.sampled_from([100, 100, 200])),
-                **{key: limit or -1 for key, limit in limits.items()},
+                limits={key: limit or -1 for key, limit in limits.items()},
             )
         )
     return queues

@@ -143,16 +143,18 @@ def queue(
     priority: int = 100,
     state: str = "Open",
     conditions: Sequence[kube.Condition] = (),
-    **limits: int | str,
+    limits: Amounts | None = None,
+    **more_limits: int | str,
 ) -> kube.Queue:
-    """Return a queue; `limits`: resource -> limit."""
+    """Return a queue; `limits` and `more_limits`: resource -> limit."""
+    all_limits = {**(limits or {}), **more_limits}
     return kube.Queue(
         metadata=kube.Meta(name=name, uid=f"uid-queue-{name}"),
         spec=kube.QueueSpec(
             parent=parent,
             priority=priority,
             state=state,
-            resources={key: kube.QueueResource(limit=limit) for key, limit in limits.items()},
+            resources={key: kube.QueueResource(limit=limit) for key, limit in all_limits.items()},
         ),
         status=kube.ConditionedStatus(conditions=list(conditions)),
     )
@@ -324,11 +326,15 @@ class View:
 def view(state: PlanState) -> View:
     """Return `state` by names."""
     axis, nodes, queues = state.axis, state.nodes, state.queues
-    columns = (nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined)
     by_node = {}
     for name, row in nodes.rows.items():
         amounts = {
-            axis.names[i]: tuple(int(column[i, row]) for column in columns)
+            axis.names[i]: (
+                int(nodes.allocatable[i, row]),
+                int(nodes.idle[i, row]),
+                int(nodes.releasing[i, row]),
+                int(nodes.pipelined[i, row]),
+            )
             for i in range(len(axis))
         }
         by_node[name] = {key: value for key, value in amounts.items() if any(value)}

@@ -103,6 +103,9 @@ class StatementMachine(RuleBasedStateMachine):
 
     @rule(target=statements)
     def open_statement(self) -> Statement:
+        return self._opened()
+
+    def _opened(self) -> Statement:
         statement = self.session.statement()
         self.opened.append(statement)
         return statement
@@ -223,10 +226,10 @@ class StatementMachine(RuleBasedStateMachine):
         if statement.state is not StatementState.OPEN or any(
             other.state is StatementState.OPEN for other in others
         ):
-            return self.open_statement()
+            return self._opened()
         before, plan = self.look(), statement.extract()
         statement.discard()
-        again = self.open_statement()
+        again = self._opened()
         if refuses < len(plan.operations):
             empty = self.look()
             self.plugin.books.refuses_after = refuses
@@ -250,7 +253,8 @@ class StatementMachine(RuleBasedStateMachine):
         ):
             statement.merge([other])
             assert statement.operations == logs[0] + logs[1]
-            assert other.state is StatementState.MERGED
+            with pytest.raises(StatementClosedError, match="merged"):
+                other.savepoint()
         else:
             with pytest.raises(StatementClosedError):
                 statement.merge([other])

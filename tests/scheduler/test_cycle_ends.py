@@ -91,7 +91,9 @@ class Failing:
 
 def failing(point: str, answer: Any, at: int) -> Failing:
     """Return a plugin whose method `point` answers, and fails at its call number `at`."""
-    return type("Point", (Failing,), {point: lambda self, *_: self.fail(answer)})(at)
+    plugin = Failing(at)
+    setattr(plugin, point, lambda *_: plugin.fail(answer))
+    return plugin
 
 
 POINTS: dict[str, Any] = {
