@@ -45,8 +45,7 @@ class Document:
 
     def error(self, location: Location, message: str) -> FileError:
         """Return an error that points at `location`."""
-        key = format_location(location)
-        return FileError(self.file, self.line(location), f"{key}: {message}" if key else message)
+        return FileError(self.file, self.line(location), _at(location, message))
 
 
 def parse(text: str, file: str) -> list[Document]:
@@ -100,8 +99,12 @@ def validate(model: type[Model], document: Document) -> Model:
             ((document.line(item["loc"]), item["loc"], _message(item)) for item in error.errors()),
             key=lambda problem: problem[0],
         )
-        texts = [f"{format_location(location)}: {message}" for _, location, message in problems]
+        texts = [_at(location, message) for _, location, message in problems]
         raise FileError(document.file, problems[0][0], "; ".join(texts)) from error
+
+
+def _at(location: Sequence[str | int], message: str) -> str:
+    return f"{format_location(location)}: {message}" if location else message
 
 
 def _message(problem: ErrorDetails) -> str:
