@@ -24,6 +24,9 @@ from bindery.scheduler.status import StatusWriter
 
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""
+CLEAR_EVERY_S = 1.0
+"""How long between two looks for requests that nobody will finish; it walks all requests, and a
+burst of commits keeps cycles coming."""
 _FORGET_EVERY = 100
 """Cycles between two looks for objects that are gone; it walks all pods."""
 
@@ -50,6 +53,8 @@ class SchedulingLoop:
         self._clock = clock
         self._told: dict[str, tuple[str, bool]] = {}
         """Job UID -> reason and whether it was satisfied, as of the last event about it."""
+        self._clear_at_s = 0.0
+        """When to look for stale requests again, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
@@ -117,6 +122,10 @@ class SchedulingLoop:
         self._writer.missing.clear()
 
     def _clear_stale(self) -> None:
+        loop_s = asyncio.get_running_loop().time()
+        if loop_s < self._clear_at_s:
+            return
+        self._clear_at_s = loop_s + CLEAR_EVERY_S
         cluster, now = self._engine.cluster, self._clock()
         timeout_s = self._engine.configuration.bind_request.timeout_seconds
         for stale in list(stale_requests(cluster, now, timeout_s)):
