@@ -5,6 +5,7 @@ what else the machine does meets all of them alike. Progress goes to standard er
 """
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -134,9 +135,9 @@ def main(
     if not measurements:
         raise typer.BadParameter("nothing is called so", param_hint="--only")
     results.write(output, measurements)
-    console = Console()
     # A pipe has no width of its own; the names are not to be folded there.
-    console.print(results.table(measurements), width=max(console.width, _TABLE_WIDTH))
+    width = None if sys.stdout.isatty() else _TABLE_WIDTH
+    Console(width=width).print(results.table(measurements))
     _progress.print(f"written to {output}")
 
 
