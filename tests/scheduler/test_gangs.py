@@ -105,6 +105,17 @@ def test_a_gang_with_one_pod_on_room_that_is_released_waits_whole() -> None:
     assert plan(engine) == {"g-0": "n1", "g-1": "n2"}
 
 
+def test_an_extra_pod_that_was_promised_room_is_not_forgotten_by_the_next_cycle() -> None:
+    old = pod("old", on="n", deleting=LEAVING)
+    items = [group("g", 0), pod("g-0", group="g"), pod("g-1", group="g")]
+    engine = engine_with(node("n", 2), old, *items)
+    assert plan(engine) == {"g-0": "n"}
+
+    delete(engine.cluster, old)
+
+    assert plan(engine) == {"g-1": "n"}
+
+
 def test_what_is_promised_is_given_to_nobody_else_in_the_cycle() -> None:
     old = pod("old", cpu=2, on="n2", deleting=LEAVING)
     engine = engine_with(node("n1", 2), node("n2", 2), old, *gang("a", 2, cpu=2), pod("b", cpu=2))
