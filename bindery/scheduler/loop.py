@@ -14,7 +14,7 @@ from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
 from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.conditions import Subject, pending_writes
+from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.reports import CycleReport, JobReport
@@ -28,7 +28,7 @@ CLEAR_EVERY_S = 1.0
 """How long between two looks for requests that nobody will finish; it walks all requests, and a
 burst of commits keeps cycles coming."""
 _FORGET_EVERY = 100
-"""Cycles between two looks for objects that are gone; it walks all pods."""
+"""Cycles between two looks for objects that are gone or say what is past; it walks them all."""
 
 _log = structlog.get_logger()
 
@@ -149,7 +149,9 @@ class SchedulingLoop:
         cluster.problems.clear()
         for job in report.jobs.values():
             self._tell_event(job)
-        if self.cycles % _FORGET_EVERY == 0:
+        if self.cycles % _FORGET_EVERY == 1:
+            for write in overdue_writes(cluster, report, self._clock()):
+                self._status.offer(write)
             self._forget_gone()
 
     def _tell_event(self, job: JobReport) -> None:

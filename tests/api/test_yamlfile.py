@@ -46,6 +46,7 @@ def error_of(text: str) -> FileError:
         ("shelves: {name: a}\n", 1, "shelves: Input should be a valid list"),
         ("- name: a\n", 1, "Input should be a valid dictionary"),
         ("doors: {}\n---\nshelf: []\n", 3, "shelf: unknown key"),
+        ("doors:\n  north: 1\n  north: 2\n", 3, "north: stands twice"),
         ("doors: [\n", 2, "not YAML: "),
         ("doors:\n\t- a\n", 2, "not YAML: "),
         ("doors: !!python/object:os.system {}\n", 1, "not YAML: could not determine a constructor"),

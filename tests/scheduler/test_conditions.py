@@ -1,5 +1,6 @@
 """What objects should say about themselves, and that it is written only when it changes."""
 
+from msgspec.structs import replace
 from schedulerworld import (
     NOW,
     Clock,
@@ -14,7 +15,7 @@ from schedulerworld import (
 )
 
 from bindery.kube.objects import Condition
-from bindery.scheduler.conditions import ConditionWrite, Subject, pending_writes
+from bindery.scheduler.conditions import ConditionWrite, Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
 
 EARLIER = "2025-06-15T10:00:00Z"
@@ -134,3 +135,18 @@ def test_words_change_with_the_reason_and_not_with_time() -> None:
     assert writes_of(engine) == {}
     modify(engine.cluster, node("n", unschedulable=True))
     assert "cordoned" in writes_of(engine)["p"].condition.message
+
+
+def test_good_news_that_an_earlier_leader_did_not_write_are_written() -> None:
+    engine = engine_with(node("n"), *gang("g", 2))
+    plan(engine)  # its pods are Binding now, so no later cycle reports it
+    waits = Condition(type="Scheduled", status="False", reason="Unschedulable")
+    known = engine.cluster.groups[next(iter(engine.cluster.groups))]
+    modify(engine.cluster, replace(known, status=replace(known.status, conditions=[waits])))
+
+    assert plan(engine) == {}
+    overdue = list(overdue_writes(engine.cluster, engine.report, NOW))
+
+    assert [says(write) for write in overdue] == [
+        (Subject.POD_GROUP, "Scheduled", "True", "Scheduled")
+    ]
