@@ -44,7 +44,7 @@ class Plan:
 
     def wants(self, name: str) -> bool:
         """Whether the measurement `name` was asked for."""
-        return not self.only or any(name.startswith(prefix) for prefix in self.only)
+        return not self.only or any(f"{name}/".startswith(f"{asked}/") for asked in self.only)
 
     def workload(self, name: str) -> Workload:
         """Return what `gangs/...` or `singles/...` is about."""
