@@ -8,12 +8,12 @@ import math
 from collections import defaultdict
 
 from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.times import seconds
 
 
 def job_key(pod: Pod) -> JobKey:
