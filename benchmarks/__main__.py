@@ -5,6 +5,7 @@ what else the machine does meets all of them alike. Progress goes to standard er
 """
 
 import asyncio
+import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -25,6 +26,8 @@ from benchmarks.workload import Workload
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
 
+_TABLE_WIDTH: Final = 120
+
 _progress = Console(stderr=True, highlight=False)
 
 
@@ -41,7 +44,7 @@ class Plan:
 
     def wants(self, name: str) -> bool:
         """Whether the measurement `name` was asked for."""
-        return not self.only or any(name.startswith(prefix) for prefix in self.only)
+        return not self.only or any(f"{name}/".startswith(f"{asked}/") for asked in self.only)
 
     def workload(self, name: str) -> Workload:
         """Return what `gangs/...` or `singles/...` is about."""
@@ -80,11 +83,20 @@ async def run_races(plan: Plan) -> dict[str, Standing]:
     laps: dict[str, list[Lap]] = {name: [] for name in contenders}
     with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
         async with open_cluster(Path(directory), plan.nodes, _progress.print) as cluster:
-            for number in range(1, plan.runs + 1):
-                for name, make in contenders.items():
-                    _progress.print(f"round {number} of {plan.runs}, {name}: ", end="")
-                    laps[name].append(await _lap(cluster, make(), plan.workload(name)))
+            _progress.print("warming up, not counted: ", end="")
+            first = next(iter(contenders))
+            await _lap(cluster, contenders[first](), plan.workload(first))
+            for number in range(plan.runs):
+                for name in _rotated(list(contenders), number):
+                    _progress.print(f"round {number + 1} of {plan.runs}, {name}: ", end="")
+                    laps[name].append(await _lap(cluster, contenders[name](), plan.workload(name)))
     return {name: Standing(tuple(each)) for name, each in laps.items()}
+
+
+def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
+    """Return the order of a round: nobody always runs right after the same other."""
+    start = number % len(names)
+    return [*names[start:], *names[:start]]
 
 
 async def _lap(cluster: Cluster, contender: Contender, workload: Workload) -> Lap:
@@ -123,7 +135,9 @@ def main(
     if not measurements:
         raise typer.BadParameter("nothing is called so", param_hint="--only")
     results.write(output, measurements)
-    Console().print(results.table(measurements))
+    # A pipe has no width of its own; the names are not to be folded there.
+    width = None if sys.stdout.isatty() else _TABLE_WIDTH
+    Console(width=width).print(results.table(measurements))
     _progress.print(f"written to {output}")
 
 

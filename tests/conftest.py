@@ -44,9 +44,15 @@ def namespace(control_plane: ControlPlane) -> Iterator[str]:
     """A fresh namespace in which pods can be created; it is deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
     control_plane.kubectl("create", "namespace", name)
-    # Pods are refused before the namespace has its default ServiceAccount.
+    # Pods are refused before the namespace has its default ServiceAccount; the controller that
+    # makes it takes half a minute to come back after a test has restarted the API server.
     control_plane.kubectl(
-        "wait", "--for=create", "serviceaccount/default", f"--namespace={name}", "--timeout=30s"
+        "wait",
+        "--for=create",
+        "serviceaccount/default",
+        f"--namespace={name}",
+        "--timeout=120s",
+        timeout_s=150.0,
     )
     yield name
     control_plane.kubectl("delete", "namespace", name, "--wait=false")

@@ -1,6 +1,6 @@
 """What all custom resource models share: camelCase on the wire, snake_case in Python."""
 
-from typing import Annotated, ClassVar, Self
+from typing import Annotated, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
@@ -68,12 +68,3 @@ class Condition(ApiModel):
         default=None, json_schema_extra={"format": "date-time"}
     )
     observed_generation: int | None = None
-
-    def says_the_same_as(self, other: Self | None) -> bool:
-        """Return whether `other` differs from this in its times only."""
-        return other is not None and (self.type, self.status, self.reason, self.message) == (
-            other.type,
-            other.status,
-            other.reason,
-            other.message,
-        )

@@ -45,8 +45,7 @@ class Document:
 
     def error(self, location: Location, message: str) -> FileError:
         """Return an error that points at `location`."""
-        key = format_location(location)
-        return FileError(self.file, self.line(location), f"{key}: {message}" if key else message)
+        return FileError(self.file, self.line(location), _at(location, message))
 
 
 def parse(text: str, file: str) -> list[Document]:
@@ -60,6 +59,7 @@ def parse(text: str, file: str) -> list[Document]:
     try:
         while loader.check_node():
             node = loader.get_node()
+            _demand_unique_keys(node, file)
             data = loader.construct_document(node)
             if node is not None and data is not None:
                 documents.append(Document(file, data, node))
@@ -100,8 +100,12 @@ def validate(model: type[Model], document: Document) -> Model:
             ((document.line(item["loc"]), item["loc"], _message(item)) for item in error.errors()),
             key=lambda problem: problem[0],
         )
-        texts = [f"{format_location(location)}: {message}" for _, location, message in problems]
+        texts = [_at(location, message) for _, location, message in problems]
         raise FileError(document.file, problems[0][0], "; ".join(texts)) from error
+
+
+def _at(location: Sequence[str | int], message: str) -> str:
+    return f"{format_location(location)}: {message}" if location else message
 
 
 def _message(problem: ErrorDetails) -> str:
@@ -131,6 +135,25 @@ def format_location(location: Sequence[str | int]) -> str:
     for part in location:
         text += f"[{part}]" if isinstance(part, int) else f".{part}" if text else part
     return text
+
+
+def _demand_unique_keys(node: yaml.Node | None, file: str) -> None:
+    """Refuse a mapping in which a key stands twice: PyYAML would silently take the last.
+
+    Raises:
+        FileError: at the line of the second.
+    """
+    if isinstance(node, yaml.MappingNode):
+        seen: set[object] = set()
+        for key, value in node.value:
+            if isinstance(key, yaml.ScalarNode):
+                if key.value in seen and key.value != "<<":
+                    raise FileError(file, key.start_mark.line + 1, f"{key.value}: stands twice")
+                seen.add(key.value)
+            _demand_unique_keys(value, file)
+    elif isinstance(node, yaml.SequenceNode):
+        for value in node.value:
+            _demand_unique_keys(value, file)
 
 
 def _child(node: yaml.Node, part: str | int) -> tuple[int, yaml.Node] | None:

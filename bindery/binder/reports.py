@@ -6,10 +6,10 @@ the recorder limits. Nothing here can fail or wait.
 
 from collections.abc import Callable, Sequence
 
+from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
 from bindery.binder.status import nodes_summary
-from bindery.binder.timestamps import to_epoch_s
 from bindery.kube.eventbook import ObjectReference
 from bindery.kube.events import EventRecorder
 from bindery.kube.objects import BindRequest
@@ -38,7 +38,7 @@ class Reports:
             PODS.labels(_outcome_of(pod)).inc()
         now = self._clock()
         for request in requests:
-            created_s = to_epoch_s(request.metadata.creation_timestamp)
+            created_s = seconds(request.metadata.creation_timestamp)
             if created_s is not None:
                 BIND_REQUEST_SECONDS.labels(outcome.verdict).observe(max(now - created_s, 0.0))
         self._say(requests, outcome)

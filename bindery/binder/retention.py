@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from bindery.binder.timestamps import to_epoch_s
+from bindery.api.times import seconds
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.objects import BindRequest
 
@@ -41,7 +41,7 @@ class Finished:
 def finished(request: BindRequest) -> Finished:
     """Return what is kept of a finished request; without a completion time it is due at once."""
     meta = request.metadata
-    completed_s = to_epoch_s(request.status.completion_time) or 0.0
+    completed_s = seconds(request.status.completion_time) or 0.0
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, request.spec.statement.id)
 
 

@@ -14,12 +14,13 @@ from typing import Any, Final
 
 import structlog
 
+from bindery.api.times import seconds
 from bindery.binder.outcome import Outcome, PodFailure, Reason, Verdict
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.statements import Key, is_final, key_of
 from bindery.binder.status import Status, final_status, retry_status
 from bindery.binder.surroundings import Admission, Surroundings
-from bindery.binder.timestamps import to_epoch_s, to_text
+from bindery.binder.timestamps import to_text
 from bindery.binder.transaction import BindTransaction
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import BindRequest
@@ -175,7 +176,7 @@ class Run:
 
     async def _await_turn(self) -> bool:
         """Wait for the time of the next attempt that an earlier process has set."""
-        times = [to_epoch_s(part.status.next_attempt_time) for part in self.requests.values()]
+        times = [seconds(part.status.next_attempt_time) for part in self.requests.values()]
         due_s = max((time for time in times if time is not None), default=0.0)
         wait_s = min(due_s - self._around.clock(), self._around.max_backoff_s)
         return await self._around.pause(max(wait_s, 0.0))

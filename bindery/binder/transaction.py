@@ -134,8 +134,6 @@ class BindTransaction:
                 await self._look_at(pod)
             except KubeError as error:
                 pod.failure = PodFailure(Reason.CHECK_FAILED, str(error), permanent=False)
-                if pod.step is Step.WAITING:
-                    pod.step = Step.UNSEEN
 
     async def _look_at(self, pod: PodProgress) -> None:
         binding = pod.binding

@@ -19,7 +19,7 @@ from bindery.binder import process
 from bindery.binder.plugins import registry
 from bindery.binder.plugins.interface import BinderPlugin
 from bindery.kube.errors import KubeError
-from bindery.observability import logs
+from bindery.observability import interpreter, logs
 
 app = typer.Typer(help="Carries out what the scheduler decided.", no_args_is_help=True)
 
@@ -51,6 +51,7 @@ def run(
     except yamlfile.FileError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
+    interpreter.collect_rarely()
     logs.configure(process.COMPONENT, log_level)
     options = process.Options(
         configuration=configuration,

@@ -31,6 +31,7 @@ ADVICE: Final = {
     "NotEnoughPods": "Create the missing pods, or lower spec.minMember.",
     "SchedulingGated": "Remove the scheduling gates of the pods.",
     "PodGroupDoesNotExist": "Create the PodGroup that the pods' annotation names.",
+    "PriorityClassDoesNotExist": "Create the PriorityClass, or name another in the PodGroup.",
     "Invalid": "Mend the PodGroup's spec.",
     "NotSupported": "Remove from the pod what is not supported yet.",
     "CommitUnderWay": "Wait: its BindRequest is being carried out (bindery get requests).",

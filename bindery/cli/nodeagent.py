@@ -17,7 +17,7 @@ from bindery.api import yamlfile
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
-from bindery.observability import logs
+from bindery.observability import interpreter, logs
 
 app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
 
@@ -74,6 +74,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
             }
         )  # fmt: skip
     try:
+        interpreter.collect_rarely()
         logs.configure("nodeagent", log_level)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--log-level") from error

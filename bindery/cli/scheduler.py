@@ -13,7 +13,7 @@ from typing import Annotated, Any
 import typer
 
 from bindery.api.yamlfile import FileError
-from bindery.observability import logs
+from bindery.observability import interpreter, logs
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.process import Options
@@ -49,6 +49,7 @@ def run(
 
         bindery scheduler run --kubeconfig ~/.kube/config --health-port 0
     """
+    interpreter.collect_rarely()
     logs.configure("scheduler", log_level)
     try:
         configuration_file = ConfigurationFile(config)

@@ -58,7 +58,7 @@ def _attempt(
     passing = [pod for pod in pods if problems[pod.pod_uid] is None]
     needed = len(pods) if first.spec.min_bound is None else first.spec.min_bound
     if len(passing) < needed:
-        held = Problem("GangIncomplete", f"{len(passing)} of {needed} pods can be bound")
+        held = Problem("GangAborted", f"{len(passing)} of {needed} pods can be bound")
         problems.update({pod.pod_uid: held for pod in passing})
     else:
         for pod in passing:

@@ -13,7 +13,7 @@ from bindery.api.queue import READY
 from bindery.kube.objects import Condition, Meta
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.reports import CycleReport, JobReport
+from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
 from bindery.scheduler.times import timestamp
 
 POD_SCHEDULED = "PodScheduled"
@@ -66,6 +66,19 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
                 message=invalid or "",
             )
             yield from _write(Subject.QUEUE, queue.metadata, conditions, new, now)
+
+
+def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+    """Yield good news that an earlier leader did not come to write: gangs that wait no more."""
+    for key, group in cluster.groups.items():
+        conditions = group.status.conditions or ()
+        said = _find(conditions, SCHEDULED_CONDITION)
+        job = cluster.state.jobs.get(key)
+        if key in report.jobs or said is None or said.status == "True" or job is None:
+            continue
+        if job.tasks and job.is_satisfied and job.invalid is None:
+            new = Condition(type=SCHEDULED_CONDITION, status="True", reason=SCHEDULED)
+            yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
 
 
 def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:

@@ -144,7 +144,7 @@ class Engine:
 
 def _job_report(session: Session, job: Job) -> JobReport:
     refusal = session.refusals.get(job)
-    satisfied = job.exists and job.is_satisfied
+    satisfied = job.exists and job.invalid is None and job.is_satisfied
     if refusal is None:
         gated = job.gated_count > 0 and not satisfied
         reason = "SchedulingGated" if gated else SCHEDULED

@@ -15,7 +15,7 @@ from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.conditions import Subject, pending_writes
+from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
@@ -26,8 +26,11 @@ from bindery.scheduler.status import StatusWriter
 
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""
+CLEAR_EVERY_S = 1.0
+"""How long between two looks for requests that nobody will finish; it walks all requests, and a
+burst of commits keeps cycles coming."""
 _FORGET_EVERY = 100
-"""Cycles between two looks for objects that are gone; it walks all pods."""
+"""Cycles between two looks for objects that are gone or say what is past; it walks them all."""
 
 _log = structlog.get_logger()
 
@@ -54,6 +57,8 @@ class SchedulingLoop:
         self._clock = clock
         self._told: dict[str, tuple[str, bool]] = {}
         """Job UID -> reason and whether it was satisfied, as of the last event about it."""
+        self._clear_at_s = 0.0
+        """When to look for stale requests again, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
@@ -126,6 +131,10 @@ class SchedulingLoop:
         self._evictor.refused.clear()
 
     def _clear_stale(self) -> None:
+        loop_s = asyncio.get_running_loop().time()
+        if loop_s < self._clear_at_s:
+            return
+        self._clear_at_s = loop_s + CLEAR_EVERY_S
         cluster, now = self._engine.cluster, self._clock()
         timeout_s = self._engine.configuration.bind_request.timeout_seconds
         for stale in list(stale_requests(cluster, now, timeout_s)):
@@ -149,7 +158,9 @@ class SchedulingLoop:
         cluster.problems.clear()
         for job in report.jobs.values():
             self._tell_event(job)
-        if self.cycles % _FORGET_EVERY == 0:
+        if self.cycles % _FORGET_EVERY == 1:
+            for write in overdue_writes(cluster, report, self._clock()):
+                self._status.offer(write)
             self._forget_gone()
 
     def _tell_event(self, job: JobReport) -> None:

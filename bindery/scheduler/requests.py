@@ -29,6 +29,8 @@ from bindery.scheduler.stale import StaleRequest
 CONCURRENT_STATEMENTS = 16
 UNCONFIRMED_AFTER_S = 30.0
 """A request that was written, but does not show in the watch, is looked up after so long."""
+_REPEAT_AFTER_S = (0.2, 1.0, 4.0)
+"""A create of which the outcome is unknown is repeated after so long."""
 
 _log = structlog.get_logger()
 
@@ -56,6 +58,7 @@ class RequestWriter:
         self._slots = asyncio.Semaphore(CONCURRENT_STATEMENTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts: dict[tuple[str, str], list[BindRequestDraft]] = {}
+        self._writing: set[RequestKey] = set()
         self._removing: set[str] = set()
         """UIDs of stale requests whose deletion is under way."""
 
@@ -71,6 +74,7 @@ class RequestWriter:
         parts.append(draft)
         if len(parts) == statement.parts:
             del self._parts[draft.namespace, statement.id]
+            self._writing.update(part.key for part in parts)
             self._spawn(self._write(parts))
 
     def abandon(self) -> None:
@@ -86,8 +90,9 @@ class RequestWriter:
             self._spawn(self._remove(stale))
 
     def look_up(self, key: RequestKey) -> None:
-        """Find out whether a request that should exist does."""
-        self._spawn(self._look_up(key))
+        """Find out whether a request that should exist does, unless it is being written."""
+        if key not in self._writing:
+            self._spawn(self._look_up(key))
 
     async def drain(self) -> None:
         """Wait until everything submitted has been written."""
@@ -102,15 +107,21 @@ class RequestWriter:
     # -- creating ------------------------------------------------------------------------------
 
     async def _write(self, parts: list[BindRequestDraft]) -> None:
-        async with self._slots:
-            written: list[BindRequestDraft] = []
-            for draft in parts:
-                problem = await self._create(draft)
-                if problem is not None:
-                    await self._take_back(written)
-                    self._refuse(parts, problem)
-                    return
-                written.append(draft)
+        try:
+            async with self._slots:
+                await self._write_parts(parts)
+        finally:
+            self._writing.difference_update(part.key for part in parts)
+
+    async def _write_parts(self, parts: list[BindRequestDraft]) -> None:
+        written: list[BindRequestDraft] = []
+        for draft in parts:
+            problem = await self._create(draft)
+            if problem is not None:
+                await self._take_back(written)
+                self._refuse(parts, problem)
+                return
+            written.append(draft)
 
     def _refuse(self, parts: list[BindRequestDraft], problem: str) -> None:
         self.refused.extend(Refused(draft, problem) for draft in parts)
@@ -118,15 +129,31 @@ class RequestWriter:
 
     async def _create(self, draft: BindRequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does or may."""
+        pauses_s = iter(_REPEAT_AFTER_S)
+        while True:
+            try:
+                return await self._create_once(draft)
+            except (OutcomeUnknownError, UnreachableError) as error:
+                _log.warning("commit outcome unknown", request=draft.name, error=str(error))
+                # By its name it is the same request, however often it is written. What could not
+                # be sent has been tried for long enough.
+                pause_s = next(pauses_s, None) if isinstance(error, OutcomeUnknownError) else None
+                if pause_s is None:
+                    # It may exist: its pods stay spoken for until the watch or a look-up tells.
+                    REQUESTS.labels("unknown").inc()
+                    return None
+            await asyncio.sleep(pause_s)
+
+    async def _create_once(self, draft: BindRequestDraft) -> str | None:
+        """Create one request; return why it does not exist, None if it does.
+
+        Raises:
+            OutcomeUnknownError, UnreachableError: it may exist.
+        """
         try:
             await self._client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
         except AlreadyExistsError:
             return await self._compare(draft)
-        except (OutcomeUnknownError, UnreachableError) as error:
-            # It may exist: its pods stay spoken for until the watch or a look-up tells.
-            _log.warning("commit outcome unknown", request=draft.name, error=str(error))
-            REQUESTS.labels("unknown").inc()
-            return None
         except ApiError as error:
             _log.warning("commit refused", request=draft.name, error=str(error))
             REQUESTS.labels("refused").inc()

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.times import seconds
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
@@ -28,7 +29,6 @@ from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.statement import Statement
-from bindery.scheduler.times import seconds
 
 if TYPE_CHECKING:
     from bindery.scheduler.solver.victims import VictimTable
@@ -101,6 +101,11 @@ class Session:
         if priority is None:
             priority = self._priorities[job] = self._cluster.priority(job)
         return priority
+
+    def priority_is_known(self, job: Job) -> bool:
+        """Whether the job's PriorityClass exists; a job without one has its pods' priority."""
+        known = self._cluster.priority_classes
+        return job.priority_class is None or job.priority_class in known
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bindery.api.bindrequest import Phase
+from bindery.api.times import seconds
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.holds import is_final
 from bindery.scheduler.model.jobs import TaskStatus, Uid
-from bindery.scheduler.times import seconds
 
 SETTLED_AFTER_S = 5.0
 """A younger request's pods and nodes may not have been seen yet: watches are not in step."""

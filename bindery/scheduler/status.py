@@ -23,6 +23,9 @@ from bindery.scheduler.model.jobs import Uid
 CONCURRENT_WRITES = 4
 REWORD_AFTER_S = 5.0
 """The shortest time between two writes to one object that differ in their message alone."""
+SHOWN_AFTER_S = 30.0
+"""After so long the watch has shown what was written: if the object says something else, somebody
+has written over it, and it is written again."""
 GOOD_NEWS_AFTER_S = 30.0
 """How long good news wait at most while commits go on."""
 
@@ -60,7 +63,8 @@ class StatusWriter:
         """Write this condition, unless that has just been done."""
         uid = Uid(write.meta.uid)
         written = self._written.get(uid)
-        if written is not None and _same(written.condition, write.condition):
+        shown = self._clock() - SHOWN_AFTER_S
+        if written is not None and written.at > shown and _same(written.condition, write.condition):
             self._waiting.pop(uid, None)
             return
         since, _ = self._waiting.get(uid, (self._clock(), write))

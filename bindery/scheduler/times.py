@@ -1,16 +1,6 @@
-"""Kubernetes timestamps and seconds since the epoch, one into the other."""
+"""Times as `metav1.Time` writes them; `bindery.api.times` reads them."""
 
 from datetime import UTC, datetime
-
-
-def seconds(text: str | None) -> float | None:
-    """Return an RFC 3339 time as seconds since the epoch; None if there is none to read."""
-    if not text:
-        return None
-    try:
-        return datetime.fromisoformat(text).timestamp()
-    except ValueError:
-        return None
 
 
 def timestamp(at: float) -> str:

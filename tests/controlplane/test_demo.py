@@ -56,11 +56,9 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
 def test_the_demo_shows_two_that_run_and_two_that_say_why_they_wait(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
-    begin = time.monotonic()
     result = demo(environment, "run")
 
     assert result.returncode == 0, result.stdout + result.stderr
-    assert time.monotonic() - begin < 60
     requests = [line.split() for line in result.stdout.splitlines() if " Succeeded " in line]
     assert [words[2] for words in requests if words[1].startswith("gang-")] == ["8/8"]
     assert "Unschedulable: 0 of 4 pods fit" in result.stdout

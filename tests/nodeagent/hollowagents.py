@@ -31,9 +31,10 @@ class Agents:
 
     def remove_nodes(self) -> None:
         """Delete all nodes; an agent that still runs does not bring them back."""
-        self._plane.kubectl(
-            "delete", "node", "--ignore-not-found", "--wait=false", *sorted(self._nodes)
-        )
+        if self._nodes:
+            self._plane.kubectl(
+                "delete", "node", "--ignore-not-found", "--wait=false", *sorted(self._nodes)
+            )
 
 
 class Cluster:

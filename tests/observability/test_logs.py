@@ -63,7 +63,7 @@ def test_a_logger_made_before_configure_obeys_it(stream: io.StringIO) -> None:
 def test_standard_logging_goes_through_the_same_formatter(stream: io.StringIO) -> None:
     logs.configure("binder", "info", stream)
     reference = {"apiVersion": "v1", "kind": "Pod", "namespace": "ns", "name": "p", "uid": "u"}
-    logging.getLogger("kopf.objects").info("Handler %r ok", "f", extra={"k8s_ref": reference})
+    logging.getLogger("kopf.objects").warning("Handler %r ok", "f", extra={"k8s_ref": reference})
     logging.getLogger("kopf.objects").debug("unheard")
 
     [line] = lines(stream)

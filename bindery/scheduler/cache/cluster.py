@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
+from bindery.api.times import seconds
 from bindery.kube.objects import (
     BindRequest,
     KubeObject,
@@ -27,7 +28,6 @@ from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.tasks import TaskStore, job_key
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.times import seconds
 
 ROOM_IS_KEPT_S = 120.0
 """How long a job for which others were evicted is served before others: their grace period."""

@@ -16,13 +16,13 @@ from bindery.api.names import (
     ROLE_LABEL,
     SUB_GROUP_LABEL,
 )
+from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.times import seconds
 
 NON_PREEMPTIBLE_FROM = 100
 """The priority from which a gang is not evicted for others, unless it says otherwise."""

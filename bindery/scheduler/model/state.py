@@ -29,5 +29,8 @@ class PlanState:
 
     def move(self, task: Task, status: TaskStatus, row: int) -> None:
         """Give `task` its new status and place. Ledgers are the caller's business."""
-        self.jobs[task.job].move(task, status)
+        job = self.jobs[task.job]
+        job.move(task, status)
         task.row = row
+        if job.pending:  # a commit of its other pods may have taken it off the list meanwhile
+            self.waiting[job.key] = job

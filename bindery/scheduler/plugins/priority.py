@@ -5,7 +5,7 @@ from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import SortKey
+from bindery.scheduler.plugins.interface import Refusal, SortKey
 from bindery.scheduler.session import Session
 
 
@@ -16,6 +16,13 @@ class Priority:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
+
+    def invalid(self, session: Session, job: Job) -> Refusal | None:
+        """Refuse a job of a class that does not exist, rather than plan it out of its order."""
+        if session.priority_is_known(job):
+            return None
+        text = f"PriorityClass {job.priority_class} does not exist"
+        return Refusal("PriorityClassDoesNotExist", text)
 
     def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
         """Higher priority first."""

@@ -1,0 +1,136 @@
+"""Configurations that cannot be used end the start with their place."""
+
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+from pydantic import BaseModel, ConfigDict
+from typer.testing import CliRunner
+
+from bindery.api.configuration import PluginConfiguration
+from bindery.binder.plugins.interface import BindContext, PodManifest
+from bindery.binder.plugins.registry import PluginConfigurationError, build
+from bindery.cli.binder import app
+
+
+class Arguments(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+    seconds: int = 1
+
+
+class Patient:
+    """Implements every step."""
+
+    name: ClassVar[str] = "patient"
+    arguments: ClassVar[type[BaseModel]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.seconds = arguments.seconds
+
+    def validate(self, pod: PodManifest) -> list[str]:
+        return [] if pod else ["it is empty"]
+
+    def mutate(self, pod: PodManifest) -> PodManifest:
+        return {**pod, "seen": True}
+
+    async def pre_bind(self, context: BindContext) -> None:
+        context.state["seen"] = True
+
+    async def post_bind(self, context: BindContext) -> None:
+        context.state["seen"] = True
+
+    async def rollback(self, context: BindContext) -> None:
+        context.state.clear()
+
+
+class Idle:
+    """Implements none."""
+
+    name: ClassVar[str] = "idle"
+    arguments: ClassVar[type[BaseModel]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.seconds = arguments.seconds
+
+
+class Hasty(Patient):
+    name: ClassVar[str] = "another"
+
+
+def point(name: str, attribute: str) -> EntryPoint:
+    return EntryPoint(name, f"{__name__}:{attribute}", "bindery.binder_plugins")
+
+
+INSTALLED = [
+    point("patient", "Patient"),
+    point("hasty", "Hasty"),
+    point("idle", "Idle"),
+    point("broken", "does_not_exist"),
+    point("number", "INSTALLED"),
+]
+
+
+def test_plugins_are_built_in_the_order_of_the_configuration() -> None:
+    (plugin,) = build([PluginConfiguration(name="patient", arguments={"seconds": 5})], INSTALLED)
+
+    assert isinstance(plugin, Patient)
+    assert plugin.seconds == 5
+
+
+@pytest.mark.parametrize(
+    ("configured", "place", "text"),
+    [
+        (
+            [{"name": "unknown"}],
+            "plugins[0].name",
+            "installed: broken, hasty, idle, number, patient",
+        ),
+        ([{"name": "patient"}, {"name": "patient"}], "plugins[1].name", "named twice"),
+        (
+            [{"name": "patient", "arguments": {"seconds": "long"}}],
+            "plugins[0].arguments.seconds",
+            "valid integer",
+        ),
+        (
+            [{"name": "patient", "arguments": {"minutes": 1}}],
+            "plugins[0].arguments.minutes",
+            "not permitted",
+        ),
+        ([{"name": "broken"}], "plugins[0].name", "cannot be loaded"),
+        ([{"name": "number"}], "plugins[0].name", "is no plugin"),
+        ([{"name": "idle"}], "plugins[0].name", "implements none of the steps"),
+        ([{"name": "hasty"}], "plugins[0].name", "calls itself 'another'"),
+    ],
+)
+def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
+    configured: list[dict[str, Any]], place: str, text: str
+) -> None:
+    with pytest.raises(PluginConfigurationError) as error:
+        build([PluginConfiguration.model_validate(item) for item in configured], INSTALLED)
+
+    assert str(error.value).startswith(f"{place}: ")
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("line", "text"),
+    [
+        ("plugins: [{name: nosuch}]", "there is no binder plugin 'nosuch'"),
+        ("concurrentBinds: 0", "concurrentBinds"),
+        ("concurentBinds: 3", "concurentBinds"),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_ends_with_code_2_and_its_line(
+    tmp_path: Path, line: str, text: str
+) -> None:
+    file = tmp_path / "binder.yaml"
+    file.write_text(
+        f"apiVersion: scheduling.bindery.dev/v1alpha1\nkind: BinderConfiguration\n{line}\n"
+    )
+
+    result = CliRunner().invoke(app, ["run", "--config", str(file)])
+
+    assert result.exit_code == 2
+    assert f"{file}:3: " in result.output
+    assert text in result.output

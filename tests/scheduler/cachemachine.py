@@ -1,0 +1,271 @@
+"""What an API server holds, changed at random, and told by one watch a kind in any interleaving.
+
+Each kind's events come in order, but no kind knows how far another has come.
+"""
+
+from collections import defaultdict, deque
+from typing import Any
+
+import msgspec
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
+from schedulerworld import NOW, group, node, pod, queue, recount, request, view
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.kube import objects as kube
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.jobs import TaskStatus
+
+NODES = ("n0", "n1", "n2")
+QUEUES = ("default", "q0", "q1")
+GROUPS = ("g0", "g1")
+Key = tuple[type[kube.KubeObject], str]
+
+
+def fresh(objects: list[kube.KubeObject]) -> Cluster:
+    """Return a cache that has been told of `objects` and of nothing before."""
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    for item in objects:
+        cluster.apply(Change(EventType.ADDED, item, None))
+    return cluster
+
+
+class CacheMachine(RuleBasedStateMachine):
+    """The cache follows, event by event."""
+
+    @initialize()
+    def begin(self) -> None:
+        self.truth: dict[Key, kube.KubeObject] = {}
+        self.untold: defaultdict[type[kube.KubeObject], deque[Change[Any]]] = defaultdict(deque)
+        self.cluster = fresh([])
+        self.count = 0
+
+    # -- the API server ------------------------------------------------------------------------
+
+    def put(self, item: kube.KubeObject) -> None:
+        key = (type(item), item.metadata.name)
+        previous = self.truth.get(key)
+        self.truth[key] = item
+        kind = EventType.ADDED if previous is None else EventType.MODIFIED
+        self.untold[type(item)].append(Change(kind, item, previous))
+
+    def drop(self, item: kube.KubeObject) -> None:
+        del self.truth[type(item), item.metadata.name]
+        self.untold[type(item)].append(Change(EventType.DELETED, item, item))
+
+    def all_of(self, kind: type[Any]) -> list[Any]:
+        return [item for (of, _), item in sorted(self.truth.items(), key=str) if of is kind]
+
+    def new_uid(self) -> str:
+        self.count += 1
+        return f"uid-{self.count}"
+
+    # -- nodes, queues, groups -----------------------------------------------------------------
+
+    @rule(name=st.sampled_from(NODES), cpu=st.integers(1, 9), gpu=st.integers(0, 2))
+    def put_node(self, name: str, cpu: int, gpu: int) -> None:
+        more = {"example.com/rare": cpu} if gpu else {}
+        self.put(node(name, cpu, gpu, more=more))
+
+    @rule(name=st.sampled_from(NODES))
+    def drop_node(self, name: str) -> None:
+        if (kube.Node, name) in self.truth:
+            self.drop(self.truth[kube.Node, name])
+
+    @rule(name=st.sampled_from(QUEUES), parent=st.sampled_from([None, *QUEUES]))
+    def put_queue(self, name: str, parent: str | None) -> None:
+        self.put(queue(name, parent=parent, cpu=4))
+
+    @rule(name=st.sampled_from(QUEUES))
+    def drop_queue(self, name: str) -> None:
+        if (kube.Queue, name) in self.truth:
+            self.drop(self.truth[kube.Queue, name])
+
+    @rule(
+        name=st.sampled_from(GROUPS),
+        minimum=st.integers(-1, 3),
+        of=st.sampled_from(QUEUES),
+    )
+    def put_group(self, name: str, minimum: int, of: str) -> None:
+        old = self.truth.get((kube.PodGroup, name))
+        uid = old.metadata.uid if old is not None else self.new_uid()
+        self.put(group(name, minimum, of, uid=uid, priority_class="high" if minimum else None))
+
+    @rule(name=st.sampled_from(GROUPS))
+    def drop_group(self, name: str) -> None:
+        if (kube.PodGroup, name) in self.truth:
+            self.drop(self.truth[kube.PodGroup, name])
+
+    # -- pods ----------------------------------------------------------------------------------
+
+    @rule(
+        name=st.sampled_from([f"p{i}" for i in range(6)]),
+        of=st.sampled_from([None, *GROUPS]),
+        in_queue=st.sampled_from([None, *QUEUES]),
+        cpu=st.integers(1, 3),
+        gated=st.booleans(),
+        scheduler=st.sampled_from(["bindery", "bindery", "other"]),
+        on=st.sampled_from(["", "", *NODES]),
+    )
+    def create_pod(
+        self,
+        name: str,
+        of: str | None,
+        in_queue: str | None,
+        cpu: int,
+        gated: bool,
+        scheduler: str,
+        on: str,
+    ) -> None:
+        old = self.truth.get((kube.Pod, name))
+        if old is not None:
+            self.drop(old)
+        uid = self.new_uid()
+        self.put(
+            pod(
+                name,
+                cpu,
+                group=of,
+                queue=in_queue,
+                uid=uid,
+                gated=gated and not on,
+                scheduler=scheduler,
+                on=on,
+            )
+        )
+
+    def _pod(self, data: st.DataObject) -> kube.Pod:
+        pods: list[kube.Pod] = self.all_of(kube.Pod)
+        return data.draw(st.sampled_from(pods))
+
+    @precondition(lambda self: self.all_of(kube.Pod))
+    @rule(
+        data=st.data(),
+        what=st.sampled_from(["ungate", "bind", "relabel", "regroup", "finish", "fail", "leave"]),
+        to=st.sampled_from([*NODES, "unknown"]),
+    )
+    def change_pod(self, data: st.DataObject, what: str, to: str) -> None:
+        old = self._pod(data)
+        meta, spec, status = old.metadata, old.spec, old.status
+        replace = msgspec.structs.replace
+        if what == "ungate":
+            spec = replace(spec, scheduling_gates=None)
+        elif what == "bind":
+            if spec.node_name or spec.scheduling_gates:
+                return
+            spec = replace(spec, node_name=to)
+        elif what == "relabel":
+            meta = replace(meta, labels={"scheduling.bindery.dev/queue": "q1"})
+        elif what == "regroup":
+            meta = replace(meta, annotations={"scheduling.bindery.dev/pod-group": "g1"})
+        elif what == "leave":
+            meta = replace(meta, deletion_timestamp="2025-06-15T15:06:41Z")
+        else:
+            status = replace(status, phase="Succeeded" if what == "finish" else "Failed")
+        self.put(replace(old, metadata=meta, spec=spec, status=status))
+
+    @precondition(lambda self: self.all_of(kube.Pod))
+    @rule(data=st.data())
+    def drop_pod(self, data: st.DataObject) -> None:
+        self.drop(self._pod(data))
+
+    # -- requests ------------------------------------------------------------------------------
+
+    @precondition(lambda self: self.all_of(kube.Pod))
+    @rule(data=st.data(), to=st.sampled_from([*NODES, "unknown"]))
+    def create_request(self, data: st.DataObject, to: str) -> None:
+        pods = self.all_of(kube.Pod)
+        chosen = data.draw(st.lists(st.sampled_from(pods), min_size=1, max_size=3))
+        uids = {pod.metadata.uid: to for pod in chosen if not pod.spec.node_name}
+        if uids:
+            self.count += 1
+            self.put(request(f"r{self.count}", uids))
+
+    @precondition(lambda self: self.all_of(kube.BindRequest))
+    @rule(data=st.data(), succeeds=st.booleans())
+    def finish_request(self, data: st.DataObject, succeeds: bool) -> None:
+        item: kube.BindRequest = data.draw(st.sampled_from(self.all_of(kube.BindRequest)))
+        if item.status.phase in ("Succeeded", "Failed"):
+            return
+        bound = self._bind(item) if succeeds else []
+        status = kube.BindRequestStatus(
+            phase="Succeeded" if bound else "Failed",
+            bound_pods=bound,
+            completion_time="2025-06-15T15:00:00Z",
+        )
+        self.put(msgspec.structs.replace(item, status=status))
+
+    def _bind(self, item: kube.BindRequest) -> list[str]:
+        """Bind what can be bound of `item`; return the UIDs."""
+        by_uid = {pod.metadata.uid: pod for pod in self.all_of(kube.Pod)}
+        bound = []
+        for place in item.spec.pods:
+            found = by_uid.get(place.pod_uid)
+            if found is not None and not found.spec.node_name and not found.spec.scheduling_gates:
+                spec = msgspec.structs.replace(found.spec, node_name=place.selected_node)
+                self.put(msgspec.structs.replace(found, spec=spec))
+                bound.append(place.pod_uid)
+        return bound
+
+    @precondition(lambda self: self.all_of(kube.BindRequest))
+    @rule(data=st.data())
+    def drop_request(self, data: st.DataObject) -> None:
+        self.drop(data.draw(st.sampled_from(self.all_of(kube.BindRequest))))
+
+    # -- the watches ---------------------------------------------------------------------------
+
+    @precondition(lambda self: any(self.untold.values()))
+    @rule(data=st.data(), most=st.integers(1, 6))
+    def tell(self, data: st.DataObject, most: int) -> None:
+        kinds = sorted((kind for kind, changes in self.untold.items() if changes), key=str)
+        changes = self.untold[data.draw(st.sampled_from(kinds))]
+        for _ in range(min(most, len(changes))):
+            self.cluster.apply(changes.popleft())
+
+    @invariant()
+    def columns_are_what_the_pods_say(self) -> None:
+        if hasattr(self, "cluster"):
+            assert view(self.cluster.state) == recount(self.cluster.state)
+
+    def teardown(self) -> None:
+        if not hasattr(self, "cluster"):
+            return
+        for changes in self.untold.values():
+            for change in changes:
+                self.cluster.apply(change)
+        expected = fresh(list(self.truth.values()))
+        assert view(self.cluster.state) == recount(self.cluster.state)
+        assert view(self.cluster.state) == view(expected.state)
+        assert self.cluster.groups == expected.groups
+        assert self.cluster.pods == expected.pods
+        assert self.cluster.queues == expected.queues
+        self._statuses_are_those_of_the_objects()
+
+    def _statuses_are_those_of_the_objects(self) -> None:
+        """Compare with a reading of pods and requests that shares nothing with the cache's."""
+        live = {
+            place.pod_uid
+            for item in self.all_of(kube.BindRequest)
+            if item.status.phase == "Pending"
+            for place in item.spec.pods
+        }
+        for item in self.all_of(kube.Pod):
+            task = self.cluster.state.tasks.get(item.metadata.uid)
+            leaving = item.metadata.deletion_timestamp is not None
+            if item.status.phase in ("Succeeded", "Failed"):
+                wanted = TaskStatus(item.status.phase)
+            elif item.spec.node_name:
+                wanted = TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
+            elif leaving:
+                assert task is None
+                continue
+            elif item.spec.scheduling_gates:
+                wanted = TaskStatus.GATED
+            else:
+                wanted = TaskStatus.BINDING if item.metadata.uid in live else TaskStatus.PENDING
+            if task is not None:
+                assert task.status is wanted
+            else:
+                assert item.spec.scheduler_name == "other"
+                assert not wanted.holds_room or wanted is TaskStatus.BINDING

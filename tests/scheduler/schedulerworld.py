@@ -1,0 +1,432 @@
+"""Builders of watched objects, and what a plan state looks like by names instead of rows."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bindery.api.configuration import (
+    BindRequestConfiguration,
+    PluginConfiguration,
+    SchedulerConfiguration,
+)
+from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.kube import objects as kube
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import JobKey, TaskStatus
+from bindery.scheduler.model.resources import Request
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.placement import FilterCache
+from bindery.scheduler.plugins.registry import PluginSet, load
+from bindery.scheduler.reports import JobReport
+from bindery.scheduler.session import Session
+
+NOW = 1_750_000_000.0
+NAMESPACE = "team"
+GPU = "nvidia.com/gpu"
+
+Amounts = Mapping[str, str | int]
+
+
+# ---- objects ----------------------------------------------------------------------------------
+
+
+def node(
+    name: str,
+    cpu: str | int = 8,
+    gpu: int = 0,
+    *,
+    pods: int = 110,
+    memory: str = "64Gi",
+    labels: Mapping[str, str] | None = None,
+    taints: Sequence[kube.Taint] = (),
+    ready: bool = True,
+    unschedulable: bool = False,
+    more: Amounts | None = None,
+) -> kube.Node:
+    amounts = {"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu, **(more or {})}
+    status = "True" if ready else "False"
+    return kube.Node(
+        metadata=kube.Meta(name=name, uid=f"node-{name}", labels=dict(labels or {})),
+        spec=kube.NodeSpec(taints=list(taints), unschedulable=unschedulable),
+        status=kube.NodeStatus(
+            allocatable={key: str(value) for key, value in amounts.items() if value != 0},
+            conditions=[kube.Condition(type="Ready", status=status)],
+        ),
+    )
+
+
+def requirements(amounts: Amounts) -> kube.ResourceRequirements:
+    return kube.ResourceRequirements(requests={key: str(value) for key, value in amounts.items()})
+
+
+def pod(
+    name: str,
+    cpu: str | int = 1,
+    gpu: int = 0,
+    *,
+    group: str | None = None,
+    queue: str | None = None,
+    uid: str | None = None,
+    on: str = "",
+    phase: str = "",
+    deleting: str | None = None,
+    gated: bool = False,
+    scheduler: str = "bindery",
+    priority: int | None = None,
+    namespace: str = NAMESPACE,
+    labels: Mapping[str, str] | None = None,
+    conditions: Sequence[kube.Condition] = (),
+    more: Amounts | None = None,
+    **spec: Any,
+) -> kube.Pod:
+    """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec."""
+    amounts = {key: v for key, v in {"cpu": cpu, GPU: gpu, **(more or {})}.items() if v != 0}
+    spec.setdefault("containers", [kube.Container(resources=requirements(amounts))])
+    return kube.Pod(
+        metadata=kube.Meta(
+            name=name,
+            namespace=namespace,
+            uid=uid or f"uid-{name}",
+            deletion_timestamp=deleting,
+            annotations={POD_GROUP_ANNOTATION: group} if group else {},
+            labels=({QUEUE_LABEL: queue} if queue else {}) | dict(labels or {}),
+        ),
+        spec=kube.PodSpec(
+            node_name=on,
+            scheduler_name=scheduler,
+            priority=priority,
+            scheduling_gates=[kube.SchedulingGate(name="wait")] if gated else None,
+            **spec,
+        ),
+        status=kube.PodStatus(
+            phase=phase or ("Running" if on else "Pending"), conditions=list(conditions)
+        ),
+    )
+
+
+def group(
+    name: str,
+    minimum: int = 1,
+    queue: str = "default",
+    *,
+    uid: str | None = None,
+    created: str | None = None,
+    priority_class: str | None = None,
+    conditions: Sequence[kube.Condition] = (),
+) -> kube.PodGroup:
+    return kube.PodGroup(
+        metadata=kube.Meta(
+            name=name,
+            namespace=NAMESPACE,
+            uid=uid or f"uid-group-{name}",
+            creation_timestamp=created,
+        ),
+        spec=kube.PodGroupSpec(min_member=minimum, queue=queue, priority_class_name=priority_class),
+        status=kube.ConditionedStatus(conditions=list(conditions)),
+    )
+
+
+def gang(name: str, size: int, minimum: int | None = None, **shape: Any) -> list[kube.KubeObject]:
+    """Return a PodGroup and its pods, all equal. `shape`: as for `pod`, and `queue`."""
+    queue = shape.pop("queue", "default")
+    members = [pod(f"{name}-{i}", group=name, **shape) for i in range(size)]
+    return [group(name, size if minimum is None else minimum, queue), *members]
+
+
+def queue(
+    name: str,
+    *,
+    parent: str | None = None,
+    priority: int = 100,
+    state: str = "Open",
+    conditions: Sequence[kube.Condition] = (),
+    limits: Amounts | None = None,
+    **more_limits: int | str,
+) -> kube.Queue:
+    """Return a queue; `limits` and `more_limits`: resource -> limit."""
+    all_limits = {**(limits or {}), **more_limits}
+    return kube.Queue(
+        metadata=kube.Meta(name=name, uid=f"uid-queue-{name}"),
+        spec=kube.QueueSpec(
+            parent=parent,
+            priority=priority,
+            state=state,
+            resources={key: kube.QueueResource(limit=limit) for key, limit in all_limits.items()},
+        ),
+        status=kube.ConditionedStatus(conditions=list(conditions)),
+    )
+
+
+def request(
+    name: str,
+    places: Mapping[str, str],
+    *,
+    phase: str = "Pending",
+    bound: Sequence[str] = (),
+    unbound: Sequence[kube.UnboundPod] = (),
+    created: str | None = None,
+    completed: str | None = None,
+    group_name: str | None = None,
+    part: int = 0,
+    parts: int = 1,
+    min_bound: int | None = None,
+    labels: Mapping[str, str] | None = None,
+) -> kube.BindRequest:
+    """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
+    return kube.BindRequest(
+        metadata=kube.Meta(
+            name=name,
+            namespace=NAMESPACE,
+            uid=f"uid-request-{name}",
+            creation_timestamp=created,
+            labels=dict(labels or {}),
+        ),
+        spec=kube.BindRequestSpec(
+            pods=[
+                kube.PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
+                for uid, place in places.items()
+            ],
+            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts),
+            pod_group=kube.PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
+            if group_name
+            else None,
+            min_bound=min_bound,
+        ),
+        status=kube.BindRequestStatus(
+            phase=phase,
+            bound_pods=list(bound),
+            unbound_pods=list(unbound),
+            completion_time=completed,
+        ),
+    )
+
+
+# ---- the engine -------------------------------------------------------------------------------
+
+
+class Clock:
+    """A clock that stands still until it is moved. Seconds since the epoch."""
+
+    def __init__(self, now: float = NOW) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def configuration(
+    plugins: Sequence[PluginConfiguration] | None = None,
+    *,
+    more_plugins: Sequence[str] = (),
+    bind_request: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> SchedulerConfiguration:
+    """Return the default configuration with some of it changed."""
+    chosen = SchedulerConfiguration().plugins if plugins is None else tuple(plugins)
+    return SchedulerConfiguration(
+        plugins=(*chosen, *(PluginConfiguration(name=name) for name in more_plugins)),
+        bind_request=BindRequestConfiguration(**(bind_request or {})),
+        **fields,
+    )
+
+
+def add(cluster: Cluster, *items: kube.KubeObject) -> None:
+    for item in items:
+        cluster.apply(Change(EventType.ADDED, item, None))
+
+
+def modify(cluster: Cluster, *items: kube.KubeObject) -> None:
+    for item in items:
+        cluster.apply(Change(EventType.MODIFIED, item, None))
+
+
+def delete(cluster: Cluster, *items: kube.KubeObject) -> None:
+    for item in items:
+        cluster.apply(Change(EventType.DELETED, item, item))
+
+
+def engine_with(*items: kube.KubeObject, clock: Clock | None = None, **fields: Any) -> Engine:
+    """Return an engine that knows `items`; `fields`: as for `configuration`."""
+    engine = Engine(configuration(**fields), clock or Clock())
+    add(engine.cluster, *items)
+    return engine
+
+
+def session_of(cluster: Cluster, *more_plugins: Any) -> Session:
+    """Return a session over `cluster` with the default plugins and `more_plugins` (objects)."""
+    built_in = load(SchedulerConfiguration().plugins)
+    plugins = PluginSet([*built_in.plugins, *more_plugins], built_in.seconds)
+    return Session(cluster, plugins, FilterCache(), NOW)
+
+
+def places(drafts: Iterable[BindRequestDraft]) -> dict[str, str]:
+    """Return pod name -> node of all `drafts`."""
+    return {pod.pod_name: pod.selected_node for draft in drafts for pod in draft.spec.pods}
+
+
+def plan(engine: Engine) -> dict[str, str]:
+    """Run one cycle; return pod name -> node."""
+    return places(engine.cycle())
+
+
+def report_of(engine: Engine, name: str) -> JobReport:
+    """Return what the last cycle says of the job `name`, a PodGroup or a single pod."""
+    (report,) = [report for key, report in engine.report.jobs.items() if key.name == name]
+    return report
+
+
+def as_created(draft: BindRequestDraft) -> kube.BindRequest:
+    """Return the object that the watch shows once `draft` has been created."""
+    spec = draft.spec
+    return kube.BindRequest(
+        metadata=kube.Meta(
+            name=draft.name,
+            namespace=draft.namespace,
+            uid=f"created-{draft.name}",
+            labels=dict(draft.labels),
+        ),
+        spec=kube.BindRequestSpec(
+            pods=[
+                kube.PodBinding(
+                    pod_name=p.pod_name, pod_uid=p.pod_uid, selected_node=p.selected_node
+                )
+                for p in spec.pods
+            ],
+            statement=kube.StatementReference(
+                id=spec.statement.id, part=spec.statement.part, parts=spec.statement.parts
+            ),
+            pod_group=kube.PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
+            if spec.pod_group
+            else None,
+            min_bound=spec.min_bound,
+        ),
+    )
+
+
+# ---- what a state looks like ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class View:
+    """A plan state by names, so that states whose rows differ can be compared."""
+
+    nodes: dict[str, dict[str, tuple[int, int, int, int]]]
+    """Node -> resource -> allocatable, idle, releasing, pipelined; all-zero ones left out."""
+    queues: dict[str, dict[str, int]]
+    """Queue -> resource -> allocated, zeros left out."""
+    tasks: dict[str, tuple[TaskStatus, str, JobKey, str | None]]
+    """Pod uid -> status, node, job, queue (None: not ours)."""
+    jobs: dict[JobKey, tuple[Any, ...]]
+    waiting: frozenset[JobKey]
+
+
+def view(state: PlanState) -> View:
+    """Return `state` by names."""
+    axis, nodes, queues = state.axis, state.nodes, state.queues
+    by_node = {}
+    for name, row in nodes.rows.items():
+        amounts = {
+            axis.names[i]: (
+                int(nodes.allocatable[i, row]),
+                int(nodes.idle[i, row]),
+                int(nodes.releasing[i, row]),
+                int(nodes.pipelined[i, row]),
+            )
+            for i in range(len(axis))
+        }
+        by_node[name] = {key: value for key, value in amounts.items() if any(value)}
+    by_queue = {}
+    for name, row in queues.rows.items():
+        held = {axis.names[i]: int(queues.allocated[i, row]) for i in range(len(axis))}
+        by_queue[name] = {key: value for key, value in held.items() if value}
+    return View(
+        nodes=by_node,
+        queues={name: held for name, held in by_queue.items() if held},
+        tasks={
+            uid: (
+                task.status,
+                task.node_name or (nodes.name(task.row) if task.row >= 0 else ""),
+                task.job,
+                queues.entries[task.queue_row].name if task.is_ours else None,
+            )
+            for uid, task in state.tasks.items()
+        },
+        jobs={
+            key: (
+                job.uid,
+                job.queue,
+                job.priority_class,
+                job.min_member,
+                job.created,
+                job.exists,
+                job.invalid,
+                frozenset(job.tasks),
+                frozenset(job.pending),
+                job.active_count,
+                job.gated_count,
+                job.finished_count,
+            )
+            for key, job in state.jobs.items()
+        },
+        waiting=frozenset(state.waiting),
+    )
+
+
+def recount(state: PlanState) -> View:
+    """Return the view that `state` should give, counted anew from its tasks' statuses alone."""
+    now = view(state)
+    axis = state.axis
+    nodes: dict[str, dict[str, list[int]]] = {}
+    for name, row in state.nodes.rows.items():
+        found = state.nodes.nodes[row]
+        assert found is not None
+        nodes[name] = {r: [0, 0, 0, 0] for r in axis.names}
+        for i, resource in enumerate(axis.names):
+            amount = int(state.nodes.allocatable[i, row])
+            nodes[name][resource][:2] = [amount, amount]
+    queues: dict[str, dict[str, int]] = {}
+    for uid, (status, place, _, queue_name) in now.tasks.items():
+        request = state.tasks[uid].shape.request  # type: ignore[index]  # keys are Uids
+        for resource, amount in _named(axis.names, request):
+            if place in nodes:
+                held = nodes[place][resource]
+                held[1] -= amount if status.holds_room else 0
+                held[2] += amount if status is TaskStatus.RELEASING else 0
+                held[3] += amount if status is TaskStatus.PIPELINED else 0
+            if queue_name is not None and status.is_active:
+                of_queue = queues.setdefault(queue_name, {})
+                of_queue[resource] = of_queue.get(resource, 0) + amount
+    jobs: dict[JobKey, tuple[Any, ...]] = {}
+    for key, job in state.jobs.items():
+        statuses = [task.status for task in job.tasks.values()]
+        jobs[key] = (
+            *now.jobs[key][:7],
+            frozenset(uid for uid, task in now.tasks.items() if task[2] == key and task[3]),
+            frozenset(u for u, t in job.tasks.items() if t.status is TaskStatus.PENDING),
+            sum(status.is_active for status in statuses),
+            statuses.count(TaskStatus.GATED),
+            statuses.count(TaskStatus.SUCCEEDED),
+        )
+    return View(
+        nodes={
+            name: {r: (v[0], v[1], v[2], v[3]) for r, v in amounts.items() if any(v)}
+            for name, amounts in nodes.items()
+        },
+        queues=queues,
+        tasks=now.tasks,
+        jobs=jobs,
+        waiting=frozenset(
+            key
+            for key, job in state.jobs.items()
+            if any(
+                task.status in (TaskStatus.PENDING, TaskStatus.GATED) for task in job.tasks.values()
+            )
+        ),
+    )
+
+
+def _named(names: Sequence[str], request: Request) -> Iterable[tuple[str, int]]:
+    return [(names[i], a) for i, a in zip(request.indices, request.amounts, strict=True)]

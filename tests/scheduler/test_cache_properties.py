@@ -1,0 +1,12 @@
+"""Whatever happens in whatever order, the cache ends where one ends that saw only the outcome."""
+
+from cachemachine import CacheMachine
+from hypothesis import HealthCheck, settings
+
+TestAnyEvents = CacheMachine.TestCase
+TestAnyEvents.settings = settings(
+    max_examples=60,
+    stateful_step_count=60,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)

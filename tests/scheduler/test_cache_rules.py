@@ -1,0 +1,220 @@
+"""Events, case by case: what each does to jobs, holds and the memory of failures."""
+
+import pytest
+from schedulerworld import (
+    NAMESPACE,
+    NOW,
+    add,
+    configuration,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+    recount,
+    report_of,
+    request,
+    view,
+)
+
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.kube import objects as kube
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
+
+
+def cluster_with(*items: kube.KubeObject) -> Cluster:
+    cluster = Cluster(configuration(), lambda: NOW)
+    add(cluster, *items)
+    return cluster
+
+
+def status_of(cluster: Cluster, name: str) -> tuple[TaskStatus, str]:
+    task = cluster.state.tasks[Uid(f"uid-{name}")]
+    return task.status, task.node_name
+
+
+def test_a_request_holds_its_pods_until_it_is_finished_without_them() -> None:
+    cluster = cluster_with(node("n"), pod("a"), request("r", {"uid-a": "n"}))
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+
+    modify(cluster, request("r", {"uid-a": "n"}, phase="Failed"))
+
+    assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
+
+
+def test_a_pod_that_was_bound_is_held_until_it_shows_its_node() -> None:
+    cluster = cluster_with(node("n"), pod("a"))
+    done = request("r", {"uid-a": "n"}, phase="Succeeded", bound=["uid-a"])
+
+    add(cluster, done)
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+    delete(cluster, done)
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+    modify(cluster, pod("a", on="n"))
+    assert status_of(cluster, "a") == (TaskStatus.RUNNING, "n")
+
+    assert cluster.holds.get(Uid("uid-a")) is None
+
+
+def test_a_pod_in_two_requests_stays_held_while_one_of_them_lives() -> None:
+    one, other = request("r1", {"uid-a": "n1"}), request("r2", {"uid-a": "n2"})
+    for first, second in ((one, other), (other, one)):
+        cluster = cluster_with(node("n1"), node("n2"), pod("a"), first, second)
+        assert status_of(cluster, "a") == (TaskStatus.BINDING, "n1")
+
+        delete(cluster, one)
+
+        assert status_of(cluster, "a") == (TaskStatus.BINDING, "n2")
+        assert view(cluster.state) == recount(cluster.state)
+
+
+def test_another_schedulers_request_under_our_name_replaces_what_we_assumed() -> None:
+    engine = engine_with(node("n", cpu=3), *gang("g", 3, 2))
+    draft, *_ = engine.cycle()
+    theirs = request(draft.name, {"uid-g-2": "n", "uid-g-0": "n"}, group_name="g")
+
+    add(engine.cluster, theirs)
+    engine.refused(draft)
+
+    assert status_of(engine.cluster, "g-0") == (TaskStatus.BINDING, "n")
+    assert status_of(engine.cluster, "g-1") == (TaskStatus.PENDING, "")
+    assert status_of(engine.cluster, "g-2") == (TaskStatus.BINDING, "n")
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+
+def test_a_recreated_pod_inherits_nothing_from_its_namesake() -> None:
+    cluster = cluster_with(node("n"), pod("a"), request("r", {"uid-a": "n"}))
+
+    delete(cluster, pod("a"))
+    add(cluster, pod("a", uid="uid-second"))
+
+    task = cluster.state.tasks[Uid("uid-second")]
+    assert task.status is TaskStatus.PENDING
+
+
+def test_a_pod_that_moves_to_another_gang_leaves_no_empty_job() -> None:
+    cluster = cluster_with(pod("a"), pod("b", group="g"))
+
+    modify(cluster, pod("a", group="h"), pod("b", group="h"))
+
+    assert set(cluster.state.jobs) == {JobKey(NAMESPACE, "h", True)}
+
+
+def test_a_single_pod_follows_its_queue_label() -> None:
+    cluster = cluster_with(node("n"), pod("a", on="n", queue="old"))
+
+    modify(cluster, pod("a", on="n", queue="new"))
+
+    assert view(cluster.state).queues == {"new": {"cpu": 1000, "pods": 1}}
+
+
+def test_pods_of_a_removed_gang_are_counted_as_if_it_had_never_been() -> None:
+    running = pod("a", group="g", on="n")
+    seen = cluster_with(node("n"), group("g", 4, "q"), running)
+
+    delete(seen, group("g", 4, "q"))
+
+    assert (
+        view(seen.state)
+        == view(cluster_with(node("n"), running).state)
+        != view(cluster_with(node("n"), group("g", 4, "q"), running).state)
+    )
+
+
+def test_a_pod_whose_gang_does_not_exist_waits_and_stops_nobody() -> None:
+    engine = engine_with(node("n"), pod("lost", group="nowhere"), pod("fine"))
+
+    assert plan(engine) == {"fine": "n"}
+    assert report_of(engine, "nowhere").reason == "PodGroupDoesNotExist"
+
+
+def test_without_nodes_everybody_waits() -> None:
+    engine = engine_with(pod("a"), *gang("g", 2))
+
+    assert plan(engine) == {}
+    assert report_of(engine, "a").message == "there are no nodes"
+
+
+def test_a_pod_may_ask_for_resources_that_no_node_has_heard_of() -> None:
+    engine = engine_with(node("n"), pod("odd", more={f"x.io/r{i}": 1 for i in range(9)}), pod("a"))
+
+    assert plan(engine) == {"a": "n"}
+    assert report_of(engine, "odd").reason == "Unschedulable"
+
+
+def test_a_node_that_cannot_be_read_is_reported_and_not_used() -> None:
+    bad = node("bad", more={"x.io/r": "many"})
+    engine = engine_with(node("n"), bad, pod("a"))
+
+    assert plan(engine) == {"a": "n"}
+    (problem,) = engine.cluster.problems
+    assert (problem.kind, problem.meta.name, problem.reason) == ("Node", "bad", "InvalidNode")
+    assert "allocatable x.io/r: 'many' is not a Kubernetes quantity" in problem.message
+
+
+def test_a_node_that_cannot_be_read_any_more_gives_its_pods_up_until_it_can() -> None:
+    cluster = cluster_with(node("n"), pod("a", on="n"))
+
+    modify(cluster, node("n", more={"x.io/r": "many"}))
+    assert "n" not in cluster.state.nodes.rows
+    modify(cluster, node("n"))
+
+    assert view(cluster.state) == view(cluster_with(node("n"), pod("a", on="n")).state)
+
+
+def test_rows_are_used_again_without_a_trace() -> None:
+    cluster = cluster_with(node("old", gpu=4), pod("a", on="old", gpu=2))
+
+    delete(cluster, node("old", gpu=4))
+    add(cluster, node("new"))
+
+    assert view(cluster.state) == view(cluster_with(pod("a", on="old", gpu=2), node("new")).state)
+    assert len(cluster.state.nodes.nodes) == 1
+
+
+@pytest.mark.parametrize("kind", ["node", "group", "request", "pending pod"])
+def test_another_pools_objects_are_not_seen(kind: str) -> None:
+    label = {NODE_POOL_LABEL: "other"}
+    engine = engine_with(node("n"), *gang("g", 1))
+    other = {
+        "node": node("m", cpu=64, labels=label),
+        "group": kube.PodGroup(metadata=kube.Meta(name="h", namespace=NAMESPACE, labels=label)),
+        "request": request("r", {"uid-x": "m"}, labels=label),
+        "pending pod": pod("p", labels=label),
+    }[kind]
+    add(engine.cluster, other)
+
+    assert plan(engine) == {"g-0": "n"}
+    assert set(engine.cluster.state.nodes.rows) == {"n"}
+    assert set(engine.cluster.groups) == {JobKey(NAMESPACE, "g", True)}
+    assert engine.cluster.holds.requests == {}
+
+
+def test_pods_that_differ_in_volume_names_alone_have_one_shape() -> None:
+    cluster = cluster_with(
+        pod("a", volumes=[kube.Volume(name="kube-api-access-x7d2k")]),
+        pod("b", volumes=[kube.Volume(name="kube-api-access-9hq4z")]),
+        pod("c", volumes=[kube.Volume(name="data", ephemeral={})]),
+    )
+    a, b, c = (cluster.state.tasks[Uid(f"uid-{name}")].shape for name in "abc")
+
+    assert a is b
+    assert a is not c
+
+
+def test_a_queue_that_is_removed_holds_what_it_held_when_it_comes_back() -> None:
+    running = pod("a", on="n", queue="q")
+    engine = engine_with(node("n"), running, queue("q", cpu=1), pod("b", queue="q"))
+
+    delete(engine.cluster, queue("q", cpu=1))
+    assert plan(engine) == {}
+    assert report_of(engine, "b").reason == "QueueDoesNotExist"
+    add(engine.cluster, queue("q", cpu=1))
+
+    assert plan(engine) == {}
+    assert report_of(engine, "b").reason == "OverLimit"

@@ -1,0 +1,115 @@
+"""What failed a short while ago is not tried again at once."""
+
+import itertools
+
+import pytest
+from schedulerworld import (
+    NAMESPACE,
+    NOW,
+    Clock,
+    delete,
+    engine_with,
+    gang,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+    request,
+)
+
+from bindery.kube.objects import KubeObject, UnboundPod
+from bindery.scheduler.cache.failures import NOT_THE_NODES_FAULT
+from bindery.scheduler.model.jobs import JobKey
+
+COMPLETED = "2025-06-15T15:06:40Z"
+"""The clock's time."""
+
+
+def failed(name: str, on: str, *, reason: str = "BindFailed", of: str | None = None) -> KubeObject:
+    """Return a failed request for the pod `name`."""
+    return request(
+        f"r-{name}",
+        {f"uid-{name}": on},
+        phase="Failed",
+        unbound=[UnboundPod(pod_name=name, pod_uid=f"uid-{name}", node=on, reason=reason)],
+        completed=COMPLETED,
+        group_name=of,
+    )
+
+
+def test_a_node_that_failed_a_job_is_avoided_for_a_while_by_that_job_alone() -> None:
+    clock = Clock()
+    engine = engine_with(node("n", cpu=2), pod("p"), pod("q"), failed("p", "n"), clock=clock)
+
+    assert plan(engine) == {"q": "n"}
+    text = "0/1 nodes are available: 1 failed to bind it a short while ago"
+    assert report_of(engine, "p").message == text
+    clock.now += 59
+    assert plan(engine) == {}
+    clock.now += 2
+    assert plan(engine) == {"p": "n"}
+
+
+def test_the_order_in_which_pods_and_requests_are_listed_does_not_matter() -> None:
+    items = [node("n1"), *gang("g", 1), pod("p"), failed("g-0", "n1", of="g"), failed("p", "n1")]
+
+    for order in itertools.islice(itertools.permutations(items), 0, None, 7):
+        assert plan(engine_with(*order)) == {}
+
+
+@pytest.mark.parametrize("reason", sorted(NOT_THE_NODES_FAULT))
+def test_a_failure_that_is_not_the_nodes_fault_is_not_held_against_it(reason: str) -> None:
+    assert plan(engine_with(node("n"), pod("p"), failed("p", "n", reason=reason))) == {"p": "n"}
+
+
+def test_a_gang_avoids_only_the_nodes_that_failed_it() -> None:
+    items = [node("n1", 1), node("n2", 1), node("n3", 1), *gang("g", 2)]
+    unbound = [
+        UnboundPod(pod_name="g-0", pod_uid="uid-g-0", node="n1", reason="BindFailed"),
+        UnboundPod(pod_name="g-1", pod_uid="uid-g-1", node="n2", reason="GangAborted"),
+    ]
+    places = {"uid-g-0": "n1", "uid-g-1": "n2"}
+    found = request("r", places, phase="Failed", unbound=unbound, completed=COMPLETED)
+
+    assert plan(engine_with(*items, found)) == {"g-0": "n2", "g-1": "n3"}
+
+
+def test_a_failure_is_noted_once_however_often_it_is_seen() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), pod("p"), failed("p", "n"), clock=clock)
+    clock.now += 61
+    modify(engine.cluster, failed("p", "n"))
+
+    assert plan(engine) == {"p": "n"}
+
+
+def test_a_job_that_is_gone_is_forgotten() -> None:
+    engine = engine_with(
+        node("n"), *gang("g", 1), pod("p"), failed("p", "n"), failed("g-0", "n", of="g")
+    )
+    assert plan(engine) == {}
+    group, member = gang("g", 1)
+
+    delete(engine.cluster, group, pod("p"), member)
+
+    failures = engine.cluster.failures
+    for key in (JobKey(NAMESPACE, "g", True), JobKey(NAMESPACE, "p", False)):
+        assert failures.avoided(key, NOW) == []
+    assert failures.next_end(NOW) is None
+
+
+def test_a_job_whose_request_could_not_be_created_is_left_alone_for_a_while() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), pod("p"), clock=clock)
+    (draft,) = engine.cycle()
+    engine.refused(draft)
+    engine.cluster.failures.postpone(draft.tasks[0].job, NOW + 10, "no quota")
+
+    assert plan(engine) == {}
+    report = report_of(engine, "p")
+    assert (report.reason, report.message) == ("CommitFailed", "no quota")
+    assert engine.cluster.failures.next_end(NOW) == NOW + 10
+    clock.now += 10
+    assert plan(engine) == {"p": "n"}
+    assert engine.cluster.failures.next_end(clock.now) is None

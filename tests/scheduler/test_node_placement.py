@@ -1,0 +1,88 @@
+"""Binpack and spread, for GPU pods and CPU pods apart."""
+
+import pytest
+from schedulerworld import Clock, add, configuration, gang, node, plan, pod
+
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.kube.objects import KubeObject
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.plugins.registry import PluginError
+
+
+def planned(arguments: dict[str, str], *items: KubeObject) -> dict[str, str]:
+    plugins = [
+        PluginConfiguration(name=plugin.name, arguments=arguments)
+        if plugin.name == "nodeplacement"
+        else plugin
+        for plugin in SchedulerConfiguration().plugins
+    ]
+    engine = Engine(configuration(plugins), Clock())
+    add(engine.cluster, *items)
+    return plan(engine)
+
+
+def used(places: dict[str, str]) -> list[int]:
+    """Return how many pods each node has got, most first."""
+    nodes = list(places.values())
+    return sorted((nodes.count(name) for name in set(nodes)), reverse=True)
+
+
+GPU_NODES = [node(f"g{i}", 16, gpu=4) for i in range(3)]
+CPU_NODES = [node(f"c{i}", 4) for i in range(3)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "gpus", "cpus"),
+    [
+        ({}, [4, 2], [4, 2]),
+        ({"gpu": "spread"}, [2, 2, 2], [4, 2]),
+        ({"cpu": "spread"}, [4, 2], [2, 2, 2]),
+    ],
+)
+def test_pods_are_packed_or_spread_by_the_resource_that_decides(
+    arguments: dict[str, str], gpus: list[int], cpus: list[int]
+) -> None:
+    assert used(planned(arguments, *GPU_NODES, *gang("g", 6, gpu=1))) == gpus
+    assert used(planned(arguments, *CPU_NODES, *gang("g", 6))) == cpus
+
+
+def test_a_fuller_node_is_taken_before_an_emptier_one() -> None:
+    items = [node("a", 8), node("b", 8), pod("old", cpu=5, on="b"), pod("new")]
+
+    assert planned({}, *items) == {"new": "b"}
+    assert planned({"cpu": "spread"}, *items) == {"new": "a"}
+
+
+def test_a_pod_without_gpus_keeps_off_nodes_that_have_some() -> None:
+    items = [node("a", 2, gpu=1), node("b", 64), pod("p")]
+
+    assert planned({}, *items) == {"p": "b"}
+    assert planned({"cpu": "spread"}, *items) == {"p": "b"}
+
+
+def test_ties_go_to_the_first_name() -> None:
+    assert planned({}, node("n-b"), node("n-a"), pod("p")) == {"p": "n-a"}
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "text"),
+    [
+        ("nodeplacement", {"gpu": "scatter"}, "gpu"),
+        ("nodeplacement", {"gpus": "spread"}, "gpus"),
+        ("gang", {"any": 1}, "any"),
+        ("gangs", {}, "plugin gangs is not installed; did you mean gang?"),
+    ],
+)
+def test_a_plugin_that_cannot_be_made_is_named_with_its_place(
+    name: str, arguments: dict[str, object], text: str
+) -> None:
+    wrong = [
+        PluginConfiguration(name="priority"),
+        PluginConfiguration(name=name, arguments=arguments),
+    ]
+
+    with pytest.raises(PluginError, match="plugin") as caught:
+        Engine(configuration(wrong), Clock())
+
+    assert caught.value.index == 1
+    assert text in str(caught.value)

@@ -1,0 +1,199 @@
+"""What every plan must be, whatever the cluster: whole gangs, true columns, the same each time."""
+
+import random
+from collections import Counter, defaultdict
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plannedworlds import World, worlds
+from schedulerworld import add, as_created, engine_with, plan, recount, view
+
+from bindery.scheduler.actions import allocate
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import JobKey, TaskStatus
+
+SETTINGS = settings(
+    max_examples=50,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+BIND_REQUESTS = st.fixed_dictionaries(
+    {"max_pods": st.integers(1, 4), "merge_above": st.integers(0, 3)}
+)
+
+
+def by_statement(drafts: list[BindRequestDraft]) -> dict[str, list[BindRequestDraft]]:
+    statements: defaultdict[str, list[BindRequestDraft]] = defaultdict(list)
+    for draft in drafts:
+        statements[draft.spec.statement.id].append(draft)
+    return statements
+
+
+@given(worlds(), BIND_REQUESTS)
+@SETTINGS
+def test_a_cycle_keeps_the_columns_true_and_holds_no_more_than_there_is(
+    world: World, bind_request: dict[str, int]
+) -> None:
+    engine = engine_with(*world.objects, bind_request=bind_request)
+    state = engine.cluster.state
+    before = state.nodes.idle.copy()
+
+    plan(engine)
+
+    assert view(state) == recount(state)
+    assert not state.nodes.pipelined.any()
+    changed = state.nodes.idle != before
+    assert (state.nodes.idle[changed] >= 0).all()
+    assert {task.status for task in state.tasks.values()}.isdisjoint(
+        {TaskStatus.ALLOCATED, TaskStatus.PIPELINED}
+    )
+
+
+@given(worlds(foreign=False))
+@SETTINGS
+def test_queues_together_hold_what_nodes_hold_without_what_is_released(world: World) -> None:
+    pods = [pod for pod in world.pods if pod.spec.node_name != "unknown"]
+    engine = engine_with(*World(world.nodes, world.queues, world.groups, pods).objects)
+    plan(engine)
+
+    nodes, queues = engine.cluster.state.nodes, engine.cluster.state.queues
+    held = nodes.used().sum(axis=1) - nodes.releasing.sum(axis=1)
+    assert np.array_equal(queues.allocated.sum(axis=1), held)
+
+
+@given(worlds())
+@SETTINGS
+def test_no_queue_is_planned_above_its_limit(world: World) -> None:
+    engine = engine_with(*world.objects)
+    plan(engine)
+
+    queues, planned = engine.cluster.state.queues, set[int]()
+    for task in engine.cluster.state.tasks.values():
+        if task.status is TaskStatus.BINDING:
+            planned |= set(queues.chain(task.queue_row))
+    total = {row: np.zeros(len(queues.axis), dtype=np.int64) for row in planned}
+    for row in range(len(queues.entries)):
+        for ancestor in set(queues.chain(row)) & planned:
+            total[ancestor] += queues.allocated[:, row]
+    bound_over = {row: (total[row] > queues.limit()[:, row]).any() for row in planned}
+    # Pods that run already may hold more than a limit: then nothing that asks for it is planned.
+    for task in engine.cluster.state.tasks.values():
+        if task.status is TaskStatus.BINDING:
+            for row in queues.chain(task.queue_row):
+                if bound_over[row]:
+                    over = total[row] > queues.limit()[:, row]
+                    assert not over[list(task.shape.request.indices)].any()
+
+
+@given(worlds(), BIND_REQUESTS)
+@SETTINGS
+def test_a_gang_is_planned_whole_or_not_at_all(world: World, bind_request: dict[str, int]) -> None:
+    engine = engine_with(*world.objects, bind_request=bind_request)
+    drafts = list(engine.cycle())
+
+    planned = Counter(task.job for draft in drafts for task in draft.tasks)
+    for key in planned:
+        job = engine.cluster.state.jobs[key]
+        assert job.exists
+        assert job.active_count + job.finished_count >= job.min_member
+    for parts in by_statement(drafts).values():
+        assert [draft.spec.statement.part for draft in parts] == list(range(len(parts)))
+        assert all(draft.spec.statement.parts == len(parts) for draft in parts)
+    pods = [task.uid for draft in drafts for task in draft.tasks]
+    assert len(pods) == len(set(pods))
+    names = [draft.key for draft in drafts]
+    assert len(names) == len(set(names))
+
+
+@given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
+@SETTINGS
+def test_a_refused_statement_brings_all_its_pods_back(
+    world: World, bind_request: dict[str, int], chance: random.Random
+) -> None:
+    engine = engine_with(*world.objects, bind_request=bind_request)
+    drafts = list(engine.cycle())
+
+    for parts in by_statement(drafts).values():
+        refused = chance.random() < 0.5
+        for draft in parts:
+            if refused:
+                engine.refused(draft)
+            else:
+                add(engine.cluster, as_created(draft))
+        wanted = TaskStatus.PENDING if refused else TaskStatus.BINDING
+        tasks = [engine.cluster.state.tasks[t.uid] for draft in parts for t in draft.tasks]
+        assert {task.status for task in tasks} == {wanted}
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+
+@given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
+@SETTINGS
+def test_the_order_in_which_objects_come_does_not_change_the_plan(
+    world: World, bind_request: dict[str, int], chance: random.Random
+) -> None:
+    shuffled = world.objects
+    chance.shuffle(shuffled)
+    plans = []
+    for objects in (world.objects, shuffled):
+        engine = engine_with(*objects, bind_request=bind_request)
+        drafts = sorted(
+            (d.name, [(p.pod_uid, p.selected_node) for p in d.spec.pods]) for d in engine.cycle()
+        )
+        reasons = {key: (job.satisfied, job.reason) for key, job in engine.report.jobs.items()}
+        plans.append((drafts, reasons, view(engine.cluster.state)))
+
+    assert plans[0] == plans[1]
+
+
+@given(worlds(releasing=False), BIND_REQUESTS)
+@SETTINGS
+def test_idle_cycles_do_nothing(world: World, bind_request: dict[str, int]) -> None:
+    engine = engine_with(*world.objects, bind_request=bind_request)
+    for draft in list(engine.cycle()):
+        add(engine.cluster, as_created(draft))
+    settled, report = view(engine.cluster.state), _verdicts(engine)
+
+    for _ in range(3):
+        assert plan(engine) == {}
+        assert view(engine.cluster.state) == settled
+    assert {key: report[key] for key in _verdicts(engine)} == _verdicts(engine)
+
+
+@given(worlds())
+@SETTINGS
+def test_cycles_settle_while_pods_are_being_deleted(world: World) -> None:
+    engine = engine_with(*world.objects)
+    for _ in range(len(world.pods) + 1):
+        drafts = list(engine.cycle())
+        for draft in drafts:
+            add(engine.cluster, as_created(draft))
+        if not drafts:
+            break
+    settled = view(engine.cluster.state)
+
+    for _ in range(3):
+        assert plan(engine) == {}
+        assert view(engine.cluster.state) == settled
+
+
+@given(world=worlds(most_jobs=8))
+@SETTINGS
+def test_remembering_shortages_changes_no_verdict(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    quick = engine_with(*world.objects)
+    slow = engine_with(*world.objects)
+
+    planned = plan(quick)
+    with monkeypatch.context() as patch:
+        patch.setattr(allocate._Attempts, "_known_shortage", lambda *_: None)
+        assert plan(slow) == planned
+
+    assert _verdicts(slow) == _verdicts(quick)
+
+
+def _verdicts(engine: Engine) -> dict[JobKey, tuple[bool, str]]:
+    return {key: (job.satisfied, job.reason) for key, job in engine.report.jobs.items()}

@@ -1,0 +1,168 @@
+"""What pods request, and which pods wait because something they ask for is not supported."""
+
+from typing import Any
+
+import pytest
+from schedulerworld import engine_with, node, plan, pod, report_of, requirements
+
+from bindery.api.quantity import QuantityError
+from bindery.kube.objects import (
+    Affinity,
+    Container,
+    ContainerPort,
+    PersistentVolumeClaimSource,
+    PodAffinity,
+    PodResourceClaim,
+    PodSpec,
+    ResourceRequirements,
+    TopologySpreadConstraint,
+    Volume,
+)
+from bindery.scheduler.model.resources import pod_amounts
+
+
+def container(cpu: str, *, sidecar: bool = False, **more: str) -> Container:
+    return Container(
+        resources=requirements({"cpu": cpu, **more}),
+        restart_policy="Always" if sidecar else None,
+    )
+
+
+MIB = 2**20
+CASES: dict[str, tuple[PodSpec, dict[str, int]]] = {
+    "nothing": (PodSpec(containers=[Container()]), {}),
+    "containers add up": (
+        PodSpec(containers=[container("1", memory="1Mi"), container("500m")]),
+        {"cpu": 1500, "memory": MIB},
+    ),
+    "an init container that needs more counts alone": (
+        PodSpec(containers=[container("1")], init_containers=[container("3"), container("2")]),
+        {"cpu": 3000},
+    ),
+    "an init container that needs less does not count": (
+        PodSpec(containers=[container("4")], init_containers=[container("3")]),
+        {"cpu": 4000},
+    ),
+    "each resource has its own peak": (
+        PodSpec(
+            containers=[container("4", memory="1Mi")],
+            init_containers=[container("1", memory="3Mi")],
+        ),
+        {"cpu": 4000, "memory": 3 * MIB},
+    ),
+    "a sidecar runs beside the containers": (
+        PodSpec(containers=[container("1")], init_containers=[container("2", sidecar=True)]),
+        {"cpu": 3000},
+    ),
+    "an init container runs beside the sidecars before it": (
+        PodSpec(
+            containers=[container("1")],
+            init_containers=[container("2", sidecar=True), container("4")],
+        ),
+        {"cpu": 6000},
+    ),
+    "an init container does not run beside the sidecars after it": (
+        PodSpec(
+            containers=[container("1")],
+            init_containers=[container("4"), container("2", sidecar=True)],
+        ),
+        {"cpu": 4000},
+    ),
+    "overhead comes on top": (
+        PodSpec(
+            containers=[container("1")],
+            init_containers=[container("2")],
+            overhead={"cpu": "250m", "memory": "1Mi"},
+        ),
+        {"cpu": 2250, "memory": MIB},
+    ),
+    "a request of the whole pod stands for its containers'": (
+        PodSpec(
+            containers=[container("1", memory="1Mi")],
+            init_containers=[container("8")],
+            resources=requirements({"cpu": "3"}),
+            overhead={"cpu": "1"},
+        ),
+        {"cpu": 4000, "memory": MIB},
+    ),
+    "a limit stands for a request that is not there": (
+        PodSpec(
+            containers=[
+                Container(
+                    resources=ResourceRequirements(
+                        requests={"cpu": "1"}, limits={"cpu": "2", "nvidia.com/gpu": "4"}
+                    )
+                )
+            ]
+        ),
+        {"cpu": 1000, "nvidia.com/gpu": 4000},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_a_pod_requests(case: str) -> None:
+    spec, amounts = CASES[case]
+
+    assert pod_amounts(spec) == {**amounts, "pods": 1}
+
+
+@pytest.mark.parametrize("text", ["lots", "9223372036854775807"])
+def test_a_request_that_cannot_be_counted_is_an_error(text: str) -> None:
+    spec = PodSpec(containers=[container("1", memory=text), container("1", memory=text)])
+
+    with pytest.raises(QuantityError):
+        pod_amounts(spec)
+
+
+def test_pods_that_ask_for_more_than_there_can_be_do_not_overflow_a_node() -> None:
+    huge = [pod(f"h{i}", on="n", more={"memory": "4Ei"}) for i in range(4)]
+    engine = engine_with(node("n"), *huge, pod("p", more={"memory": "128Gi"}))
+
+    assert plan(engine) == {}
+    assert report_of(engine, "p").message == "0/1 nodes are available: 1 too small, memory"
+
+
+SOFT_SPREAD = TopologySpreadConstraint(when_unsatisfiable="ScheduleAnyway")
+UNSUPPORTED: dict[str, dict[str, Any]] = {
+    "required pod affinity": {"affinity": Affinity(pod_affinity=PodAffinity(required=[{}]))},
+    "required pod anti-affinity": {
+        "affinity": Affinity(pod_anti_affinity=PodAffinity(required=[{}]))
+    },
+    "topology spread constraints": {"topology_spread_constraints": [TopologySpreadConstraint()]},
+    "host ports": {"containers": [Container(ports=[ContainerPort(host_port=80)])]},
+    "resource claims": {"resource_claims": [PodResourceClaim(name="gpu")]},
+    "persistent volume claims": {
+        "volumes": [Volume(persistent_volume_claim=PersistentVolumeClaimSource(claim_name="c"))]
+    },
+}
+
+
+@pytest.mark.parametrize("what", UNSUPPORTED)
+def test_a_pod_with_a_constraint_that_is_not_supported_waits_and_says_so(what: str) -> None:
+    engine = engine_with(node("n"), pod("odd", **UNSUPPORTED[what]), pod("plain"))
+
+    assert plan(engine) == {"plain": "n"}
+    report = report_of(engine, "odd")
+    assert report.reason == "NotSupported"
+    assert report.message == f"pod odd: it asks for {what}: not supported yet"
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"affinity": Affinity(pod_affinity=PodAffinity(), pod_anti_affinity=PodAffinity())},
+        {"topology_spread_constraints": [SOFT_SPREAD]},
+        {"containers": [Container(ports=[ContainerPort()])]},
+        {"volumes": [Volume(name="token")]},
+    ],
+)
+def test_a_wish_does_not_keep_a_pod_waiting(spec: dict[str, Any]) -> None:
+    assert plan(engine_with(node("n"), pod("p", **spec))) == {"p": "n"}
+
+
+def test_a_pod_whose_request_cannot_be_read_waits_and_says_so() -> None:
+    engine = engine_with(node("n"), pod("odd", more={"memory": "lots"}), pod("plain"))
+
+    assert plan(engine) == {"plain": "n"}
+    assert "its requests cannot be read: 'lots'" in report_of(engine, "odd").message

@@ -1,0 +1,96 @@
+"""The scheduler's configuration file: mistakes end the start with file, line and key."""
+
+import asyncio
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.yamlfile import FileError
+from bindery.scheduler import configuration, metrics
+from bindery.scheduler.configuration import ConfigurationFile, load
+
+HEAD = """\
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: SchedulerConfiguration
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "line", "text"),
+    [
+        ("cycleSecond: 2", 3, "cycleSecond: unknown key"),
+        ("cycleSeconds: soon", 3, "cycleSeconds: "),
+        ("cycleSeconds: 0", 3, "cycleSeconds: "),
+        ("nodePool: a\nbindRequest:\n  maxPods: 501", 5, "bindRequest.maxPods: "),
+        ("actions:\n- allocate\n- reclaimm", 5, "actions[1]: action reclaimm does not exist"),
+        ("plugins:\n- name: gang\n- name: gagn", 5, "plugins[1]: plugin gagn is not installed"),
+        ("plugins:\n- name: gang\n  arguments: {x: 1}", 4, "plugins[0]: plugin gang: "),
+        ("plugins:\n- name: gang\n- name: gang", 3, "a plugin is named twice"),
+        ("plugins:\n- {}", 4, "plugins[0].name: this key is required"),
+        ("---\nkind: SchedulerConfiguration", 1, "one document expected, 2 found"),
+        ("a: [", 4, "not YAML"),
+    ],
+)
+def test_a_mistake_is_reported_with_file_line_and_key(
+    tmp_path: Path, body: str, line: int, text: str
+) -> None:
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(f"{HEAD}{body}\n")
+
+    with pytest.raises(FileError) as caught:
+        load(path)
+
+    assert str(caught.value).startswith(f"{path}:{line}: ")
+    assert text in caught.value.message
+
+
+def test_a_file_that_is_not_there_is_a_mistake(tmp_path: Path) -> None:
+    with pytest.raises(FileError, match=r"none\.yaml:1: cannot be read"):
+        ConfigurationFile(tmp_path / "none.yaml")
+
+
+def test_without_a_file_the_defaults_hold() -> None:
+    assert ConfigurationFile(None).current == SchedulerConfiguration()
+
+
+def test_what_a_file_says_holds(tmp_path: Path) -> None:
+    path = tmp_path / "scheduler.yaml"
+    body = """\
+        cycleSeconds: 0.5
+        plugins:
+        - name: gang
+        - name: nodeplacement
+          arguments: {gpu: spread}
+        """
+    path.write_text(HEAD + textwrap.dedent(body))
+
+    read = load(path)
+
+    assert read.cycle_seconds == 0.5
+    assert [plugin.name for plugin in read.plugins] == ["gang", "nodeplacement"]
+
+
+async def test_a_changed_file_is_used_and_a_broken_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    noted = asyncio.Event()
+    monkeypatch.setattr(configuration, "POLL_S", 0.01)
+    monkeypatch.setattr(metrics.CONFIGURATION_ERRORS, "inc", noted.set)
+    path = tmp_path / "scheduler.yaml"
+    path.write_text(f"{HEAD}cycleSeconds: 1\n")
+    file = ConfigurationFile(path)
+    changes = file.changes()
+
+    async with asyncio.timeout(20):
+        path.write_text(f"{HEAD}cycleSeconds: never\n")
+        coming = asyncio.ensure_future(anext(changes))
+        await noted.wait()
+        assert not coming.done()
+        path.write_text(f"{HEAD}cycleSeconds: 3\nnodePool: other\n")
+        new = await coming
+
+    assert new.cycle_seconds == 3
+    assert new.node_pool == ""
+    assert file.current is new

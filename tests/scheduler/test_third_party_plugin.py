@@ -1,0 +1,135 @@
+"""A plugin that was installed beside Bindery: found by its entry point, heard at every point."""
+
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+import pytest
+from schedulerworld import Clock, add, configuration, gang, node, plan, pod, report_of
+
+from bindery.api.configuration import PluginConfiguration
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.plugins.registry import PluginError
+
+PLUGIN = """
+import numpy as np
+
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.plugins.interface import NodeFailure
+
+
+class Licences:
+    '''Sells a number of seats a node, on nodes whose label says that they have the software.'''
+
+    name = "licences"
+
+    def __init__(self, arguments):
+        self.seats = int(arguments.get("seats", 1))
+        self.sold = {}
+
+    def ledger(self, session):
+        return self
+
+    def apply(self, operation):
+        if self.sold.get(operation.row, 0) >= self.seats:
+            raise LedgerRefusalError("has no seat left")
+        self.sold[operation.row] = self.sold.get(operation.row, 0) + 1
+
+    def revert(self, operation):
+        self.sold[operation.row] -= 1
+
+    def node_failures(self, session, shape):
+        yield NodeFailure("lack the software", ~session.labels.has("software"))
+
+    def bind_data(self, session, task, row):
+        return {"seat": f"{session.state.nodes.name(row)}-{task.name}"}
+
+    def annotations(self, session, operations):
+        return {"example.com/seats": str(len(operations))}
+
+    def explain_wait(self, session, job, task, message):
+        return "seats can be bought"
+"""
+ENTRY_POINTS = """
+[bindery.scheduler_plugins]
+licences = thirdparty_licences:Licences
+absent = thirdparty_absent:Plugin
+misspelt = thirdparty_licences:Licenses
+"""
+
+
+@pytest.fixture(autouse=True)
+def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Install the plugin as pip would."""
+    (tmp_path / "thirdparty_licences.py").write_text(textwrap.dedent(PLUGIN))
+    distribution = tmp_path / "thirdparty_licences-1.0.dist-info"
+    distribution.mkdir()
+    (distribution / "METADATA").write_text("Metadata-Version: 2.1\nName: x\nVersion: 1.0\n")
+    (distribution / "entry_points.txt").write_text(ENTRY_POINTS)
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "thirdparty_licences", raising=False)
+
+
+def engine_with_licences(*items: Any, seats: int = 1) -> Engine:
+    plugins = [
+        *configuration().plugins,
+        PluginConfiguration(name="licences", arguments={"seats": seats}),
+    ]
+    engine = Engine(configuration(plugins), Clock())
+    add(engine.cluster, *items)
+    return engine
+
+
+def nodes(count: int) -> list[Any]:
+    return [node("bare"), *(node(f"n{i}", labels={"software": "2"}) for i in range(count))]
+
+
+def test_its_filter_and_its_ledger_decide_where_pods_go() -> None:
+    engine = engine_with_licences(*nodes(2), *gang("g", 4), seats=2)
+
+    assert plan(engine) == {"g-0": "n0", "g-1": "n0", "g-2": "n1", "g-3": "n1"}
+
+
+def test_a_gang_that_its_ledger_cannot_take_whole_waits_and_costs_no_seat() -> None:
+    engine = engine_with_licences(*nodes(2), *gang("g", 3), pod("z"))
+
+    assert plan(engine) == {"z": "n0"}
+    assert report_of(engine, "g").message == (
+        "2 of 3 pods fit; for the next one 0/3 nodes are available: "
+        "2 has no seat left, 1 lack the software"
+    )
+
+
+def test_what_it_says_of_waiting_pods_comes_behind_the_engines_words() -> None:
+    engine = engine_with_licences(node("bare"), pod("p"))
+    assert plan(engine) == {}
+
+    (report,) = report_of(engine, "p").pods.values()
+    assert report.message == "0/1 nodes are available: 1 lack the software; seats can be bought"
+
+
+def test_its_data_and_annotations_stand_in_the_request() -> None:
+    (draft,) = engine_with_licences(*nodes(1), *gang("g", 2), seats=2).cycle()
+
+    assert draft.annotations == {"example.com/seats": "2"}
+    assert [p.plugin_data for p in draft.spec.pods] == [
+        {"licences": {"seat": f"n0-g-{i}"}} for i in range(2)
+    ]
+
+
+def test_its_time_is_measured() -> None:
+    engine = engine_with_licences(*nodes(1), pod("p"))
+    plan(engine)
+
+    assert engine.report.seconds_by_plugin["licences"] > 0
+
+
+@pytest.mark.parametrize("name", ["absent", "misspelt"])
+def test_one_that_cannot_be_imported_is_an_error_at_its_place(name: str) -> None:
+    plugins = [PluginConfiguration(name="gang"), PluginConfiguration(name=name)]
+
+    with pytest.raises(PluginError, match=f"plugin {name} cannot be loaded") as caught:
+        Engine(configuration(plugins), Clock())
+
+    assert caught.value.index == 1
