@@ -5,7 +5,8 @@ runs. No I/O: the caller creates the requests that a cycle yields and says how t
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.actions.allocate import Allocate
@@ -77,16 +78,18 @@ class Engine:
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
 
-    def cycle(self, fencing_token: int = 0) -> Generator[BindRequestDraft, None, None]:
+    def cycle(
+        self, fencing_token: int = 0, inspect: Callable[[Session], None] | None = None
+    ) -> Generator[BindRequestDraft, None, None]:
         """Plan once; yield each BindRequest as its Statement is committed.
+
+        `inspect` sees the session at the end, with all promises in it; it must commit nothing.
 
         The cluster must not be changed until the iterator is exhausted; then `report` is new.
         The pods of a request count as Binding from then on; say `refused` if it is not created.
         A cycle that ends early, by `close` or by an error, takes back what it has not yielded.
         """
-        now = self._clock()
-        self.cluster.note_time(now)
-        session = Session(self.cluster, self._plugins, self._filters, now)
+        session = self._open()
         report = CycleReport()
         waiting = list(session.state.waiting.values())
         committer = Committer(
@@ -100,12 +103,14 @@ class Engine:
             for action in self._actions:
                 started_s = time.perf_counter()
                 for commit in action.execute(session):
-                    report.evictions.extend(self._evictions(commit))
+                    report.evictions.extend(self._evictions(action.name, commit))
                     report.committed_statements += 1
                     report.committed_pods += len(commit.operations)
                     yield from committer.add(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
+            if inspect is not None:
+                inspect(session)
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
             report.fair_shares = session.shares.by_queue()
         except BaseException:
@@ -118,14 +123,28 @@ class Engine:
         report.seconds_by_plugin = self._plugins.take_seconds()
         self.report = report
 
-    def _evictions(self, commit: Commit) -> list[Eviction]:
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open a session to read in: what is planned in it must be discarded again."""
+        session = self._open()
+        try:
+            yield session
+        finally:
+            session.close()
+
+    def _open(self) -> Session:
+        now = self._clock()
+        self.cluster.note_time(now)
+        return Session(self.cluster, self._plugins, self._filters, now)
+
+    def _evictions(self, action: str, commit: Commit) -> list[Eviction]:
         places = {
             o.task.uid: self.cluster.state.nodes.name(o.row)
             for o in commit.operations
             if o.kind is OperationKind.PIPELINE
         }
         evictions = [
-            Eviction(o.task, o.reason, commit.job.key, places.get(o.task.uid, ""))
+            Eviction(o.task, o.reason, commit.job.key, places.get(o.task.uid, ""), action)
             for o in commit.operations
             if o.kind is OperationKind.EVICT
         ]

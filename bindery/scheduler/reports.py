@@ -44,6 +44,8 @@ class Eviction:
     """The job that gets the room."""
     moves_to: str = ""
     """The node that the plan promises to it, if it finds another place."""
+    action: str = ""
+    """The action whose plan it is."""
 
 
 @dataclass(slots=True)
