@@ -4,7 +4,7 @@ A portion (chunk) is what goes together: an extra pod of an elastic job by itsel
 gang as a whole. Inside a job extras go before the core, the last pods first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -29,10 +29,18 @@ class Chunk:
     """Whether the gang falls below its minimum by it."""
 
 
-def chunks(session: Session, job: Job) -> list[Chunk]:
+def may_go(session: Session, task: Task) -> bool:
+    """Return whether `task` may be evicted at all, for whomever."""
+    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
+
+
+MayGo = Callable[[Session, Task], bool]
+
+
+def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
     """Return the portions in which `job` can be evicted, in the order in which they go.
 
-    A portion with a pod that may not be evicted ends the list.
+    A portion with a pod that is not `allowed` to go ends the list.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     running.sort(key=session.pod_sort_key, reverse=True)
@@ -44,13 +52,9 @@ def chunks(session: Session, job: Job) -> list[Chunk]:
     if left:
         found.append(Chunk(job, tuple(left), is_core=True))
     for position, chunk in enumerate(found):
-        if not all(_may_go(session, task) for task in chunk.tasks):
+        if not all(allowed(session, task) for task in chunk.tasks):
             return found[:position]
     return found
-
-
-def _may_go(session: Session, task: Task) -> bool:
-    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
 
 
 def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
@@ -109,16 +113,16 @@ def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
 class VictimTable:
     """All chunks of all jobs, as columns over their pods.
 
-    Made once a session; `gone` marks what a committed plan has taken.
+    Made once a session; `gone` marks what a committed plan has taken. `allowed`: see `chunks`.
     """
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
         self.chunks: list[Chunk] = []
         chunk_of: list[int] = []
         rows: list[int] = []
         requests: list[Task] = []
         for job in session.state.jobs.values():
-            for chunk in chunks(session, job):
+            for chunk in chunks(session, job, allowed):
                 for task in chunk.tasks:
                     chunk_of.append(len(self.chunks))
                     rows.append(task.row)
