@@ -42,22 +42,22 @@ class ReclaimRule:
         mask = np.zeros(len(table.chunks), dtype=np.bool_)
         own = session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
-            levels = _levels(session, own, queue)
-            if levels is None or not _reclaimable(session, queue, levels[1]):
+            levels = levels_apart(session, own, queue)
+            if levels is None or not is_reclaimable(session, queue, levels[1]):
                 continue
             mask[of_queue] = self._may_lose(session, claim, *levels)
         return protection.unprotected(session, table, mask, own, "reclaim")
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
         """Return whether the chunk's queue, as it stands now, may lose it."""
-        levels = _levels(session, session.queue_row(claim.job), session.queue_row(chunk.job))
+        levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
         return levels is not None and self._may_lose(session, claim, *levels)
 
     def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
         own = session.queue_row(claim.job)
         for chunk in gone:
-            levels = _levels(session, own, session.queue_row(chunk.job))
+            levels = levels_apart(session, own, session.queue_row(chunk.job))
             if levels is not None and self._saturated(session, claim, *levels):
                 return False
         return True
@@ -104,7 +104,7 @@ def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
     return request
 
 
-def _levels(session: Session, own: int, other: int) -> tuple[int, int] | None:
+def levels_apart(session: Session, own: int, other: int) -> tuple[int, int] | None:
     """Return the first ancestors, from the root down, in which the two queues differ."""
     mine = session.queue_ledger.chains[own][::-1]
     theirs = session.queue_ledger.chains[other][::-1]
@@ -114,7 +114,7 @@ def _levels(session: Session, own: int, other: int) -> tuple[int, int] | None:
     return None
 
 
-def _reclaimable(session: Session, queue: int, level: int) -> bool:
+def is_reclaimable(session: Session, queue: int, level: int) -> bool:
     """Return whether neither `queue` nor a queue above it, up to `level`, forbids it."""
     for row in session.queue_ledger.chains[queue]:
         if not session.state.queues.entries[row].reclaimable:

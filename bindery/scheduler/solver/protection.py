@@ -33,14 +33,14 @@ def unprotected(
     """Return which chunks of `among` have run for as long as their queue protects them."""
     mask = among.copy()
     for queue, of_queue in table.by_queue.items():
-        least_s = _min_runtime_s(session, own, queue, action)
+        least_s = min_runtime_s(session, own, queue, action)
         if least_s:
             young = table.is_core & (session.now - table.started < least_s)
             mask[of_queue] &= ~young[of_queue]
     return mask
 
 
-def _min_runtime_s(session: Session, own: int, victim: int, action: str) -> float:
+def min_runtime_s(session: Session, own: int, victim: int, action: str) -> float:
     """Return the runtime that protects jobs of the queue `victim` from one of the queue `own`.
 
     preempt: the value of the victim's queue, or of the nearest one above. reclaim: from the child
