@@ -208,6 +208,7 @@ class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     value: int = 0
     global_default: bool = False
+    preemption_policy: str | None = None
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -271,9 +272,39 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     reclaim_min_runtime_seconds: float | None = None
 
 
+class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    running: int = 0
+    pending: int = 0
+
+
+class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    allocated: dict[str, str] = msgspec.field(default_factory=dict)
+    fair_share: dict[str, str] = msgspec.field(default_factory=dict)
+    requested: dict[str, str] = msgspec.field(default_factory=dict)
+    pending: dict[str, str] = msgspec.field(default_factory=dict)
+    gangs: GangCounts = msgspec.field(default_factory=GangCounts)
+    conditions: list[Condition] | None = None
+
+
 class Queue(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
-    status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+    unreadable: str = ""
+    """Why its spec does not decode; then `spec` is the default."""
+
+
+class _QueueStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+def unreadable_queue(raw: msgspec.Raw, problem: str) -> Queue:
+    """Return the queue of `raw`, whose spec does not decode for the reason `problem`.
+
+    Raises:
+        msgspec.DecodeError: its metadata or status do not decode either.
+    """
+    seen = msgspec.json.decode(raw, type=_QueueStatusAlone)
+    return Queue(metadata=seen.metadata, status=seen.status, unreadable=problem)
 
 
 class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
