@@ -20,7 +20,8 @@ from bindery.api.names import (
     SUB_GROUP_LABEL,
 )
 from bindery.cli.capturenodes import Entry, amount_text
-from bindery.kube.objects import Container, Pod
+from bindery.kube.objects import Pod
+from bindery.kube.podspec import Container
 from bindery.scenario.states import PodState
 
 _STUCK_AFTER_S: Final = 120.0

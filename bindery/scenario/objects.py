@@ -26,12 +26,10 @@ from bindery.api.names import (
     SUB_GROUP_LABEL,
 )
 from bindery.kube.objects import (
-    Affinity,
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
     Condition,
-    Container,
     Meta,
     Node,
     NodeSpec,
@@ -40,18 +38,22 @@ from bindery.kube.objects import (
     PodBinding,
     PodGroup,
     PodGroupSpec,
-    PodSpec,
     PodStatus,
     Queue,
     QueueResource,
     QueueSpec,
-    ResourceRequirements,
-    SchedulingGate,
     StatementReference,
     SubGroup,
     Taint,
-    Toleration,
     UnboundPod,
+)
+from bindery.kube.podspec import (
+    Affinity,
+    Container,
+    PodSpec,
+    ResourceRequirements,
+    SchedulingGate,
+    Toleration,
 )
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.happenings import InFlightRequest

@@ -14,12 +14,10 @@ from bindery.api.configuration import (
 from bindery.api.names import (
     GPU_MODEL_LABEL,
     POD_GROUP_ANNOTATION,
-    PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
-    ROLE_LABEL,
-    SUB_GROUP_LABEL,
 )
 from bindery.kube import objects as kube
+from bindery.kube import podspec
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit import BindRequestDraft
@@ -68,8 +66,10 @@ def node(
     )
 
 
-def requirements(amounts: Amounts) -> kube.ResourceRequirements:
-    return kube.ResourceRequirements(requests={key: str(value) for key, value in amounts.items()})
+def requirements(amounts: Amounts) -> podspec.ResourceRequirements:
+    return podspec.ResourceRequirements(
+        requests={key: str(value) for key, value in amounts.items()}
+    )
 
 
 def pod(
@@ -94,7 +94,7 @@ def pod(
 ) -> kube.Pod:
     """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec."""
     amounts = {key: v for key, v in {"cpu": cpu, GPU: gpu, **(more or {})}.items() if v != 0}
-    spec.setdefault("containers", [kube.Container(resources=requirements(amounts))])
+    spec.setdefault("containers", [podspec.Container(resources=requirements(amounts))])
     return kube.Pod(
         metadata=kube.Meta(
             name=name,
@@ -104,11 +104,11 @@ def pod(
             annotations={POD_GROUP_ANNOTATION: group} if group else {},
             labels=({QUEUE_LABEL: queue} if queue else {}) | dict(labels or {}),
         ),
-        spec=kube.PodSpec(
+        spec=podspec.PodSpec(
             node_name=on,
             scheduler_name=scheduler,
             priority=priority,
-            scheduling_gates=[kube.SchedulingGate(name="wait")] if gated else None,
+            scheduling_gates=[podspec.SchedulingGate(name="wait")] if gated else None,
             **spec,
         ),
         status=kube.PodStatus(
@@ -347,7 +347,9 @@ def view(state: PlanState) -> View:
         },
         queues=_without_empty(
             {
-                name: _amounts(state, row, (queues.allocated, queues.non_preemptible, queues.pending))
+                name: _amounts(
+                    state, row, (queues.allocated, queues.non_preemptible, queues.pending)
+                )
                 for name, row in queues.rows.items()
             }
         ),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import Container, PodSpec
+from bindery.kube.podspec import Container, PodSpec
 
 PODS = "pods"
 MODEL_PREFIX = "gpu-model/"
