@@ -24,7 +24,7 @@ from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobRepor
 from bindery.scheduler.session import Session
 
 
-def _most_moved(configuration: SchedulerConfiguration) -> int:
+def most_moved(configuration: SchedulerConfiguration) -> int:
     """Return of how many jobs pods may move for one that waits; none where pods are spread."""
     for plugin in configuration.plugins:
         if plugin.name == "nodeplacement" and "spread" in (
@@ -37,7 +37,7 @@ def _most_moved(configuration: SchedulerConfiguration) -> int:
 
 ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
     "allocate": lambda _: Allocate(),
-    "consolidation": lambda it: MakeRoom(ConsolidationRule(_most_moved(it))),
+    "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
     "reclaim": lambda _: MakeRoom(ReclaimRule()),
     "preempt": lambda _: MakeRoom(PreemptRule()),
 }
