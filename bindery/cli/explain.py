@@ -20,7 +20,7 @@ from bindery.cli.listings import is_bound, scheduled_condition
 from bindery.cli.live import FINISHED, Look, look
 from bindery.cli.tables import age, make_console
 from bindery.kube.objects import Pod, PodGroup
-from bindery.scheduler.cache.tasks import job_key
+from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.model.jobs import JobKey
 
 app = typer.Typer(no_args_is_help=True)

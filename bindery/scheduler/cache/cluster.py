@@ -25,7 +25,8 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
-from bindery.scheduler.cache.tasks import TaskStore, job_key
+from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
 
@@ -176,11 +177,11 @@ class Cluster:
         known = name in nodes.rows
         if gone:
             if known:
-                self._tasks.node_goes(name)
+                self._tasks.charges.node_goes(name)
                 nodes.remove(name)
             return
         if known and nodes.changes_model(node):
-            self._tasks.node_goes(name)
+            self._tasks.charges.node_goes(name)
             known = False
         try:
             row = nodes.put(node)
@@ -191,7 +192,7 @@ class Cluster:
             self._apply_node(node, gone=True)
             return
         if not known:
-            self._tasks.node_came(name, row)
+            self._tasks.charges.node_came(name, row)
 
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)

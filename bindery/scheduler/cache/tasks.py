@@ -5,49 +5,26 @@ what the tasks' statuses say, as a task is always withdrawn before it changes an
 """
 
 import math
-from collections import defaultdict
 from collections.abc import Mapping
 
-from bindery.api.names import (
-    DEFAULT_QUEUE,
-    POD_GROUP_ANNOTATION,
-    PREEMPTIBLE_ANNOTATION,
-    QUEUE_LABEL,
-    ROLE_LABEL,
-    SUB_GROUP_LABEL,
-)
-from bindery.api.times import seconds
+from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
+from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.holds import Holds
-from bindery.scheduler.model import gangs
-from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.cache.reading import (
+    forget_group,
+    queue_of,
+    read_group,
+    read_pod,
+    say_the_same,
+    status_by_pod,
+)
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
 NON_PREEMPTIBLE_FROM = 100
 """The priority from which a gang is not evicted for others, unless it says otherwise."""
-
-
-def job_key(pod: Pod) -> JobKey:
-    """Return the job that `pod` belongs to: its PodGroup, or itself."""
-    group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
-    if group:
-        return JobKey(pod.metadata.namespace, group, True)
-    return JobKey(pod.metadata.namespace, pod.metadata.name, False)
-
-
-def status_by_pod(pod: Pod) -> TaskStatus | None:
-    """Return what the pod object alone says; None for a pod that will never be bound."""
-    if pod.status.phase == "Succeeded":
-        return TaskStatus.SUCCEEDED
-    if pod.status.phase == "Failed":
-        return TaskStatus.FAILED
-    leaving = pod.metadata.deletion_timestamp is not None
-    if pod.spec.node_name:
-        return TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
-    if leaving:
-        return None
-    return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
 
 
 class TaskStore:
@@ -71,8 +48,7 @@ class TaskStore:
         """Tasks whose pods are being deleted from their node."""
         self._stuck_before = -math.inf
         """Pods that should have been gone by this time are stuck."""
-        self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
-        """Node name -> tasks that hold room there, known node or not."""
+        self.charges = Charges(state)
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -90,9 +66,9 @@ class TaskStore:
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:
             self._evicting.discard(uid)
-        task = self._task(pod, status)
+        task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
         if old is not None:
-            if _same(old, task) and not self._changes_queue(task.job, pod):
+            if say_the_same(old, task) and not self._changes_queue(task.job, pod):
                 return
             self._take_out(old)
         if ours:
@@ -101,26 +77,6 @@ class TaskStore:
         self._enter(task)
         if old is not None and old.job != task.job:
             self._drop_if_empty(old.job)
-
-    def _task(self, pod: Pod, status: TaskStatus) -> Task:
-        return Task(
-            uid=Uid(pod.metadata.uid),
-            namespace=pod.metadata.namespace,
-            name=pod.metadata.name,
-            job=job_key(pod),
-            shape=self._shapes.of(pod),
-            priority=pod.spec.priority or 0,
-            created=pod.metadata.creation_timestamp or "",
-            pod_status=status,
-            pod_node=pod.spec.node_name,
-            gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
-            says_preemptible=_says_preemptible(pod),
-            bound_at=_bound_at(pod),
-            never_preempts=pod.spec.preemption_policy == "Never",
-            sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
-            role=pod.metadata.labels.get(ROLE_LABEL, ""),
-            is_ours=pod.spec.scheduler_name == self._scheduler_name,
-        )
 
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
@@ -162,10 +118,10 @@ class TaskStore:
 
         The ledgers have charged it already, so only its status and place by name change.
         """
-        task.node_name = node_name
-        self._state.jobs[task.job].move(task, TaskStatus.BINDING)
-        self._on_node[node_name].add(task.uid)
-        self._note_waiting(self._state.jobs[task.job])
+        job = self._state.jobs[task.job]
+        self.charges.adopt(task, node_name)
+        job.move(task, TaskStatus.BINDING)
+        self._note_waiting(job)
 
     def priority_class_changed(self, name: str) -> None:
         """Work out anew who may be evicted among the gangs of the PriorityClass `name`."""
@@ -179,30 +135,14 @@ class TaskStore:
         """Take in a new PodGroup or a PodGroup's new state."""
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         job = self._state.jobs.setdefault(key, Job(key))
-        job.exists, job.uid = True, Uid(group.metadata.uid)
-        job.created = group.metadata.creation_timestamp or ""
-        job.priority_class = group.spec.priority_class_name
-        job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
-        job.preemption_delay_s = group.spec.preemption_delay_seconds
-        job.staleness_grace_s = group.spec.staleness_grace_period_seconds
-        job.invalid = None
-        try:
-            job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
-        except gangs.GangError as error:
-            job.tree, job.invalid = None, str(error)
-        job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
-        if group.spec.min_member < 0:
-            job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+        read_group(job, group)
         self._change(job, group.spec.queue or DEFAULT_QUEUE)
 
     def remove_group(self, key: JobKey) -> None:
         """Forget a PodGroup; pods that still name it wait."""
-        job, unseen = self._state.jobs[key], Job(key)
-        job.exists, job.uid, job.invalid = False, unseen.uid, None
-        job.created, job.priority_class = unseen.created, unseen.priority_class
-        job.min_member, job.roles, job.tree = unseen.min_member, unseen.roles, unseen.tree
-        job.says_preemptible = unseen.says_preemptible
-        self._change(job, unseen.queue)
+        job = self._state.jobs[key]
+        forget_group(job)
+        self._change(job, DEFAULT_QUEUE)
         self._drop_if_empty(key)
 
     def _change(self, job: Job, queue: str | None = None) -> None:
@@ -227,13 +167,13 @@ class TaskStore:
         if not key.is_group:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
-            job.queue = _queue_of(pod)
+            job.queue = queue_of(pod)
         return job
 
     def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
         """Return whether `pod`, a job by itself, has been moved to another queue by its label."""
         job = self._state.jobs.get(key)
-        return not key.is_group and job is not None and job.queue != _queue_of(pod)
+        return not key.is_group and job is not None and job.queue != queue_of(pod)
 
     def _drop_if_empty(self, key: JobKey) -> None:
         job = self._state.jobs.get(key)
@@ -241,29 +181,7 @@ class TaskStore:
             del self._state.jobs[key]
             self._state.waiting.pop(key, None)
 
-    # -- nodes ---------------------------------------------------------------------------------
-
-    def node_came(self, node_name: str, row: int) -> None:
-        """Charge the tasks that stand on a node which has just become known."""
-        for uid in self._on_node.get(node_name, ()):
-            task = self._state.tasks[uid]
-            if task.row == NO_ROW:
-                self._withdraw_from_queue(task)
-                task.row = row
-                self._charge_node(task, 1)
-                self._enter_queue(task)
-
-    def node_goes(self, node_name: str) -> None:
-        """Take the tasks off a node that is about to be forgotten."""
-        for uid in self._on_node.get(node_name, ()):
-            task = self._state.tasks[uid]
-            if task.row != NO_ROW:
-                self._withdraw_from_queue(task)
-                self._charge_node(task, -1)
-                task.row = NO_ROW
-                self._enter_queue(task)
-
-    # -- charging ------------------------------------------------------------------------------
+    # -- where a task stands -------------------------------------------------------------------
 
     def _stands(self, task: Task) -> tuple[TaskStatus, str]:
         """Return status and node by the pod object and its hold together."""
@@ -283,62 +201,25 @@ class TaskStore:
         task.eviction_committed = task.uid in self._evicting
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)
-        if task.status.holds_room:
-            self._on_node[task.node_name].add(task.uid)
-            task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
-            if task.row != NO_ROW:
-                self._charge_node(task, 1)
         if task.is_ours:
             job = self._state.jobs[task.job]
             task.queue_row = self._state.queues.row(job.queue)
             task.is_preemptible = self._is_preemptible(job, task)
-            self._enter_queue(task)
             job.add(task)
             self._note_waiting(job)
+        self.charges.enter(task)
 
     def _withdraw(self, task: Task) -> None:
+        self.charges.withdraw(task)
         if task.is_ours:
-            self._withdraw_from_queue(task)
             job = self._state.jobs[task.job]
             job.remove(task)
             self._note_waiting(job)
-        if task.status.holds_room:
-            self._on_node[task.node_name].discard(task.uid)
-            if not self._on_node[task.node_name]:
-                del self._on_node[task.node_name]
-            if task.row != NO_ROW:
-                self._charge_node(task, -1)
-                task.row = NO_ROW
 
     def _take_out(self, task: Task) -> None:
         self._withdraw(task)
         self._leaving.discard(task.uid)
         del self._state.tasks[task.uid]
-
-    def _charge_node(self, task: Task, sign: int) -> None:
-        self._state.nodes.hold(task.row, task.shape.request, sign)
-        if not task.is_ours:
-            self._state.nodes.hold_foreign(task.row, task.shape.request, sign)
-        if task.status is TaskStatus.RELEASING:
-            self._state.nodes.release(task.row, task.shape.request, sign)
-
-    def _enter_queue(self, task: Task) -> None:
-        self._charge_queue(task, 1)
-
-    def _withdraw_from_queue(self, task: Task) -> None:
-        self._charge_queue(task, -1)
-
-    def _charge_queue(self, task: Task, sign: int) -> None:
-        """Count what an active task holds, and asks for, in its queue: on its node's model too."""
-        if not task.is_ours:
-            return
-        queues, request = self._state.queues, task.shape.request
-        if task.status.is_active:
-            if task.row != NO_ROW:
-                request = self._state.nodes.charge(task.row, request)
-            queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
-        elif task.status is TaskStatus.PENDING:
-            queues.ask(task.queue_row, request, sign)
 
     def _is_preemptible(self, job: Job, task: Task) -> bool:
         """Return whether `task` may be evicted for others: by what it says, or its job, or its
@@ -356,35 +237,3 @@ class TaskStore:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
-
-
-_PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
-_SAYS = {"true": True, "false": False}
-
-
-def _says_preemptible(pod: Pod) -> bool | None:
-    return _SAYS.get(pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower())
-
-
-def _bound_at(pod: Pod) -> float | None:
-    for condition in pod.status.conditions or ():
-        if condition.type == "PodScheduled" and condition.status == "True":
-            return seconds(condition.last_transition_time)
-    return None
-
-
-def _queue_of(pod: Pod) -> str:
-    return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
-
-
-def _same(one: Task, other: Task) -> bool:
-    """Return whether two tasks of one pod say the same."""
-    return (
-        one.shape is other.shape
-        and (one.job, one.priority) == (other.job, other.priority)
-        and one.says_preemptible == other.says_preemptible
-        and (one.sub_group, one.role) == (other.sub_group, other.role)
-        and one.bound_at == other.bound_at
-        and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
-        and one.gone_by == other.gone_by
-    )
