@@ -10,6 +10,7 @@ from pydantic import Field, field_validator
 
 from bindery.api.base import ApiModel, NonNegative
 from bindery.api.names import SCHEDULER_NAME
+from bindery.api.usage import UsageConfiguration
 
 DEFAULT_ACTIONS: Final = ("allocate", "consolidation", "reclaim", "preempt")
 DEFAULT_PLUGINS: Final = (
@@ -81,6 +82,8 @@ class SchedulerConfiguration(ApiModel):
     """How many jobs may be moved for one that waits."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     leader_election: LeaderElection = LeaderElection()
+    usage: UsageConfiguration = UsageConfiguration()
+    """Time-based shares: what queues used in the past lowers what they get over quota."""
 
     @field_validator("plugins")
     @classmethod

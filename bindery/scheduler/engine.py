@@ -20,8 +20,16 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobReport, PodReport
-from bindery.scheduler.session import Session
+from bindery.scheduler.reports import (
+    SCHEDULED,
+    CycleReport,
+    Eviction,
+    JobReport,
+    PodReport,
+    RefusedPlan,
+)
+from bindery.scheduler.session import WAITS_FOR_RELEASE, Session
+from bindery.scheduler.usage.source import past_usage
 
 
 def most_moved(configuration: SchedulerConfiguration) -> int:
@@ -64,6 +72,8 @@ class Engine:
         self._filters = FilterCache()
         self.cluster = Cluster(configuration, clock)
         self.report = CycleReport()
+        self.past = past_usage(configuration.usage)
+        """What queues used in the past."""
         self.configure(configuration)
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
@@ -135,7 +145,7 @@ class Engine:
     def _open(self) -> Session:
         now = self._clock()
         self.cluster.note_time(now)
-        return Session(self.cluster, self._plugins, self._filters, now)
+        return Session(self.cluster, self._plugins, self._filters, now, self.past)
 
     def _evictions(self, action: str, commit: Commit) -> list[Eviction]:
         places = {

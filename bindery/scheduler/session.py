@@ -29,6 +29,7 @@ from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.statement import Statement
+from bindery.scheduler.usage.source import NO_PAST, PastUsage
 
 if TYPE_CHECKING:
     from bindery.scheduler.solver.victims import VictimTable
@@ -41,7 +42,12 @@ class Session:
     """What planning reads and writes during one cycle. `now`: seconds since the epoch."""
 
     def __init__(
-        self, cluster: Cluster, plugins: PluginSet, filters: FilterCache, now: float
+        self,
+        cluster: Cluster,
+        plugins: PluginSet,
+        filters: FilterCache,
+        now: float,
+        past: PastUsage = NO_PAST,
     ) -> None:
         self.state: PlanState = cluster.state
         self.plugins = plugins
@@ -59,7 +65,7 @@ class Session:
         self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
-        self.shares = Shares(self.state, self.queue_ledger, {}, 1.0)
+        self.shares = Shares(self.state, self.queue_ledger, past, now)
         """What each queue deserves."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]

@@ -10,9 +10,11 @@ import numpy as np
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
+from bindery.scheduler.fairness.usage import Moment
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
 from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.usage.source import PastUsage
 
 NOTHING = 1000.0
 """By what a queue's holdings are multiplied where it deserves nothing (KAI-Scheduler's value)."""
@@ -21,9 +23,7 @@ NOTHING = 1000.0
 class Shares:
     """Quota, weight, limit and fair share of every queue; arrays are [resource, queue]."""
 
-    def __init__(
-        self, state: PlanState, ledger: QueueLedger, usage: Mapping[str, Amounts], k_value: float
-    ) -> None:
+    def __init__(self, state: PlanState, ledger: QueueLedger, past: PastUsage, now: float) -> None:
         queues, axis = state.queues, state.axis
         self._ledger = ledger
         self._axis, self._entries = axis, list(queues.entries)
@@ -43,17 +43,28 @@ class Shares:
             weight=self.weight,
             limit=self.limit,
             request=self.request,
-            usage=_usage(state, usage),
+            usage=past.source.account(self._moment(now)),
         )
         unit = np.array([float(quantity.scale(name)) for name in axis.names])
         unit[axis.index("cpu")] = 1.0
-        self.fair: Amounts = fair_shares(_tree(state, ledger), demand, self.total, unit, k_value)
+        self.fair: Amounts = fair_shares(
+            _tree(state, ledger), demand, self.total, unit, past.k_value
+        )
         self.allocatable: Amounts = np.where(
             np.isinf(self.quota),
             self.limit,
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
         """The most that a queue may keep when others want their share."""
+
+    def _moment(self, now: float) -> Moment:
+        return Moment(
+            now=now,
+            queues=[entry.name for entry in self._entries],
+            resources=self._axis.names,
+            held=self._ledger.allocated.astype(np.float64),
+            capacity=self.total,
+        )
 
     def by_queue(self) -> dict[str, dict[str, float]]:
         """Return the fair shares by queue and resource: devices, cores, bytes."""
@@ -90,16 +101,6 @@ def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> N
     for index, name in enumerate(axis.names):
         if name.startswith(MODEL_PREFIX):
             request[index] += pending[axis.index(GPU_RESOURCE)]
-
-
-def _usage(state: PlanState, usage: Mapping[str, Amounts]) -> Amounts:
-    """Return past usage [resource, queue] from `usage`: queue name -> [resource]."""
-    array = np.zeros((len(state.axis), len(state.queues.entries)))
-    for name, part in usage.items():
-        row = state.queues.rows.get(name)
-        if row is not None:
-            array[: len(part), row] = part
-    return array
 
 
 def _tree(state: PlanState, ledger: QueueLedger) -> QueueTree:

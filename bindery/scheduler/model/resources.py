@@ -22,6 +22,11 @@ may name a pod's node themselves, stays within int64."""
 _SHORT_NAMES = {"gpu": GPU_RESOURCE}
 
 
+def full_name(name: str) -> str:
+    """Return the name that the resource `name` has on the axis: `gpu` is short for another."""
+    return _SHORT_NAMES.get(name, name)
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What one pod needs of a node: sparse along the resource axis, zero amounts left out."""
@@ -49,7 +54,7 @@ class ResourceAxis:
 
     def index(self, name: str) -> int:
         """Return the place of the resource `name`, giving it one if it is new."""
-        name = _SHORT_NAMES.get(name, name)
+        name = full_name(name)
         index = self._index.get(name)
         if index is None:
             index = self._index[name] = len(self.names)
