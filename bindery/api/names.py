@@ -32,6 +32,8 @@ ROLE_LABEL: Final = f"{GROUP}/role"
 """On a pod: the role that it plays in its PodGroup."""
 PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
 """On a pod: "true" or "false"; overrides what its PodGroup says."""
+EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
+"""On a pod: how long it expects to run, in seconds; a PodGroup has a field for it."""
 
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"

@@ -207,8 +207,13 @@ def _gang_entry(group: PodGroup) -> Entry:
             for part in spec.sub_groups
         ],
     }
-    if spec.preemption_delay_seconds:
-        entry["preemptionDelay"] = format_duration(spec.preemption_delay_seconds)
+    for key, value in (
+        ("preemptionDelay", spec.preemption_delay_seconds or None),
+        ("expectedRuntime", spec.expected_runtime_seconds),
+        ("stalenessGrace", spec.staleness_grace_period_seconds),
+    ):
+        if value is not None:
+            entry[key] = format_duration(value)
     return {key: value for key, value in entry.items() if value not in (None, {}, [])}
 
 

@@ -120,3 +120,4 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fals
     resource_claims: list[PodResourceClaim] | None = None
     volumes: list[Volume] | None = None
     termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None

@@ -21,6 +21,7 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scenario import objects
 from bindery.scenario.fields import expand
+from bindery.scenario.flight import request_object
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.happenings import Event, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
@@ -185,7 +186,8 @@ class ScenarioCluster:
         priority = self._scenario.priority(job.priority) or 0
         for offset, name in enumerate(expand(job.name, job.count)):
             at = created_at + offset
-            self._added(objects.group_object(job, name, self._node_pool, at))
+            stale_since = None if job.stale_for is None else self.now - job.stale_for
+            self._added(objects.group_object(job, name, self._node_pool, at, stale_since))
             pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
@@ -202,7 +204,7 @@ class ScenarioCluster:
     def _create_in_flight(self, entry: InFlightRequest) -> None:
         records = [self.pods[name] for name in entry.pods]
         pods = [(record.who.name, entry.uid or record.who.uid) for record in records]
-        self.put_request(objects.request_object(entry, records[0].who.namespace, pods, self.now))
+        self.put_request(request_object(entry, records[0].who.namespace, pods, self.now))
 
     # -- pods ------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from bindery.scenario.constraints import Affinity, Toleration
 from bindery.scenario.fields import (
     AnyObject,
     Duration,
+    Grace,
     Name,
     NotYet,
     Positive,
@@ -143,10 +144,12 @@ class ScenarioJob(ScenarioModel):
     """How long its pods have run that begin on a node."""
     pending_for: Duration | None = None
     """How long its pods have waited that begin without a node."""
-    stale_for: Annotated[Duration | None, NotYet()] = None
-    staleness_grace: Annotated[Duration | None, NotYet()] = None
+    stale_for: Duration | None = None
+    """How long it has been below its minimum."""
+    staleness_grace: Grace | None = None
+    """How long it may stay below its minimum; negative: for ever."""
     preemption_delay: Duration = 0.0
-    expected_runtime: Annotated[Duration | None, NotYet()] = None
+    expected_runtime: Duration | None = None
     spread_devices: Annotated[bool, NotYet()] = False
     recreate: bool = True
     """Whether a released pod of this job comes back Pending."""

@@ -11,41 +11,34 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bindery.api.bindrequest import Phase
 from bindery.api.names import (
     GPU_MODEL_LABEL,
     GPU_RESOURCE,
     HOSTNAME_LABEL,
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
-    POD_NAME_LABEL,
     PREEMPTIBLE_ANNOTATION,
     ROLE_LABEL,
     SCHEDULER_NAME,
-    SELECTED_NODE_LABEL,
     SUB_GROUP_LABEL,
 )
+from bindery.api.podgroup import SCHEDULED
 from bindery.kube.objects import (
-    BindRequest,
-    BindRequestSpec,
-    BindRequestStatus,
     Condition,
+    ConditionedStatus,
     Meta,
     Node,
     NodeSpec,
     NodeStatus,
     Pod,
-    PodBinding,
     PodGroup,
     PodGroupSpec,
     PodStatus,
     Queue,
     QueueResource,
     QueueSpec,
-    StatementReference,
     SubGroup,
     Taint,
-    UnboundPod,
 )
 from bindery.kube.podspec import (
     Affinity,
@@ -56,7 +49,6 @@ from bindery.kube.podspec import (
     Toleration,
 )
 from bindery.scenario.fields import ScenarioModel
-from bindery.scenario.happenings import InFlightRequest
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
@@ -163,8 +155,10 @@ def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
     return QueueResource(quota=share.quota, over_quota_weight=share.weight, limit=share.limit)
 
 
-def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodGroup:
-    """Return the PodGroup `name` of the entry `job`."""
+def group_object(
+    job: ScenarioJob, name: str, node_pool: str, at: float, stale_since: float | None = None
+) -> PodGroup:
+    """Return the PodGroup `name` of the entry `job`, which may have fallen below its minimum."""
     pools = {pod.labels.get(NODE_POOL_LABEL, node_pool) for pod in job.pods}
     pool = pools.pop() if len(pools) == 1 else node_pool
     return PodGroup(
@@ -192,7 +186,19 @@ def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodG
             min_sub_group=job.min_sub_group,
             preemptibility=None if job.preemptible is None else _PREEMPTIBILITY[job.preemptible],
             preemption_delay_seconds=job.preemption_delay,
+            staleness_grace_period_seconds=job.staleness_grace,
+            expected_runtime_seconds=job.expected_runtime,
         ),
+        status=ConditionedStatus(
+            conditions=None if stale_since is None else [_unscheduled_condition(stale_since)]
+        ),
+    )
+
+
+def _unscheduled_condition(at: float) -> Condition:
+    """Return what the scheduler says of a gang that has had less than its minimum since `at`."""
+    return Condition(
+        type=SCHEDULED, status="False", reason="BelowMinimum", last_transition_time=timestamp(at)
     )
 
 
@@ -252,44 +258,6 @@ def pod_object(
 def bound_condition(at: float) -> Condition:
     """Return what the API server says of a pod that was bound at `at`."""
     return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
-
-
-def request_object(
-    entry: InFlightRequest, namespace: str, pods: list[tuple[str, str]], now: float
-) -> BindRequest:
-    """Return the BindRequest `entry` for `pods`, each a name and a UID."""
-    name, at = f"{pods[0][0]}-in-flight", timestamp(now - entry.age)
-    labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
-    if len(pods) == 1:
-        labels |= {POD_NAME_LABEL: pods[0][0], SELECTED_NODE_LABEL: entry.node}
-    unbound = [
-        UnboundPod(pod_name=name, pod_uid=uid, node=entry.node, reason="BindFailed")
-        for name, uid in pods
-        if entry.phase is Phase.FAILED
-    ]
-    return BindRequest(
-        metadata=Meta(
-            name=name,
-            namespace=namespace,
-            uid=object_uid("bindrequest", namespace, name),
-            creation_timestamp=at,
-            labels={**labels, **entry.labels},
-        ),
-        spec=BindRequestSpec(
-            pods=[
-                PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
-                for name, uid in pods
-            ],
-            statement=StatementReference(id=name),
-            backoff_limit=entry.backoff_limit,
-        ),
-        status=BindRequestStatus(
-            phase=entry.phase.value,
-            failed_attempts=entry.failed_attempts,
-            completion_time=at if entry.phase.is_final else None,
-            unbound_pods=unbound,
-        ),
-    )
 
 
 def _requirements(request: Request, qos: str) -> ResourceRequirements:

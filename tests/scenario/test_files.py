@@ -115,10 +115,6 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "5: not supported yet: queues[0].usage",
         ),
         (
-            "config:\n  actions: [allocate, backfill]\n",
-            "2: not supported yet: config.actions: backfill",
-        ),
-        (
             "config:\n  plugins:\n    nodeplacement: {device: spread}\n",
             "3: not supported yet: config.plugins.nodeplacement.device",
         ),
@@ -139,8 +135,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
         ),
         (
-            "jobs:\n- {name: a, expectedRuntime: 1h}\n",
-            "2: not supported yet: jobs[0].expectedRuntime",
+            "jobs:\n- {name: a, spreadDevices: true}\n",
+            "2: not supported yet: jobs[0].spreadDevices",
         ),
         (
             "jobs:\n- name: a\n  subGroups: [{name: s, topology: {required: rack}}]\n",
@@ -151,8 +147,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "2: not supported yet: jobs[0].topology",
         ),
         (
-            "events:\n- before: 2\n  job: {name: a, staleFor: 61s}\n",
-            "3: not supported yet: events[0].job.staleFor",
+            "events:\n- before: 2\n  job: {name: a, spreadDevices: true}\n",
+            "3: not supported yet: events[0].job.spreadDevices",
         ),
         ("hyperNodes:\n- {name: s0, members: [n]}\n", "1: not supported yet: hyperNodes"),
         (

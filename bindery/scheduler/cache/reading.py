@@ -8,6 +8,7 @@ import math
 
 from bindery.api.names import (
     DEFAULT_QUEUE,
+    EXPECTED_RUNTIME_ANNOTATION,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
@@ -68,6 +69,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
             pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower()
         ),
         bound_at=_bound_at(pod),
+        runtime_s=_runtime_s(pod),
         never_preempts=pod.spec.preemption_policy == "Never",
         sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
@@ -82,7 +84,7 @@ def say_the_same(one: Task, other: Task) -> bool:
         and (one.job, one.priority) == (other.job, other.priority)
         and one.says_preemptible == other.says_preemptible
         and (one.sub_group, one.role) == (other.sub_group, other.role)
-        and one.bound_at == other.bound_at
+        and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
     )
@@ -96,6 +98,7 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
     job.preemption_delay_s = group.spec.preemption_delay_seconds
     job.staleness_grace_s = group.spec.staleness_grace_period_seconds
+    job.runtime_s = _positive(group.spec.expected_runtime_seconds)
     job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
     job.invalid = None
     try:
@@ -117,3 +120,16 @@ def _bound_at(pod: Pod) -> float | None:
         if condition.type == "PodScheduled" and condition.status == "True":
             return seconds(condition.last_transition_time)
     return None
+
+
+def _runtime_s(pod: Pod) -> float:
+    """Return how long the pod runs at the most; one that cannot be read is as good as none."""
+    try:
+        said = float(pod.metadata.annotations.get(EXPECTED_RUNTIME_ANNOTATION, "inf"))
+    except ValueError:
+        said = math.inf
+    return min(_positive(said), _positive(pod.spec.active_deadline_seconds))
+
+
+def _positive(seconds_said: float | None) -> float:
+    return seconds_said if seconds_said is not None and seconds_said > 0 else math.inf

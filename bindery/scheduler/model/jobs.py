@@ -92,6 +92,8 @@ class Task:
     queue_row: int = NO_ROW
     bound_at: float | None = None
     """When it was bound: seconds since the epoch."""
+    runtime_s: float = math.inf
+    """How long it runs at the most, by its annotation or its deadline; infinite if unknown."""
     never_preempts: bool = False
     """Whether nobody may be evicted for it (`preemptionPolicy: Never`)."""
     sub_group: str = ""
@@ -156,6 +158,8 @@ class Job:
     """Role -> how many pods of it the gang needs."""
     preemption_delay_s: float = 0.0
     """How long it waits before others may be evicted for it."""
+    runtime_s: float = math.inf
+    """How long the gang expects to run; infinite if its PodGroup does not say."""
     staleness_grace_s: float | None = None
     """How long it may stay below its minimum once it has run; None: by configuration."""
     tree: Group | None = None
