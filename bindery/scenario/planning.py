@@ -19,12 +19,18 @@ from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
-from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.cache.holds import key_of
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.reports import SCHEDULED, CycleReport, Eviction, JobReport, PodReport
+from bindery.scheduler.reports import (
+    SCHEDULED,
+    CycleReport,
+    Eviction,
+    JobReport,
+    PodReport,
+    RefusedPlan,
+)
 from bindery.scheduler.stale import stale_requests
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
@@ -114,13 +120,12 @@ class Planner:
 
     def _evict(self, preemptor: JobKey, plan: Sequence[Eviction]) -> None:
         """Carry out the evictions of a plan; if the API server refuses one, none."""
-        refused = [self._faults.error("evict", (each.task.name,)) is not None for each in plan]
-        if any(refused):
+        answers = [self._faults.error("evict", (each.task.name,)) for each in plan]
+        refused = [each for each, code in zip(plan, answers, strict=True) if code is not None]
+        if refused:
             self._dropped.add(preemptor)
-            for each in plan:
-                self.engine.not_evicted(each)
-            spared = [each.task.uid for each in plan]
-            self.engine.cluster.failures.spare(spared, self.cluster.now + SPARE_S)
+            text = "the API server refuses it"
+            self.engine.dropped(RefusedPlan(refused[0], tuple(plan), text, is_begun=False))
             return
         for each in plan:
             self.cluster.evict_pod(each.task.name)

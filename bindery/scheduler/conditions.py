@@ -1,11 +1,13 @@
 """What objects should say about themselves, and whether they say it already. Pure.
 
-Pods that wait carry `PodScheduled=False` with an honest reason, PodGroups `Scheduled` with why not,
-queues that cannot be used `Ready=False`. A condition is written only when it changes.
+Pods that wait carry `PodScheduled=False` with an honest reason, and the node where room is being
+made for them; PodGroups say `Scheduled` with why not. Written only when it changes. A job whose
+evictions are just being asked for says nothing new: the next cycle knows how that went. What queues
+say is in `queues/status.py`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
@@ -37,11 +39,16 @@ class ConditionWrite:
     condition: Condition
     all_conditions: tuple[Condition, ...]
     """What the object's whole list shall be, for kinds whose lists merge patches replace."""
+    nominated_node: str | None = None
+    """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
     is_urgent: bool
     """Bad news are urgent; good news wait until nothing else is to be written."""
 
 
+    asked_for = {eviction.preemptor for eviction in report.evictions}
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+        if job.key in asked_for:
+            continue
     """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
     for job in report.jobs.values():
         yield from _pod_writes(cluster, job, now)
@@ -69,6 +76,7 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
 
 
 def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+    places = cluster.promises.places(job.key)
     """Yield good news that an earlier leader did not come to write: gangs that wait no more."""
     for key, group in cluster.groups.items():
         conditions = group.status.conditions or ()
@@ -93,8 +101,21 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
                 reason="Unschedulable",
                 message=pod.message[:_MESSAGE_LENGTH],
             )
-            conditions = known.status.conditions or ()
-            yield from _write(Subject.POD, known.metadata, conditions, new, now)
+            yield from _pod_write(known, new, places.get(uid, ""), now)
+
+
+def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:
+    conditions = pod.status.conditions or ()
+    writes = list(_write(Subject.POD, pod.metadata, conditions, new, now))
+    if node_name == pod.status.nominated_node_name:
+        yield from writes
+    elif writes:
+        yield replace(writes[0], nominated_node=node_name)
+    else:
+        said = _find(conditions, new.type) or new
+        yield ConditionWrite(
+            Subject.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name
+        )
 
 
 def _write(

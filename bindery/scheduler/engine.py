@@ -15,6 +15,7 @@ from bindery.scheduler.actions.makeroom import MakeRoom
 from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
@@ -71,9 +72,9 @@ class Engine:
         self._clock = clock
         self._filters = FilterCache()
         self.cluster = Cluster(configuration, clock)
-        self.report = CycleReport()
         self.past = past_usage(configuration.usage)
         """What queues used in the past."""
+        self.report = CycleReport()
         self.configure(configuration)
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
@@ -124,8 +125,10 @@ class Engine:
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
             report.fair_shares = session.shares.by_queue()
         except BaseException:
+            self._note_places(report)
             for eviction in report.evictions:
-                self.not_evicted(eviction)
+                self.cluster.not_evicted(eviction.task.uid)
+                self.cluster.promises.end(eviction.preemptor)
             raise
         finally:
             committer.abandon()
@@ -162,9 +165,29 @@ class Engine:
             self.cluster.evicting(eviction.task, eviction.preemptor)
         return evictions
 
-    def not_evicted(self, eviction: Eviction) -> None:
-        """Note that an eviction was refused: the pod stays."""
-        self.cluster.not_evicted(eviction.task.uid, eviction.preemptor)
+    def _note_places(self, report: CycleReport) -> None:
+        promises = self.cluster.promises
+        for key in promises.jobs:
+            job = report.jobs.get(key)
+            pods = job.pods.items() if job is not None else ()
+            places = {uid: pod.node for uid, pod in pods if pod.state == TaskStatus.PIPELINED.value}
+            promises.settle(key, places)
+
+    def dropped(self, plan: RefusedPlan) -> None:
+        """Note that an eviction of `plan` was refused: what is left of it stays.
+
+        The pods of the job at which it failed are spared for a while; the others may go in another
+        plan. The room of those that have gone already is kept for whom it was made.
+        """
+        cluster, until = self.cluster, self._clock() + SPARE_S
+        refused, claimant = plan.refused.task, plan.refused.preemptor
+        for eviction in plan.left:
+            cluster.not_evicted(eviction.task.uid)
+        if not plan.is_begun:
+            cluster.promises.end(claimant)
+        cluster.failures.spare([e.task.uid for e in plan.left if e.task.job == refused.job], until)
+        text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
+        cluster.failures.note_refused_room(claimant, until, text)
 
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""
@@ -181,6 +204,9 @@ def _job_report(session: Session, job: Job) -> JobReport:
     else:
         reason, message = refusal.reason, refusal.message
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
+        refused_room = session.refused_room(job)
+        if refused_room is not None and reason != WAITS_FOR_RELEASE:
+            message = f"{message}; {refused_room}"
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED

@@ -2,7 +2,7 @@
 
 Disruption budgets and grace periods are honoured. The evictions of one plan are asked for in the
 plan's order, after all of them have been tried without effect: if one is refused the plan is
-dropped, nothing more of it is evicted, and its victims are left alone for a while.
+dropped and nothing more of it is evicted. Taken over by the engine, which spares those who stay.
 """
 
 import asyncio
@@ -12,10 +12,10 @@ from itertools import groupby
 import structlog
 
 from bindery.kube.client import Client
-from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.scheduler.metrics import EVICTIONS
-from bindery.scheduler.reports import Eviction
+from bindery.scheduler.reports import Eviction, RefusedPlan
 
 _log = structlog.get_logger()
 
@@ -28,7 +28,7 @@ class Evictor:
         self._events = events
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
-        self.refused: list[Eviction] = []
+        self.refused: list[RefusedPlan] = []
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
         """Carry out `evictions`, plan by plan."""
@@ -42,7 +42,9 @@ class Evictor:
             for position, eviction in enumerate(plan):
                 problem = await self._evict(eviction, dry_run=dry_run)
                 if problem is not None:
-                    self._drop(plan if dry_run else plan[position:], eviction, problem)
+                    is_begun = not dry_run and position > 0
+                    left = tuple(plan[position:] if is_begun else plan)
+                    self._drop(RefusedPlan(eviction, left, problem, is_begun=is_begun))
                     return
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> str | None:
@@ -50,8 +52,10 @@ class Evictor:
         task = eviction.task
         try:
             await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
-        except NotFoundError:
+        except (NotFoundError, ConflictError):  # gone, and perhaps another has its name
             return None
+        except ApiError as error:
+            return error.message
         except KubeError as error:
             return str(error)
         if not dry_run:
@@ -61,11 +65,11 @@ class Evictor:
             self._events.normal(pod, "Evicted", eviction.reason)
         return None
 
-    def _drop(self, left: Sequence[Eviction], refused: Eviction, problem: str) -> None:
+    def _drop(self, plan: RefusedPlan) -> None:
         EVICTIONS.labels("refused").inc()
-        task = refused.task
+        task, problem = plan.refused.task, plan.problem
         _log.warning("eviction refused", pod=task.name, namespace=task.namespace, why=problem)
         pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
-        self._events.warning(pod, "EvictionRefused", f"{refused.reason}: {problem}")
-        self.refused.extend(left)
+        self._events.warning(pod, "EvictionRefused", f"{plan.refused.reason}: {problem}")
+        self.refused.append(plan)
         self._wake()

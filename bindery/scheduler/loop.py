@@ -13,7 +13,6 @@ import structlog
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
-from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
@@ -125,9 +124,8 @@ class SchedulingLoop:
         for request in self._writer.missing:
             self._engine.cluster.forget(request)
         self._writer.missing.clear()
-        for spared in self._evictor.refused:
-            self._engine.not_evicted(spared)
-            self._engine.cluster.failures.spare([spared.task.uid], now + SPARE_S)
+        for plan in self._evictor.refused:
+            self._engine.dropped(plan)
         self._evictor.refused.clear()
 
     def _clear_stale(self) -> None:

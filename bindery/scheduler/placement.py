@@ -94,6 +94,16 @@ class ShapeVectors:
             return Place(int(self._session.order[position]), True)
         return self._best_later() if self._session.is_releasing else None
 
+    def at(self, row: int) -> Place | None:
+        """Return the node at `row` as a place for one more pod; None if it does not fit there."""
+        self._catch_up()
+        position = self._session.position[row]
+        if self.now[position] != _NOWHERE:
+            return Place(row, True)
+        if not self._allowed[position]:
+            return None
+        return Place(row, False) if self._fits_later(np.array([row]))[0] else None
+
     def exclude(self, row: int) -> None:
         """Offer the node at `row` no more."""
         position = self._session.position[row]
@@ -101,17 +111,21 @@ class ShapeVectors:
         self.now[position] = _NOWHERE
 
     def _best_later(self) -> Place | None:
-        session, request = self._session, self._shape.request
+        session = self._session
         rows = session.order[self._allowed]
-        nodes = session.state.nodes
+        rows = rows[self._fits_later(rows)]
+        if not len(rows):
+            return None
+        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+
+    def _fits_later(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return on which of `rows` one more pod fits once all that is being released has gone."""
+        nodes, request = self._session.state.nodes, self._shape.request
         fits = np.ones(len(rows), dtype=np.bool_)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
             fits &= future[rows] >= amount
-        rows = rows[fits]
-        if not len(rows):
-            return None
-        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+        return fits
 
     def _catch_up(self) -> None:
         touched = self._session.node_ledger.touched
@@ -204,9 +218,17 @@ class JobFinder:
 
     def best(self, shape: Shape) -> Place | None:
         """Return the best place for one pod of `shape`; None if it fits nowhere."""
-        if self._allowed is None and shape not in self._own:
-            return self._placement.shared(shape).best()
-        return self._own_vectors(shape).best()
+        return self._vectors(shape).best()
+
+    def best_or_kept(self, shape: Shape, kept_row: int | None) -> Place | None:
+        """Return the best place for one pod of `shape`, or the one that is kept for it if it does
+        as well: room that is free now wins over room that is yet to come.
+        """
+        best = self.best(shape)
+        if kept_row is None or best is None:
+            return best
+        kept = self._vectors(shape).at(kept_row)
+        return kept if kept is not None and kept.fits_now >= best.fits_now else best
 
     def allowed(self, shape: Shape) -> BoolColumn:
         """Return which rows may take a pod of `shape` if there is room; not to be written to."""
@@ -223,6 +245,11 @@ class JobFinder:
         rows = self._refused.get(shape, {})
         for reason in sorted(set(rows.values())):
             yield NodeFailure(reason, self._placement.mask(r for r in rows if rows[r] == reason))
+
+    def _vectors(self, shape: Shape) -> ShapeVectors:
+        if self._allowed is None and shape not in self._own:
+            return self._placement.shared(shape)
+        return self._own_vectors(shape)
 
     def _own_vectors(self, shape: Shape) -> ShapeVectors:
         vectors = self._own.get(shape)

@@ -51,6 +51,18 @@ class Eviction:
 @dataclass(slots=True)
 class CycleReport:
     """What a whole cycle found out."""
+@dataclass(frozen=True, slots=True)
+class RefusedPlan:
+    """A plan of which an eviction was refused, so that the rest of it is dropped."""
+
+    refused: Eviction
+    left: tuple[Eviction, ...]
+    """All that stays, the one that was refused among them."""
+    problem: str
+    is_begun: bool
+    """Whether other evictions of it had been carried out before."""
+
+
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
     """The jobs that waited at the beginning of the cycle."""

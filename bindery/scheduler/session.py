@@ -143,7 +143,21 @@ class Session:
 
     def has_room_coming(self, job: Job) -> bool:
         """Return whether others were evicted for `job` a short while ago."""
-        return self._cluster.has_room_coming(job.key, self.now)
+        return self._cluster.promises.holds(job.key)
+
+    def promised_rows(self, job: Job) -> dict[Uid, int]:
+        """Return the node rows that earlier plans have promised to pods of `job`."""
+        rows = self.state.nodes.rows
+        places = self._cluster.promises.places(job.key)
+        return {uid: rows[name] for uid, name in places.items() if name in rows}
+
+    def refused_room(self, job: Job) -> str | None:
+        """Return why others could not be evicted for `job` a short while ago, if so."""
+        return self._cluster.failures.refused_room(job.key, self.now)
+
+    def has_tried_enough(self, job: Job) -> bool:
+        """Return whether evictions for `job` were refused too often for it to plan more now."""
+        return self._cluster.failures.has_tried_enough(job.key, self.now)
 
     def promised(self, job: Job) -> None:
         """Note that room is being made for `job`."""

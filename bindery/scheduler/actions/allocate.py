@@ -5,7 +5,7 @@ turn with other jobs. A gang of which one pod must wait for room to be released 
 its places are promised to it for this cycle and nothing is bound early.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -16,7 +16,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
-from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Refusal
@@ -152,7 +152,7 @@ class _Attempts:
         shortage = self._known_shortage(tasks, finder)
         if shortage is None:
             savepoint = statement.savepoint()
-            placed = self._place(statement, tasks, finder)
+            placed = self._place(statement, tasks, finder, session.promised_rows(job))
             if placed == len(tasks):
                 return True
             shortage = self._shortage(tasks, finder, placed)
@@ -160,10 +160,19 @@ class _Attempts:
         self._refuse_short(job, tasks, shortage)
         return False
 
-    def _place(self, statement: Statement, tasks: Sequence[Task], finder: JobFinder) -> int:
-        """Place `tasks` in order until one fits nowhere; return how many were placed."""
+    def _place(
+        self,
+        statement: Statement,
+        tasks: Sequence[Task],
+        finder: JobFinder,
+        kept: Mapping[Uid, int],
+    ) -> int:
+        """Place `tasks` in order until one fits nowhere; return how many were placed.
+
+        `kept`: pod -> the node row where room is kept for it.
+        """
         for placed, task in enumerate(tasks):
-            while (place := finder.best(task.shape)) is not None:
+            while (place := finder.best_or_kept(task.shape, kept.get(task.uid))) is not None:
                 try:
                     if place.fits_now:
                         statement.allocate(task, place.row)

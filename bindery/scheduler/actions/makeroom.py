@@ -71,7 +71,7 @@ def _likeness(session: Session, claim: Claim) -> Hashable:
 
 def _may_try(session: Session, job: Job) -> bool:
     """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
-    if not job.pending or job.promised.total:
+    if not job.pending or job.promised.total or session.has_tried_enough(job):
         return False
     if any(task.shape.refusal is not None for task in job.pending.values()):
         return False

@@ -25,13 +25,11 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
-
-ROOM_IS_KEPT_S = 120.0
-"""How long a job for which others were evicted is served before others: their grace period."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +65,7 @@ class Cluster:
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""
         self.problems: list[ObjectProblem] = []
-        self._room_coming: dict[JobKey, float] = {}
-        """Job for which others were evicted -> until when it is served before others."""
+        self.promises = Promises()
 
     def apply(self, change: Change[KubeObject]) -> None:
         """Take in one watch event."""
@@ -102,7 +99,8 @@ class Cluster:
         return max(job.priorities(), default=0)
 
     def note_time(self, now: float) -> None:
-        """Take note of what time alone changes: pods that are stuck in being deleted."""
+        """Take note of what time alone changes: promises that end, pods stuck in deletion."""
+        self.promises.expire(now)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
     # -- commits -------------------------------------------------------------------------------
@@ -114,24 +112,16 @@ class Cluster:
         self.holds.assume(request, places, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
-            self._room_coming.pop(task.job, None)
+            self.promises.end(task.job)
 
     def evicting(self, task: Task, claimant: JobKey) -> None:
         """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""
         self._tasks.evicting(task)
-        self._room_coming[claimant] = self._clock() + ROOM_IS_KEPT_S
+        self.promises.make(claimant, self._clock())
 
-    def not_evicted(self, uid: Uid, claimant: JobKey) -> None:
+    def not_evicted(self, uid: Uid) -> None:
         """Undo `evicting`: the eviction was refused."""
         self._tasks.not_evicted(uid)
-        self._room_coming.pop(claimant, None)
-
-    def has_room_coming(self, job: JobKey, now: float) -> bool:
-        """Return whether others were evicted for `job` and it has not had its turn since."""
-        if self._room_coming.get(job, now) > now:
-            return True
-        self._room_coming.pop(job, None)
-        return False
 
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
@@ -165,12 +155,21 @@ class Cluster:
             key = job_key(pod)
             if not key.is_group:
                 self.failures.forget(key)
+                self.promises.end(key)
             return
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
+            self._take_up_promise(pod, self.pods.get(uid))
             self.pods[uid] = pod
         self._tasks.put_pod(pod)
+
+    def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
+        """Keep the place that another scheduler, which led before, has promised to `pod`."""
+        uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
+        said = known.status.nominated_node_name if known is not None else ""
+        if node_name and node_name != said and self.holds.get(uid) is None:
+            self.promises.take_up(job_key(pod), uid, node_name, self._clock())
 
     def _apply_node(self, node: Node, gone: bool) -> None:
         name, nodes = node.metadata.name, self.state.nodes
@@ -199,7 +198,7 @@ class Cluster:
         if gone:
             if self.groups.pop(key, None) is not None:
                 self._tasks.remove_group(key)
-                self._room_coming.pop(key, None)
+                self.promises.end(key)
                 self.failures.forget(key)
                 self.commit_counts.pop(Uid(group.metadata.uid), None)
             return
