@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
-from bindery.api.queue import READY
-from bindery.kube.objects import Condition, Meta
+from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
@@ -27,7 +26,6 @@ class Subject(Enum):
 
     POD = "Pod"
     POD_GROUP = "PodGroup"
-    QUEUE = "Queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +37,18 @@ class ConditionWrite:
     condition: Condition
     all_conditions: tuple[Condition, ...]
     """What the object's whole list shall be, for kinds whose lists merge patches replace."""
-    nominated_node: str | None = None
-    """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
     is_urgent: bool
     """Bad news are urgent; good news wait until nothing else is to be written."""
+    nominated_node: str | None = None
+    """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
 
 
-    asked_for = {eviction.preemptor for eviction in report.evictions}
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+    """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
+    asked_for = {eviction.preemptor for eviction in report.evictions}
+    for job in report.jobs.values():
         if job.key in asked_for:
             continue
-    """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
-    for job in report.jobs.values():
         yield from _pod_writes(cluster, job, now)
         group = cluster.groups.get(job.key)
         if group is not None:
@@ -62,21 +60,9 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
             )
             conditions = group.status.conditions or ()
             yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
-    for name, queue in cluster.queues.items():
-        invalid = cluster.state.queues.entries[cluster.state.queues.rows[name]].invalid
-        conditions = queue.status.conditions or ()
-        if invalid is not None or _find(conditions, READY) is not None:
-            new = Condition(
-                type=READY,
-                status="True" if invalid is None else "False",
-                reason="Valid" if invalid is None else "Invalid",
-                message=invalid or "",
-            )
-            yield from _write(Subject.QUEUE, queue.metadata, conditions, new, now)
 
 
 def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
-    places = cluster.promises.places(job.key)
     """Yield good news that an earlier leader did not come to write: gangs that wait no more."""
     for key, group in cluster.groups.items():
         conditions = group.status.conditions or ()
@@ -90,6 +76,7 @@ def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
 
 
 def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
+    places = cluster.promises.places(job.key)
     for uid, pod in job.pods.items():
         if pod.state not in ("Pending", "Pipelined"):
             continue

@@ -122,10 +122,11 @@ class Engine:
             yield from committer.flush()
             if inspect is not None:
                 inspect(session)
+            report.fair = session.shares.fair
             report.jobs = {job.key: _job_report(session, job) for job in waiting}
             report.fair_shares = session.shares.by_queue()
-        except BaseException:
             self._note_places(report)
+        except BaseException:
             for eviction in report.evictions:
                 self.cluster.not_evicted(eviction.task.uid)
                 self.cluster.promises.end(eviction.preemptor)
@@ -203,10 +204,10 @@ def _job_report(session: Session, job: Job) -> JobReport:
         message = f"{job.gated_count} pods are gated" if gated else ""
     else:
         reason, message = refusal.reason, refusal.message
-    pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
         refused_room = session.refused_room(job)
         if refused_room is not None and reason != WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
+    pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED

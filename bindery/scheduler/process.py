@@ -25,7 +25,9 @@ from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
-from bindery.scheduler.loop import SchedulingLoop
+from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.queues.status import QueueStatuses
+from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.requests import RequestWriter
 from bindery.scheduler.status import StatusWriter
 
@@ -57,8 +59,12 @@ async def run(options: Options) -> None:
         events = EventRecorder(client, "bindery-scheduler")
         writer = RequestWriter(client, feed.changed.set)
         status = StatusWriter(client, time.time, lambda: engine.cluster.holds.has_live)
+        queues = QueueStatusWriter(
+            client, QueueStatuses(engine.cluster, configuration.node_pool), time.time
+        )
         evictor = Evictor(client, events, feed.changed.set)
-        loop = SchedulingLoop(engine, feed, writer, evictor, status, events, time.time)
+        writers = Writers(writer, evictor, status, queues, events)
+        loop = SchedulingLoop(engine, feed, writers, time.time)
 
         async def lead(leadership: Leadership) -> None:
             await feed.synced()
@@ -79,7 +85,13 @@ async def run(options: Options) -> None:
             configuration=configuration.leader_election,
         )
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
-        background = (feed.run(), events.run(), status.run(), _reload(options, engine))
+        background = (
+            feed.run(),
+            events.run(),
+            status.run(),
+            queues.run(),
+            _reload(options, engine),
+        )
         async with HealthServer(options.health_port, checks), _together(*background):
             await elector.run(lead)
 

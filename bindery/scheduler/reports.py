@@ -2,6 +2,9 @@
 
 from dataclasses import dataclass, field
 
+import numpy as np
+
+from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 SCHEDULED = "Scheduled"
@@ -48,9 +51,6 @@ class Eviction:
     """The action whose plan it is."""
 
 
-@dataclass(slots=True)
-class CycleReport:
-    """What a whole cycle found out."""
 @dataclass(frozen=True, slots=True)
 class RefusedPlan:
     """A plan of which an eviction was refused, so that the rest of it is dropped."""
@@ -63,6 +63,9 @@ class RefusedPlan:
     """Whether other evictions of it had been carried out before."""
 
 
+@dataclass(slots=True)
+class CycleReport:
+    """What a whole cycle found out."""
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
     """The jobs that waited at the beginning of the cycle."""
@@ -70,6 +73,8 @@ class RefusedPlan:
     """In the order in which they are to be asked for."""
     fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
     """Queue -> resource -> what it deserves: devices, cores, bytes."""
+    fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
+    """The same as columns: [resource, queue], in ledger units."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

@@ -16,7 +16,7 @@ import structlog
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.objects import Condition
-from bindery.kube.resources import POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.conditions import ConditionWrite, Subject
 from bindery.scheduler.model.jobs import Uid
 
@@ -32,7 +32,6 @@ GOOD_NEWS_AFTER_S = 30.0
 _RESOURCES: dict[Subject, Resource[Any]] = {
     Subject.POD: PODS,
     Subject.POD_GROUP: POD_GROUPS,
-    Subject.QUEUE: QUEUES,
 }
 
 _log = structlog.get_logger()
@@ -42,6 +41,7 @@ _log = structlog.get_logger()
 class _Written:
     write: ConditionWrite
     at: float
+
     def says(self, write: ConditionWrite) -> bool:
         """Return whether this was the same as `write`."""
         return self.is_like(write) and self.write.condition.message == write.condition.message
@@ -55,7 +55,6 @@ class _Written:
             new.reason,
             write.nominated_node,
         )
-
 
 
 class StatusWriter:
@@ -132,11 +131,11 @@ class StatusWriter:
         conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
         status: dict[str, object] = {
             "conditions": [_to_wire(condition) for condition in conditions]
+        }
         if write.nominated_node is not None:
             # Null takes the field away.
             status["nominatedNodeName"] = write.nominated_node or None
         body = {"metadata": {"uid": write.meta.uid}, "status": status}
-        }
         try:
             await self._client.patch(
                 _RESOURCES[write.subject],

@@ -116,6 +116,8 @@ def levels_apart(session: Session, own: int, other: int) -> tuple[int, int] | No
 
 def is_reclaimable(session: Session, queue: int, level: int) -> bool:
     """Return whether neither `queue` nor a queue above it, up to `level`, forbids it."""
+    if not session.state.queues.is_sound(queue):
+        return False
     for row in session.queue_ledger.chains[queue]:
         if not session.state.queues.entries[row].reclaimable:
             return False

@@ -4,6 +4,7 @@ Written by the cluster cache and by the queue ledger. A queue that is only named
 row too, so that what its pods hold is counted when the Queue object comes later.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -13,7 +14,7 @@ from bindery.api import quantity
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.queue import UNLIMITED
-from bindery.kube.objects import Queue, QueueResource
+from bindery.kube.objects import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
@@ -32,6 +33,8 @@ class QueueRule:
     quota: float
     weight: float
     limit: float
+    says_quota: bool = False
+    """Whether the queue states the quota; else it is the default."""
 
 
 GRANTED = QueueRule(quota=0.0, weight=0.0, limit=NO_LIMIT)
@@ -124,20 +127,12 @@ class QueueTable:
         entry.exists, entry.created = True, queue.metadata.creation_timestamp or ""
         entry.priority, entry.parent = queue.spec.priority, queue.spec.parent or None
         entry.is_open = queue.spec.state != "Closed"
-        entry.invalid = None
         entry.reclaimable = queue.spec.reclaimable
         entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
         entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
-        rules: dict[int, QueueRule] = {}
-        named = [(f"spec.resources.{n}", n, r) for n, r in queue.spec.resources.items()]
-        named += [(f"spec.models.{n}", MODEL_PREFIX + n, r) for n, r in queue.spec.models.items()]
-        for place, name, resource in named:
-            index = self.axis.index(name)
-            try:
-                rules[index] = _rule(resource, self.axis.names[index])
-            except QuantityError as error:
-                entry.invalid = f"{place}.{error}"
-        self._rules[row] = rules
+        self._rules[row], problems = _rules(queue.spec, self.axis)
+        problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
+        entry.invalid = "; ".join(problems) or None
         if entry.parent is not None:
             self.row(entry.parent)
         self.version += 1
@@ -148,6 +143,10 @@ class QueueTable:
         self.entries[row] = QueueEntry(name, exists=name == DEFAULT_QUEUE)
         self._rules.pop(row, None)
         self.version += 1
+
+    def ruled(self, row: int) -> Mapping[int, QueueRule]:
+        """Return what the queue itself says: place on the resource axis -> rule."""
+        return self._rules.get(row, {})
 
     def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) what a pod of the queue holds."""
@@ -187,6 +186,15 @@ class QueueTable:
             return "QueueInvalid", f"queue {top.name} is its own ancestor"
         return None
 
+    def is_sound(self, row: int) -> bool:
+        """Return whether the queue at `row` and all above it exist and can be used, open or not.
+
+        What a queue deserves is not known while it is not sound: nothing of it is reclaimed.
+        """
+        chain = self.chain(row)
+        entries = [self.entries[at] for at in chain]
+        return entries[-1].parent is None and all(e.exists and e.invalid is None for e in entries)
+
     def _make_room(self) -> None:
         resources, items = len(self.axis), len(self.entries)
         if self._allocated.shape[0] < resources or self._allocated.shape[1] < items:
@@ -204,6 +212,36 @@ def _default(resource: str) -> QueueRule:
     return SHARED
 
 
+def _rules(spec: QueueSpec, axis: ResourceAxis) -> tuple[dict[int, QueueRule], list[str]]:
+    """Return the rules of `spec` that can be used, by place on the axis, and what is wrong."""
+    rules: dict[int, QueueRule] = {}
+    problems: list[str] = []
+    named = [(f"spec.resources.{name}", name, rule) for name, rule in spec.resources.items()]
+    named += [(f"spec.models.{n}", MODEL_PREFIX + n, rule) for n, rule in spec.models.items()]
+    for place, name, resource in named:
+        index = axis.index(name)
+        if index in rules:
+            problems.append(f"{place}: there are rules for {axis.names[index]} already")
+        try:
+            rules[index] = _rule(resource, axis.names[index])
+        except QuantityError as error:
+            problems.append(f"{place}.{error}")
+    return rules, problems
+
+
+def _other_problems(spec: QueueSpec) -> list[str]:
+    problems = []
+    if spec.state not in ("Open", "Closed"):
+        problems.append(f"spec.state: {spec.state!r} is neither Open nor Closed")
+    for name, runtime_s in (
+        ("preemptMinRuntimeSeconds", spec.preempt_min_runtime_seconds),
+        ("reclaimMinRuntimeSeconds", spec.reclaim_min_runtime_seconds),
+    ):
+        if runtime_s is not None and runtime_s < 0:
+            problems.append(f"spec.{name}: {runtime_s:g} is negative")
+    return problems
+
+
 def _rule(resource: QueueResource, name: str) -> QueueRule:
     """Return the rule that `resource` states.
 
@@ -213,11 +251,12 @@ def _rule(resource: QueueResource, name: str) -> QueueRule:
     default = _default(name)
     weight = default.weight if resource.over_quota_weight is None else resource.over_quota_weight
     if weight < 0:
-        raise QuantityError(f"overQuotaWeight: {weight} is negative")
+        raise QuantityError(f"overQuotaWeight: {weight:g} is negative")
     return QueueRule(
         quota=_amount(resource.quota, name, "quota", default.quota),
         weight=weight,
         limit=_amount(resource.limit, name, "limit", NO_LIMIT),
+        says_quota=resource.quota is not None,
     )
 
 
