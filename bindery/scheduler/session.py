@@ -113,6 +113,10 @@ class Session:
         known = self._cluster.priority_classes
         return job.priority_class is None or job.priority_class in known
 
+    def never_preempts(self, job: Job) -> bool:
+        """Return whether the job's PriorityClass has preemptionPolicy Never."""
+        return self._cluster.priority_classes.never_preempts(job.priority_class)
+
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
         return self.state.queues.row(job.queue)

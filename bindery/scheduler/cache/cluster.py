@@ -25,6 +25,7 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.tasks import TaskStore
@@ -58,7 +59,7 @@ class Cluster:
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
         self.queues: dict[str, Queue] = {}
-        self.priority_classes: dict[str, int] = {}
+        self.priority_classes = PriorityClasses()
         self._tasks = TaskStore(
             self.state, self.holds, configuration.scheduler_name, self.priority_classes
         )
@@ -83,20 +84,17 @@ class Cluster:
             self._apply_queue(item, gone)
         elif isinstance(item, PriorityClass):
             if gone:
-                self.priority_classes.pop(item.metadata.name, None)
+                self.priority_classes.remove(item.metadata.name)
             else:
-                self.priority_classes[item.metadata.name] = item.value
+                self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
         else:
             raise TypeError(f"the scheduler does not watch {type(item).__name__}")
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
-        if job.priority_class is not None:
-            value = self.priority_classes.get(job.priority_class)
-            if value is not None:
-                return value
-        return max(job.priorities(), default=0)
+        value = self.priority_classes.value(job.priority_class)
+        return max(job.priorities(), default=0) if value is None else value
 
     def note_time(self, now: float) -> None:
         """Take note of what time alone changes: promises that end, pods stuck in deletion."""

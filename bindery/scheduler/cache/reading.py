@@ -61,6 +61,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         job=job_key(pod),
         shape=shape,
         priority=pod.spec.priority or 0,
+        has_own_priority=pod.spec.priority is not None,
         created=pod.metadata.creation_timestamp or "",
         pod_status=status,
         pod_node=pod.spec.node_name,
@@ -81,7 +82,7 @@ def say_the_same(one: Task, other: Task) -> bool:
     """Return whether two tasks, read from states of one pod, say the same."""
     return (
         one.shape is other.shape
-        and (one.job, one.priority) == (other.job, other.priority)
+        and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
         and one.says_preemptible == other.says_preemptible
         and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
@@ -113,6 +114,10 @@ def forget_group(job: Job) -> None:
     """Leave `job` as it is when its PodGroup has not been seen, but for its queue."""
     read_group(job, PodGroup())
     job.exists = False
+
+
+def _own_priority(task: Task) -> int | None:
+    return task.priority if task.has_own_priority else None
 
 
 def _bound_at(pod: Pod) -> float | None:

@@ -5,12 +5,12 @@ what the tasks' statuses say, as a task is always withdrawn before it changes an
 """
 
 import math
-from collections.abc import Mapping
 
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
     forget_group,
     queue_of,
@@ -35,10 +35,11 @@ class TaskStore:
         state: PlanState,
         holds: Holds,
         scheduler_name: str,
-        priority_classes: Mapping[str, int],
+        priority_classes: PriorityClasses,
     ) -> None:
         self._state = state
         self._priority_classes = priority_classes
+        self._default_priority = priority_classes.default
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
         self._scheduler_name = scheduler_name
@@ -124,10 +125,18 @@ class TaskStore:
         self._note_waiting(job)
 
     def priority_class_changed(self, name: str) -> None:
-        """Work out anew who may be evicted among the gangs of the PriorityClass `name`."""
+        """Work out anew who may be evicted among the gangs of the PriorityClass `name`, and where
+        the pods stand whose priority is the default.
+        """
         for job in self._state.jobs.values():
             if job.priority_class == name:
                 self._change(job)
+        if self._default_priority != self._priority_classes.default:
+            self._default_priority = self._priority_classes.default
+            for task in self._state.tasks.values():
+                if not task.has_own_priority:
+                    self._withdraw(task)
+                    self._enter(task)
 
     # -- PodGroups -----------------------------------------------------------------------------
 
@@ -204,6 +213,8 @@ class TaskStore:
         if task.is_ours:
             job = self._state.jobs[task.job]
             task.queue_row = self._state.queues.row(job.queue)
+            if not task.has_own_priority:
+                task.priority = self._default_priority
             task.is_preemptible = self._is_preemptible(job, task)
             job.add(task)
             self._note_waiting(job)
@@ -229,8 +240,8 @@ class TaskStore:
             return task.says_preemptible
         if job.says_preemptible is not None:
             return job.says_preemptible
-        priority = self._priority_classes.get(job.priority_class or "", task.priority)
-        return priority < NON_PREEMPTIBLE_FROM
+        of_class = self._priority_classes.value(job.priority_class)
+        return (task.priority if of_class is None else of_class) < NON_PREEMPTIBLE_FROM
 
     def _note_waiting(self, job: Job) -> None:
         if job.pending or job.gated_count:

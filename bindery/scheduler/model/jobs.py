@@ -76,6 +76,8 @@ class Task:
     pod_status: TaskStatus
     """What the pod object alone says: a pending pod in a BindRequest is Binding all the same."""
     pod_node: str = ""
+    has_own_priority: bool = True
+    """Whether the pod says its priority; else it is that of the default PriorityClass."""
     says_preemptible: bool | None = None
     """What the pod itself says about being evicted for others."""
     is_preemptible: bool = True

@@ -17,6 +17,9 @@ def delay(session: Session, claim: Claim) -> Refusal | None:
     """Refuse a claim whose job has not waited for its preemption delay, or never preempts."""
     if any(task.never_preempts for task in claim.tasks):
         return Refusal("NeverPreempts", "its pods have preemptionPolicy Never")
+    if session.never_preempts(claim.job):
+        text = f"its PriorityClass {claim.job.priority_class} has preemptionPolicy Never"
+        return Refusal("NeverPreempts", text)
     waited_s = session.now - session.pending_since(claim.job)
     if waited_s < claim.job.preemption_delay_s:
         return Refusal("PreemptionDelay", f"it waits {claim.job.preemption_delay_s:.0f} s first")
