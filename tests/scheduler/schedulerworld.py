@@ -14,7 +14,10 @@ from bindery.api.configuration import (
 from bindery.api.names import (
     GPU_MODEL_LABEL,
     POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
+    ROLE_LABEL,
+    SUB_GROUP_LABEL,
 )
 from bindery.kube import objects as kube
 from bindery.kube import podspec
@@ -52,12 +55,17 @@ def node(
     taints: Sequence[kube.Taint] = (),
     ready: bool = True,
     unschedulable: bool = False,
+    model: str | None = None,
     more: Amounts | None = None,
 ) -> kube.Node:
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu, **(more or {})}
     status = "True" if ready else "False"
     return kube.Node(
-        metadata=kube.Meta(name=name, uid=f"node-{name}", labels=dict(labels or {})),
+        metadata=kube.Meta(
+            name=name,
+            uid=f"node-{name}",
+            labels=({GPU_MODEL_LABEL: model} if model else {}) | dict(labels or {}),
+        ),
         spec=kube.NodeSpec(taints=list(taints), unschedulable=unschedulable),
         status=kube.NodeStatus(
             allocatable={key: str(value) for key, value in amounts.items() if value != 0},
@@ -86,6 +94,9 @@ def pod(
     gated: bool = False,
     scheduler: str = "bindery",
     priority: int | None = None,
+    preemptible: bool | None = None,
+    role: str = "",
+    sub_group: str = "",
     namespace: str = NAMESPACE,
     labels: Mapping[str, str] | None = None,
     conditions: Sequence[kube.Condition] = (),
@@ -93,6 +104,10 @@ def pod(
     **spec: Any,
 ) -> kube.Pod:
     """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec."""
+    annotations = {POD_GROUP_ANNOTATION: group or ""}
+    if preemptible is not None:
+        annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
+    said = {QUEUE_LABEL: queue, ROLE_LABEL: role, SUB_GROUP_LABEL: sub_group}
     amounts = {key: v for key, v in {"cpu": cpu, GPU: gpu, **(more or {})}.items() if v != 0}
     spec.setdefault("containers", [podspec.Container(resources=requirements(amounts))])
     return kube.Pod(
@@ -101,8 +116,8 @@ def pod(
             namespace=namespace,
             uid=uid or f"uid-{name}",
             deletion_timestamp=deleting,
-            annotations={POD_GROUP_ANNOTATION: group} if group else {},
-            labels=({QUEUE_LABEL: queue} if queue else {}) | dict(labels or {}),
+            annotations={key: value for key, value in annotations.items() if value},
+            labels={key: value for key, value in said.items() if value} | dict(labels or {}),
         ),
         spec=podspec.PodSpec(
             node_name=on,
@@ -126,7 +141,9 @@ def group(
     created: str | None = None,
     priority_class: str | None = None,
     conditions: Sequence[kube.Condition] = (),
+    **spec: Any,
 ) -> kube.PodGroup:
+    """Return a PodGroup; `spec`: further fields of its spec."""
     return kube.PodGroup(
         metadata=kube.Meta(
             name=name,
@@ -134,7 +151,9 @@ def group(
             uid=uid or f"uid-group-{name}",
             creation_timestamp=created,
         ),
-        spec=kube.PodGroupSpec(min_member=minimum, queue=queue, priority_class_name=priority_class),
+        spec=kube.PodGroupSpec(
+            min_member=minimum, queue=queue, priority_class_name=priority_class, **spec
+        ),
         status=kube.ConditionedStatus(conditions=list(conditions)),
     )
 
@@ -154,19 +173,24 @@ def queue(
     state: str = "Open",
     conditions: Sequence[kube.Condition] = (),
     limits: Amounts | None = None,
+    quotas: Amounts | None = None,
     **more_limits: int | str,
 ) -> kube.Queue:
-    """Return a queue; `limits` and `more_limits`: resource -> limit."""
+    """Return a queue; `limits`, `more_limits` and `quotas`: by resource."""
     all_limits = {**(limits or {}), **more_limits}
+    all_quotas = quotas or {}
     return kube.Queue(
         metadata=kube.Meta(name=name, uid=f"uid-queue-{name}"),
         spec=kube.QueueSpec(
             parent=parent,
             priority=priority,
             state=state,
-            resources={key: kube.QueueResource(limit=limit) for key, limit in all_limits.items()},
+            resources={
+                key: kube.QueueResource(limit=all_limits.get(key, -1), quota=all_quotas.get(key))
+                for key in {**all_limits, **all_quotas}
+            },
         ),
-        status=kube.ConditionedStatus(conditions=list(conditions)),
+        status=kube.QueueStatus(conditions=list(conditions)),
     )
 
 
@@ -341,17 +365,12 @@ class View:
 def view(state: PlanState) -> View:
     """Return `state` by names."""
     nodes, queues = state.nodes, state.queues
+    node_columns = (nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign)
+    queue_columns = (queues.allocated, queues.non_preemptible, queues.pending)
     return View(
-        nodes={
-            name: _amounts(state, row, _node_columns(state)) for name, row in nodes.rows.items()
-        },
+        nodes={name: _amounts(state, row, node_columns) for name, row in nodes.rows.items()},
         queues=_without_empty(
-            {
-                name: _amounts(
-                    state, row, (queues.allocated, queues.non_preemptible, queues.pending)
-                )
-                for name, row in queues.rows.items()
-            }
+            {name: _amounts(state, row, queue_columns) for name, row in queues.rows.items()}
         ),
         tasks={
             uid: (
@@ -382,11 +401,6 @@ def view(state: PlanState) -> View:
 
 _COUNTED = ("tasks", "pending", "placed", "promised", "waiting", "gated_count")
 _SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COUNTED]
-
-
-def _node_columns(state: PlanState) -> tuple[IntColumns, ...]:
-    nodes = state.nodes
-    return nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign
 
 
 def _amounts(

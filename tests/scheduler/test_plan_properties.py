@@ -78,13 +78,14 @@ def test_no_queue_is_planned_above_its_limit(world: World) -> None:
     for row in range(len(queues.entries)):
         for ancestor in set(queues.chain(row)) & planned:
             total[ancestor] += queues.allocated[:, row]
-    bound_over = {row: (total[row] > queues.limit()[:, row]).any() for row in planned}
+    _, _, limit = queues.rules()
+    bound_over = {row: (total[row] > limit[:, row]).any() for row in planned}
     # Pods that run already may hold more than a limit: then nothing that asks for it is planned.
     for task in engine.cluster.state.tasks.values():
         if task.status is TaskStatus.BINDING:
             for row in queues.chain(task.queue_row):
                 if bound_over[row]:
-                    over = total[row] > queues.limit()[:, row]
+                    over = total[row] > limit[:, row]
                     assert not over[list(task.shape.request.indices)].any()
 
 
@@ -98,7 +99,8 @@ def test_a_gang_is_planned_whole_or_not_at_all(world: World, bind_request: dict[
     for key in planned:
         job = engine.cluster.state.jobs[key]
         assert job.exists
-        assert job.active_count + job.finished_count >= job.min_member
+        assert job.is_satisfied
+        assert job.placed.total >= job.min_member
     for parts in by_statement(drafts).values():
         assert [draft.spec.statement.part for draft in parts] == list(range(len(parts)))
         assert all(draft.spec.statement.parts == len(parts) for draft in parts)
