@@ -91,13 +91,17 @@ class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-# ---- PriorityClass, Lease ---------------------------------------------------------------------
+# ---- PriorityClass, ConfigMap, Lease ------------------------------------------------------------
 
 
 class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     value: int = 0
     global_default: bool = False
     preemption_policy: str | None = None
+
+
+class ConfigMap(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    data: dict[str, str] | None = None
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -6,7 +6,7 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.statement import Statement
-from bindery.scheduler.usage.source import NO_PAST, PastUsage
+from bindery.scheduler.usage.source import PastUsage, nothing_past
 
 if TYPE_CHECKING:
     from bindery.scheduler.solver.victims import VictimTable
@@ -47,7 +47,7 @@ class Session:
         plugins: PluginSet,
         filters: FilterCache,
         now: float,
-        past: PastUsage = NO_PAST,
+        past: PastUsage | None = None,
     ) -> None:
         self.state: PlanState = cluster.state
         self.plugins = plugins
@@ -65,7 +65,7 @@ class Session:
         self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
-        self.shares = Shares(self.state, self.queue_ledger, past, now)
+        self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
         """What each queue deserves."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
@@ -194,6 +194,20 @@ class Session:
             taint.effect == "PreferNoSchedule"
             for node in self.state.nodes.nodes
             if node is not None
+    @cached_property
+    def endings(self) -> Endings:
+        """When running pods end that say so, as of the first time that this is asked."""
+        return Endings(self.state, self.now)
+
+    def domains(self, job: Job) -> Iterator[BoolColumn | None]:
+        """Yield the sets of nodes (rows) for `job` to try, the best first; None: all nodes."""
+        for plugin in self.plugins.domains:
+            domains = plugin.domains(self, job)
+            if domains is not None:
+                yield from domains
+                return
+        yield None
+
             for taint in node.spec.taints or ()
         )
 

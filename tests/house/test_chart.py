@@ -16,10 +16,12 @@ from bindery.api.configuration import (
     PluginConfiguration,
     SchedulerConfiguration,
 )
+from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+USAGE: dict[str, Any] = SCHEMA["definitions"]["usage"]
 FIXED_BY_THE_CHART = {"apiVersion", "kind"}
 
 

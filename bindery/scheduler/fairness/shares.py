@@ -43,7 +43,7 @@ class Shares:
             weight=self.weight,
             limit=self.limit,
             request=self.request,
-            usage=past.source.account(self._moment(now)),
+            usage=past.account(self._moment(now)),
         )
         unit = np.array([float(quantity.scale(name)) for name in axis.names])
         unit[axis.index("cpu")] = 1.0

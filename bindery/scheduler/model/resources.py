@@ -27,6 +27,11 @@ def full_name(name: str) -> str:
     return _SHORT_NAMES.get(name, name)
 
 
+def short_name(name: str) -> str:
+    """Return the name by which people know the resource `name` of the axis."""
+    return "gpu" if name == GPU_RESOURCE else name
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What one pod needs of a node: sparse along the resource axis, zero amounts left out."""
@@ -73,7 +78,7 @@ class ResourceAxis:
     def in_wholes(self, amounts: Iterable[float]) -> dict[str, float]:
         """Return `amounts` [resource] by name, in devices, cores and bytes; pods left out."""
         return {
-            "gpu" if name == GPU_RESOURCE else name: float(amount) / quantity.scale(name)
+            short_name(name): float(amount) / quantity.scale(name)
             for name, amount in zip(self.names, amounts, strict=True)
             if name != PODS
         }

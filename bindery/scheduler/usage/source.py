@@ -6,7 +6,6 @@ Invariant: asking twice at the same moment gives the same answer.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
@@ -46,15 +45,21 @@ class GivenUsage:
         return usage
 
 
-@dataclass(frozen=True)
 class PastUsage:
-    """Past usage and how strongly it counts."""
+    """Past usage, and how strongly it counts."""
 
-    source: UsageSource
-    k_value: float
+    def __init__(self, source: UsageSource, k_value: float) -> None:
+        self.source = source
+        self.k_value = k_value
+        self.moment: Moment | None = None
+        """What was last accounted for."""
+        self.parts: Amounts = np.zeros((0, 0))
+        """[resource, queue]: usage as of `moment`."""
 
-
-NO_PAST = PastUsage(GivenUsage(), 0.0)
+    def account(self, moment: Moment) -> Amounts:
+        """Take note of `moment`; return usage as a part of capacity [resource, queue]."""
+        self.moment, self.parts = moment, self.source.account(moment)
+        return self.parts
 
 
 def past_usage(configuration: UsageConfiguration) -> PastUsage:
@@ -63,3 +68,8 @@ def past_usage(configuration: UsageConfiguration) -> PastUsage:
     if configuration.source == "record":
         source = UsageRecord(Decay(configuration.window_seconds, configuration.half_life_seconds))
     return PastUsage(source, configuration.k_value)
+
+
+def nothing_past() -> PastUsage:
+    """Return usage of which nothing is known: it has no effect."""
+    return PastUsage(GivenUsage(), 0.0)
