@@ -103,7 +103,6 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             await elector.run(lead)
 
 
-def _lease_name(configuration: SchedulerConfiguration) -> str:
 @contextlib.contextmanager
 def _exported(past: PastUsage) -> Iterator[None]:
     """Let what queues hold be asked for at /metrics."""
@@ -115,6 +114,7 @@ def _exported(past: PastUsage) -> Iterator[None]:
         REGISTRY.unregister(collector)
 
 
+def _lease_name(configuration: SchedulerConfiguration) -> str:
     pool = configuration.node_pool
     return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
 

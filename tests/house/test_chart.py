@@ -41,6 +41,12 @@ def configuration(component: str) -> dict[str, Any]:
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
         (configuration("binder"), BinderConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
+        (USAGE, UsageConfiguration),
+        (USAGE["properties"]["prometheus"], PrometheusConfiguration),
+        (
+            USAGE["properties"]["prometheus"]["properties"]["queries"]["additionalProperties"],
+            UsageQueries,
+        ),
         (SCHEMA["definitions"]["plugins"]["items"], PluginConfiguration),
     ],
 )
