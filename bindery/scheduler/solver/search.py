@@ -22,6 +22,7 @@ from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import move_victims, over_capacity
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.vetoes import permitted
 from bindery.scheduler.solver.victims import VictimTable
 from bindery.scheduler.statement import Savepoint, Statement
 
@@ -43,20 +44,24 @@ class Search:
         table: VictimTable,
         *,
         with_moves: bool = False,
+        domain: BoolColumn | None = None,
     ) -> None:
         self._session = session
         self._statement = statement
         self._claim = claim
         self._rule = rule
         self._table = table
-        self._left = rule.eligible(session, claim, table) & table.alive
+        eligible = rule.eligible(session, claim, table) & table.alive
+        self._left = permitted(session, claim, table, eligible, rule.name)
         """Chunk -> whether it may still go in this plan."""
         self._with_moves = with_moves
         """Whether victims that the rule protects may go too, as long as they find other places."""
         self._must_move: set[int] = set()
         self._waits = False
         """Whether a pod has been promised room that is not free yet."""
-        self._finder = session.placement.finder(claim.job)
+        self._domain = domain
+        """The nodes to which the claim is held, if it is."""
+        self._finder = session.placement.finder(claim.job, domain)
         self.gone: list[int] = []
         """Chunks that go, in the order in which they were chosen."""
 
@@ -103,7 +108,7 @@ class Search:
                 self._waits = self._waits or not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
-                finder = self._session.placement.finder(self._claim.job)
+                finder = self._session.placement.finder(self._claim.job, self._domain)
             finder.exclude(task.shape, place.row, "a ledger has refused it")
         return False
 
