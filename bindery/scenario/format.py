@@ -15,6 +15,7 @@ from bindery.api.configuration import (
     SchedulerConfiguration,
 )
 from bindery.scenario.expectations import Expectation
+from bindery.api.usage import UsageConfiguration
 from bindery.scenario.fields import AnyObject, NotYet, Positive, ScenarioModel
 from bindery.scenario.happenings import Event, Fault, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob
@@ -39,6 +40,9 @@ class ConfigurationOverrides(ScenarioModel):
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
 
+    usage: UsageConfiguration = UsageConfiguration()
+    backfill: BackfillConfiguration = BackfillConfiguration()
+    staleness_grace_period_seconds: float = 60.0
     def arguments(self, plugin: str) -> dict[str, Any]:
         """Return the arguments of `plugin`, without what `support` alone looks at."""
         given = self.plugins.get(plugin, {})
@@ -58,6 +62,9 @@ class ConfigurationOverrides(ScenarioModel):
             bind_request=self.bind_request,
             failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
         )
+            usage=self.usage,
+            backfill=self.backfill,
+            staleness_grace_period_seconds=self.staleness_grace_period_seconds,
 
 
 class Scenario(ScenarioModel):

@@ -32,6 +32,7 @@ from bindery.scheduler.reports import (
     RefusedPlan,
 )
 from bindery.scheduler.stale import stale_requests
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
 
@@ -44,6 +45,9 @@ class Planner:
         self._faults = faults
         self._configuration = scenario.config.to_configuration()
         self.engine = Engine(self._configuration, lambda: self.cluster.now)
+        usage = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+        if usage:
+            self.engine.past = PastUsage(GivenUsage(usage), self._configuration.usage.k_value)
         self._queue_names = [queue.name for queue in scenario.queues]
         self._report = CycleReport()
         self._actions = 0

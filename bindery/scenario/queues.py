@@ -13,6 +13,7 @@ from bindery.scenario.fields import Duration, Limit, Name, NotYet, ScenarioModel
 UNLIMITED = "-1"
 
 Weight = Annotated[float, Field(ge=0)]
+Usage = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class GpuShare(ScenarioModel):
@@ -51,7 +52,8 @@ class ScenarioQueue(ScenarioModel):
     preempt_min_runtime: Duration | None = None
     """Default: that of the queue above, and 0 s at the top."""
     reclaim_min_runtime: Duration | None = None
-    usage: Annotated[dict[str, float], NotYet()] = Field(default_factory=dict)
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """Past usage by resource, as a part of capacity."""
     resources: dict[str, Share] = Field(default_factory=dict)
     models: dict[str, ModelShare] = Field(default_factory=dict)
     reclaimable: bool = True

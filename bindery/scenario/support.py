@@ -47,6 +47,8 @@ def _asks_for_nothing(value: object, default: object, mark: NotYet) -> bool:
 
 def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Yield the single values of otherwise supported keys that do not exist yet."""
+    if scenario.config.usage.source == "prometheus":
+        yield ("config", "usage", "source"), "config.usage.source: prometheus"
     for index, action in enumerate(scenario.config.actions or ()):
         if action not in DEFAULT_ACTIONS:
             yield ("config", "actions", index), f"config.actions: {action}"

@@ -111,8 +111,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
     ("text", "message"),
     [
         (
-            "queues:\n- name: q\n  gpu:\n    quota: 3\n  usage: {gpu: 0.5}\n",
-            "5: not supported yet: queues[0].usage",
+            "config:\n  usage:\n    source: prometheus\n    prometheus: {address: http://p}\n",
+            "3: not supported yet: config.usage.source: prometheus",
         ),
         (
             "config:\n  plugins:\n    nodeplacement: {device: spread}\n",
@@ -187,7 +187,6 @@ def test_keys_without_behaviour_may_say_what_is_the_default_anyway(tmp_path: Pat
           cpu: {quota: -1, weight: 1, limit: -1}
           preemptMinRuntime: 0s
           reclaimable: true
-          usage: {}
         jobs:
         - name: a
           priority: train
