@@ -31,8 +31,8 @@ BUSY_AMOUNTS_EVERY_S = 10.0
 RETRY_AFTER_S = 10.0
 """How long a queue is left alone after the API server has refused its status."""
 SHOWN_AFTER_S = 30.0
-"""After so long the watch has shown what was written: if the object says something else, somebody
-has written over it, and it is written again."""
+"""After so long the watch has shown what was written: if the object says something else, it is
+written again."""
 _PAUSE_S = 0.02
 """Between two writes: 50 a second are enough for a cluster of 1,000 queues."""
 _LOOK_AGAIN_S = 0.5
@@ -42,8 +42,8 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Written:
-    status: QueueStatus
     at: float
+    write: QueueWrite
 
 
 class QueueStatusWriter:
@@ -57,7 +57,7 @@ class QueueStatusWriter:
         self._waiting: dict[Uid, QueueWrite] = {}
         """In the order in which the queues' turns came."""
         self._written: dict[Uid, _Written] = {}
-        """What has been written but may not show in the watch yet."""
+        """The queues that were written a short while ago."""
         self._not_before: dict[Uid, float] = {}
         """When a queue whose status was refused may be written again."""
         self._wake = asyncio.Event()
@@ -77,7 +77,7 @@ class QueueStatusWriter:
         self._forget_past(now)
         wanted = {Uid(write.meta.uid): write for write in writes}
         for uid, written in self._written.items():
-            if uid in wanted and _content(written.status) == _content(wanted[uid].wanted):
+            if uid in wanted and _repeats(wanted[uid], written.write):
                 del wanted[uid]
         self._waiting = {uid: wanted[uid] for uid in self._waiting if uid in wanted} | wanted
         if self._waiting:
@@ -126,7 +126,13 @@ class QueueStatusWriter:
             self._not_before[uid] = self._clock() + RETRY_AFTER_S
             _log.warning("queue status not written", queue=write.meta.name, error=str(error))
             return
-        self._written[uid] = _Written(write.wanted, self._clock())
+        self._written[uid] = _Written(self._clock(), write)
+
+
+def _repeats(new: QueueWrite, old: QueueWrite) -> bool:
+    """Return whether `new` asks for what was written, of the object as it was before that."""
+    seen, then = new.meta.resource_version, old.meta.resource_version
+    return seen == then and _content(new.wanted) == _content(old.wanted)
 
 
 def _content(status: QueueStatus) -> QueueStatus:
