@@ -40,8 +40,10 @@ def explain(
 ) -> None:
     """Say which gate holds a pod or a gang, and what would help.
 
-    Which nodes are against it and why, what its queue is granted and holds, whose turn it is, whose
-    going would make room and which rule forbids that. Planned in memory: nothing is changed.
+    It says which nodes are against it and why, what its queue is granted and holds, whose turn
+    it is, whose going would make room, and which rule forbids that.
+
+    All is planned in memory with the scheduler's own engine: nothing is changed.
     """
     source = read_source(context, Origin(file, config))
     about = subject(source.look, name, namespace)

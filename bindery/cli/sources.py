@@ -17,6 +17,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.api.yamlfile import FileError, load
 from bindery.cli.connection import with_client
+from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.live import Look, look
 from bindery.kube.objects import (
     BindRequest,
@@ -32,7 +33,9 @@ from bindery.kube.store import Change
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
+from bindery.scheduler.engine import UnknownActionError
 from bindery.scheduler.insight.world import World
+from bindery.scheduler.plugins.registry import PluginError
 
 Item = TypeVar("Item", bound=KubeObject)
 
@@ -72,9 +75,16 @@ class Source:
         return Source(self.look, configuration, self.now)
 
     def world(self) -> World:
-        """Return the scheduler's view of it, to be played with."""
+        """Return the scheduler's view of it, to be played with.
+
+        Raises:
+            CommandError: the configuration names an action or a plugin that is not there.
+        """
         objects = (*self.look.everything(), *self.look.budgets)
-        return World(objects, self.configuration, self.now.timestamp())
+        try:
+            return World(objects, self.configuration, self.now.timestamp())
+        except (UnknownActionError, PluginError) as error:
+            raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
 
 
 def read_source(context: typer.Context, origin: Origin) -> Source:

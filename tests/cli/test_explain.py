@@ -81,7 +81,7 @@ def test_a_pod_is_explained_with_its_gang(cluster: Scenario) -> None:
 
 
 def test_a_gang_that_fits_is_told_so(cluster: Scenario) -> None:
-    assert "A cycle now would place 1 of its pods." in explained(cluster, "fits")
+    assert "A cycle now would place 1 of its pods:\n  small: fits-0" in explained(cluster, "fits")
 
 
 @pytest.mark.parametrize(
