@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bindery.scenario.fields import Duration, Limit, Name, NotYet, ScenarioModel
+from bindery.scenario.fields import Duration, Limit, Name, ScenarioModel
 
 UNLIMITED = "-1"
 
