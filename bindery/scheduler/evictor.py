@@ -17,6 +17,10 @@ from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.scheduler.metrics import EVICTIONS
 from bindery.scheduler.reports import Eviction, RefusedPlan
 
+CONCURRENT_CALLS = 16
+"""Evictions asked for at once, over all plans: more could make the API server throttle them, which
+looks like a budget that forbids them."""
+
 _log = structlog.get_logger()
 
 
@@ -28,6 +32,7 @@ class Evictor:
         self._events = events
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
+        self._calls = asyncio.Semaphore(CONCURRENT_CALLS)
         self.refused: list[RefusedPlan] = []
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
@@ -37,21 +42,45 @@ class Evictor:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
+    async def stop(self) -> None:
+        """Ask for no more evictions, as another scheduler leads: what is left of plans stays."""
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     async def _carry_out(self, plan: Sequence[Eviction]) -> None:
-        for dry_run in (True, False):
-            for position, eviction in enumerate(plan):
-                problem = await self._evict(eviction, dry_run=dry_run)
-                if problem is not None:
-                    is_begun = not dry_run and position > 0
-                    left = tuple(plan[position:] if is_begun else plan)
-                    self._drop(RefusedPlan(eviction, left, problem, is_begun=is_begun))
-                    return
+        try:
+            refused = await self._try(plan) or await self._evict_in_order(plan)
+        except asyncio.CancelledError:
+            text = "another scheduler leads now"
+            self.refused.append(RefusedPlan(plan[0], tuple(plan), text, is_begun=False))
+            raise
+        if refused is not None:
+            self._drop(refused)
+
+    async def _try(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
+        """Ask whether each eviction would be refused by itself; evict nobody."""
+        problems = await asyncio.gather(*(self._evict(each, dry_run=True) for each in plan))
+        for eviction, problem in zip(plan, problems, strict=True):
+            if problem is not None:
+                return RefusedPlan(eviction, tuple(plan), problem, is_begun=False)
+        return None
+
+    async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
+        for position, eviction in enumerate(plan):
+            problem = await self._evict(eviction, dry_run=False)
+            if problem is not None:
+                left = tuple(plan[position:])
+                return RefusedPlan(eviction, left, problem, is_begun=position > 0)
+        return None
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> str | None:
         """Evict one pod; return why that was refused, None if it goes or is gone."""
         task = eviction.task
         try:
-            await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
+            async with self._calls:
+                await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
         except (NotFoundError, ConflictError):  # gone, and perhaps another has its name
             return None
         except ApiError as error:

@@ -80,6 +80,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
                         await loop.run(leadership)
             finally:
                 metrics.LEADING.set(0)
+                await evictor.stop()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_S):
                         await writer.drain()

@@ -67,14 +67,14 @@ async def run(corner: Corner, *gangs: Gang) -> None:
         await wait_for(runs, f"{gang.name} runs")
 
 
-async def guard(corner: Corner, *gangs: Gang) -> None:
-    """Let none of the pods of `gangs`, which run, be evicted; they are labelled `guarded`."""
+async def guard(corner: Corner, *gangs: Gang, may_go: int = 0) -> None:
+    """Let only `may_go` of `gangs`, which run and are labelled so, be evicted; each is one pod."""
     body = {
         "apiVersion": "policy/v1",
         "kind": "PodDisruptionBudget",
         "metadata": {"name": "budget", "namespace": corner.namespace},
         "spec": {
-            "minAvailable": sum(gang.size for gang in gangs),
+            "minAvailable": len(gangs) - may_go,
             "selector": {"matchLabels": GUARDED},
         },
     }
@@ -83,7 +83,7 @@ async def guard(corner: Corner, *gangs: Gang) -> None:
     async def counted() -> bool:
         budget = await corner.client.get(BUDGETS, "budget", corner.namespace)
         status = budget.status
-        return (status.current_healthy, status.disruptions_allowed) == (len(gangs), 0)
+        return (status.current_healthy, status.disruptions_allowed) == (len(gangs), may_go)
 
     await wait_for(counted, "the budget is counted")
 
@@ -164,6 +164,27 @@ async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_aga
     refused = metric(scheduler, "bindery_evictions_total", outcome="refused") - refused_before
     assert refused == len(gangs)
     assert [line for line in observer.story if line.startswith(("leaves", "nominated"))] == []
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_plan_that_a_budget_allows_by_halves_is_completed_by_another_victim(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    """Each of the guarded pods may go by itself, but not both."""
+    rich = await corner.add_queue("rich", ONE_CPU)
+    poor = await corner.add_queue("poor", {"resources": {"cpu": {"quota": "2"}}})
+    await start_nodes(corner, components, 1, cpu=3)
+    free = Gang("free", size=1, queue=rich)
+    guarded = [Gang(f"guarded-{i}", size=1, queue=rich, labels=GUARDED) for i in range(2)]
+    await run(corner, free, *guarded)
+    await guard(corner, *guarded, may_go=1)
+    claimant = Gang("claimant", size=2, queue=poor)
+    await corner.submit(claimant)
+
+    await corner.wait_bound(claimant)
+    assert await corner.pods(free) == []
+    assert sum([len(await corner.pods(gang)) for gang in guarded]) == 1
+    assert sum(line.startswith("gone") for line in observer.story) == 2
 
 
 @pytest.mark.usefixtures("scheduler")
