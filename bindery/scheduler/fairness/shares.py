@@ -56,6 +56,12 @@ class Shares:
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
         """The most that a queue may keep when others want their share."""
+        of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
+        self._whole: Amounts = np.where(
+            np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
+        )
+        """What a queue's part is measured by: all that there is, where no limit is set. A model of
+        which a queue says nothing does not count beside the GPUs of any model."""
 
     def _moment(self, now: float) -> Moment:
         return Moment(
@@ -76,12 +82,13 @@ class Shares:
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
         """Return the largest part of its allocatable share that the queue holds of a resource.
 
+        Where that is unlimited, the part of all that there is (KAI-Scheduler's rule).
         `added`: place on the resource axis -> units that it would hold beside.
         """
         held = self._ledger.allocated[:, row].astype(np.float64)
         for index, amount in (added or {}).items():
             held[index] += amount
-        share = self.allocatable[:, row]
+        share = self._whole[:, row]
         ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
         return float(np.max(ratio[self.counted], initial=0.0))
 
