@@ -4,9 +4,9 @@ Used by `explain`, `queues` and `whatif`. Either way it is a `Look` and the conf
 it; nothing is ever written.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from datetime import UTC, datetime
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, TypeVar
 
@@ -19,6 +19,8 @@ from bindery.api.yamlfile import FileError, load
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.live import Look, look
+from bindery.kube.client import Client
+from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import (
     BindRequest,
     KubeObject,
@@ -34,8 +36,14 @@ from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scheduler.engine import UnknownActionError
+from bindery.scheduler.fairness.usage import History
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.plugins.registry import PluginError
+from bindery.scheduler.usage.codec import RecordError, decode
+from bindery.scheduler.usage.keeping import record_name
+from bindery.scheduler.usage.record import UsageRecord
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
+from bindery.scheduler.usage.store import RecordStore
 
 Item = TypeVar("Item", bound=KubeObject)
 
@@ -68,11 +76,17 @@ class Source:
     look: Look
     configuration: SchedulerConfiguration
     now: datetime
+    past: History | Mapping[str, Mapping[str, float]] | None = None
+    """What queues have used: the scheduler's record, or queue -> resource -> part of capacity."""
 
     def in_pool(self, node_pool: str) -> "Source":
         """Return the same cluster for the scheduler of `node_pool`."""
         configuration = self.configuration.model_copy(update={"node_pool": node_pool})
-        return Source(self.look, configuration, self.now)
+        return replace(self, configuration=configuration)
+
+    def later(self, seconds: float) -> "Source":
+        """Return the same cluster, looked at `seconds` later."""
+        return replace(self, now=self.now + timedelta(seconds=seconds))
 
     def world(self) -> World:
         """Return the scheduler's view of it, to be played with.
@@ -82,9 +96,17 @@ class Source:
         """
         objects = (*self.look.everything(), *self.look.budgets)
         try:
-            return World(objects, self.configuration, self.now.timestamp())
+            world = World(objects, self.configuration, self.now.timestamp())
         except (UnknownActionError, PluginError) as error:
             raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
+        if isinstance(self.past, History):
+            source = world.engine.past.source
+            assert isinstance(source, UsageRecord), "it was read for the configuration"
+            source.precede(self.past)
+        elif self.past:
+            k_value = self.configuration.usage.k_value
+            world.engine.past = PastUsage(GivenUsage(self.past), k_value)
+        return world
 
 
 def read_source(context: typer.Context, origin: Origin) -> Source:
@@ -96,15 +118,41 @@ def read_source(context: typer.Context, origin: Origin) -> Source:
     """
     if origin.file is not None:
         scenario = _only_scenario(origin.file)
-        configuration, now = scenario.config.to_configuration(), scenario.now
-        seen = look_at(scenario)
-    else:
-        configuration, now = SchedulerConfiguration(), datetime.now(UTC)
-        seen = with_client(context, look)
-    if origin.config is not None:
-        configuration = load(SchedulerConfiguration, origin.config)
-    source = Source(seen, configuration, now)
-    return source if origin.node_pool is None else source.in_pool(origin.node_pool)
+        used = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+        configuration = _configured(origin, scenario.config.to_configuration())
+        return Source(look_at(scenario), configuration, scenario.now, used)
+    configuration = _configured(origin, SchedulerConfiguration())
+
+    async def read(client: Client) -> Source:
+        seen = await look(client)
+        past = await _record(client, configuration)
+        return Source(seen, configuration, datetime.now(UTC), past)
+
+    return with_client(context, read)
+
+
+def _configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Return the configuration that `origin` names, or `default`.
+
+    Raises:
+        FileError: the file cannot be used.
+    """
+    found = default if origin.config is None else load(SchedulerConfiguration, origin.config)
+    if origin.node_pool is None:
+        return found
+    return found.model_copy(update={"node_pool": origin.node_pool})
+
+
+async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:
+    """Return what the scheduler has recorded of past usage, if it does and the user may see it."""
+    if configuration.usage.source != "record":
+        return None
+    namespace = configuration.leader_election.namespace
+    try:
+        text = await RecordStore(client, record_name(configuration), namespace).load()
+        return decode(text)[0] if text else None
+    except (ForbiddenError, RecordError):
+        return None
 
 
 def look_at(scenario: Scenario) -> Look:

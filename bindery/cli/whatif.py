@@ -4,7 +4,6 @@
 puts the answer together. The exit code is the answer in short.
 """
 
-from datetime import timedelta
 from pathlib import Path
 from typing import Annotated
 
@@ -57,9 +56,7 @@ def whatif(
     pools = {pod.metadata.labels.get(NODE_POOL_LABEL, "") for pod in submission.of(Pod)}
     if node_pool is None and len(pools) == 1:
         source = source.in_pool(*pools)
-    now = source.now + timedelta(seconds=submission.takes_s)
-    source = type(source)(source.look, source.configuration, now)
-    outcome = rehearse(source.world, submission.objects)
+    outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
     for name in submission.passed_over:
         typer.echo(f"{name} is passed over: it makes no pods that are known", err=True)
     if output is Format.TEXT:

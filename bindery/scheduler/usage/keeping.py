@@ -27,8 +27,7 @@ def keeper(
 
     Events are about the ConfigMap of the record, also where usage comes from elsewhere.
     """
-    pool, namespace = configuration.node_pool, configuration.leader_election.namespace
-    name = f"{RECORD_NAME}-{pool}" if pool else RECORD_NAME
+    name, namespace = record_name(configuration), configuration.leader_election.namespace
     complaints = Complaints(events, ObjectReference("v1", "ConfigMap", namespace, name, ""))
     usage = configuration.usage
     if usage.source == "record" and isinstance(past.source, UsageRecord):
@@ -37,3 +36,9 @@ def keeper(
     if usage.source == "prometheus" and isinstance(past.source, GivenUsage):
         return PrometheusKeeper(past.source, usage, complaints, clock)
     return NoKeeper()
+
+
+def record_name(configuration: SchedulerConfiguration) -> str:
+    """Return the name of the ConfigMap that holds the record of the configured node pool."""
+    pool = configuration.node_pool
+    return f"{RECORD_NAME}-{pool}" if pool else RECORD_NAME
