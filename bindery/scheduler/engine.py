@@ -6,14 +6,17 @@ runs. No I/O: the caller creates the requests that a cycle yields and says how t
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.actions.allocate import Allocate
+from bindery.scheduler.actions.backfill import Backfill
 from bindery.scheduler.actions.base import Action, Commit
 from bindery.scheduler.actions.makeroom import MakeRoom
 from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
+from bindery.scheduler.actions.reserve import Reserver
+from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
@@ -28,6 +31,7 @@ from bindery.scheduler.reports import (
     JobReport,
     PodReport,
     RefusedPlan,
+    ReservationReport,
 )
 from bindery.scheduler.session import WAITS_FOR_RELEASE, Session
 from bindery.scheduler.usage.source import past_usage
@@ -45,10 +49,12 @@ def most_moved(configuration: SchedulerConfiguration) -> int:
 
 
 ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
-    "allocate": lambda _: Allocate(),
+    "allocate": lambda it: Allocate(Reserver(it.backfill) if Backfill.name in it.actions else None),
+    "backfill": lambda _: Backfill(),
     "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
     "reclaim": lambda _: MakeRoom(ReclaimRule()),
     "preempt": lambda _: MakeRoom(PreemptRule()),
+    "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
 }
 """By the name that the configuration uses."""
 
@@ -102,6 +108,24 @@ class Engine:
         """
         session = self._open()
         report = CycleReport()
+        try:
+            with closing(session):
+                yield from self._plan(session, report, fencing_token)
+                if inspect is not None:
+                    inspect(session)
+        except BaseException:
+            # The promises have ended by now: only so does a pod that was to move stand where it is.
+            for eviction in report.evictions:
+                self.cluster.not_evicted(eviction.task.uid)
+                self.cluster.promises.end(eviction.preemptor)
+            raise
+        report.seconds_by_plugin = self._plugins.take_seconds()
+        self.report = report
+
+    def _plan(
+        self, session: Session, report: CycleReport, fencing_token: int
+    ) -> Generator[BindRequestDraft, None, None]:
+        """Run all actions; write what they find out into `report`."""
         waiting = list(session.state.waiting.values())
         committer = Committer(
             session,
@@ -120,22 +144,12 @@ class Engine:
                     yield from committer.add(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
-            if inspect is not None:
-                inspect(session)
-            report.fair = session.shares.fair
-            report.jobs = {job.key: _job_report(session, job) for job in waiting}
-            report.fair_shares = session.shares.by_queue()
-            self._note_places(report)
-        except BaseException:
-            for eviction in report.evictions:
-                self.cluster.not_evicted(eviction.task.uid)
-                self.cluster.promises.end(eviction.preemptor)
-            raise
         finally:
             committer.abandon()
-            session.close()
-        report.seconds_by_plugin = self._plugins.take_seconds()
-        self.report = report
+        report.fair = session.shares.fair
+        report.jobs = {job.key: _job_report(session, job) for job in (*waiting, *session.stale)}
+        report.fair_shares = session.shares.by_queue()
+        self._note_places(report)
 
     @contextmanager
     def session(self) -> Iterator[Session]:
@@ -186,6 +200,9 @@ class Engine:
             cluster.not_evicted(eviction.task.uid)
         if not plan.is_begun:
             cluster.promises.end(claimant)
+        if claimant == refused.job:  # it goes for nobody's sake: no room is missing
+            cluster.failures.spare([e.task.uid for e in plan.left], until)
+            return
         cluster.failures.spare([e.task.uid for e in plan.left if e.task.job == refused.job], until)
         text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
         cluster.failures.note_refused_room(claimant, until, text)
@@ -211,7 +228,12 @@ def _job_report(session: Session, job: Job) -> JobReport:
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED
-    return JobReport(job.key, job.uid, satisfied, reason, message, pods)
+    kept = session.reservations.of(job)
+    reserved = None
+    if kept is not None:
+        nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
+        reserved = ReservationReport(nodes, kept.start)
+    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved)
 
 
 def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:

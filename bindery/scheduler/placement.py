@@ -145,7 +145,7 @@ class ShapeVectors:
         fits = np.ones(len(rows), dtype=np.bool_)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             idle = nodes.idle[index, rows]
-            if session.is_releasing:
+            if session.is_releasing or session.node_ledger.has_kept:
                 promised = nodes.pipelined[index, rows] - nodes.releasing[index, rows]
                 idle = np.minimum(idle, idle - promised)
             fits &= idle >= amount

@@ -24,6 +24,16 @@ class PodReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationReport:
+    """Room that is kept for a gang until it fits."""
+
+    nodes: tuple[str, ...]
+    """In the order of their names."""
+    start: float | None
+    """When the gang is expected to start, seconds since the epoch; None: nothing says."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """Where one job stands after the cycle."""
 
@@ -35,6 +45,7 @@ class JobReport:
     """One CamelCase word: Scheduled, NotEnoughPods, Unschedulable, OverLimit, …"""
     message: str
     pods: dict[Uid, PodReport]
+    reservation: ReservationReport | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -21,6 +21,8 @@ from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model import gangs
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.endings import Endings
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
@@ -28,6 +30,7 @@ from bindery.scheduler.placement import FilterCache, Placement
 from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
+from bindery.scheduler.reservations import Reservations
 from bindery.scheduler.statement import Statement
 from bindery.scheduler.usage.source import PastUsage, nothing_past
 
@@ -73,6 +76,10 @@ class Session:
         self.victims: VictimTable | None = None
         """Who could be evicted; made by the first action that asks."""
         self._promises = self.statement()
+        self.stale: list[Job] = []
+        """Jobs that have less than their minimum."""
+        self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
+        """Room that is kept for gangs which do not fit now."""
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -96,7 +103,8 @@ class Session:
         return self._was_releasing or self.node_ledger.has_evicted
 
     def close(self) -> None:
-        """Give the columns back: promises end here."""
+        """Give the columns back: promises and reservations end here."""
+        self.reservations.close()
         self._promises.discard()
 
     # -- what plugins ask ----------------------------------------------------------------------
@@ -149,6 +157,13 @@ class Session:
         """Return whether others were evicted for `job` a short while ago."""
         return self._cluster.promises.holds(job.key)
 
+    def stale_since(self, parts: Sequence[tuple[Job, str]]) -> list[float]:
+        """Return since when each of `parts`, jobs or sub-groups of them, has been too small.
+
+        To be asked once, about all that are: the others are taken to be sound.
+        """
+        return self._cluster.staleness.observe(parts, self._cluster.groups, self.now)
+
     def promised_rows(self, job: Job) -> dict[Uid, int]:
         """Return the node rows that earlier plans have promised to pods of `job`."""
         rows = self.state.nodes.rows
@@ -165,6 +180,7 @@ class Session:
 
     def promised(self, job: Job) -> None:
         """Note that room is being made for `job`."""
+        self.reservations.drop(job)
         self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
 
     @cached_property
@@ -188,13 +204,6 @@ class Session:
         return np.asarray(np.maximum(self.state.nodes.allocatable.max(axis=1, initial=0), 1))
 
     @cached_property
-    def has_soft_taints(self) -> bool:
-        """Whether any node has a taint of effect PreferNoSchedule."""
-        return any(
-            taint.effect == "PreferNoSchedule"
-            for node in self.state.nodes.nodes
-            if node is not None
-    @cached_property
     def endings(self) -> Endings:
         """When running pods end that say so, as of the first time that this is asked."""
         return Endings(self.state, self.now)
@@ -208,6 +217,13 @@ class Session:
                 return
         yield None
 
+    @cached_property
+    def has_soft_taints(self) -> bool:
+        """Whether any node has a taint of effect PreferNoSchedule."""
+        return any(
+            taint.effect == "PreferNoSchedule"
+            for node in self.state.nodes.nodes
+            if node is not None
             for taint in node.spec.taints or ()
         )
 

@@ -11,10 +11,10 @@ from enum import Enum
 from functools import partial
 
 from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.actions.reserve import Reserver
 from bindery.scheduler.explain import no_place_text, node_reasons
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
-from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
@@ -39,13 +39,16 @@ _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
 
 class Allocate:
-    """Places what fits; explains what does not."""
+    """Places what fits; explains what does not. `reserver`: keeps room for what does not fit."""
 
     name = "allocate"
 
+    def __init__(self, reserver: Reserver | None = None) -> None:
+        self._reserver = reserver
+
     def execute(self, session: Session) -> Iterator[Commit]:
         """Serve every waiting job once, and again for each extra pod that finds a place."""
-        attempts = _Attempts(session)
+        attempts = Attempts(session)
         waiting = [job for job in session.state.waiting.values() if job.pending]
         first = [job for job in waiting if session.has_room_coming(job)]
         # Those for which others were evicted get their places before these ask for them again.
@@ -59,13 +62,15 @@ class Allocate:
             served = attempts.serve(job)
             if isinstance(served, Commit):
                 yield served
+            elif served is Outcome.WAITS and self._reserver is not None:
+                self._reserver.consider(session, job)
             # A gang that is only promised its places gets no extra pods before it has them.
             has_gang = isinstance(served, Commit) or job.is_satisfied
-            if served is not _Outcome.WAITS and has_gang and job.pending:
+            if served is not Outcome.WAITS and has_gang and job.pending:
                 work.put_back(job)
 
 
-class _Outcome(Enum):
+class Outcome(Enum):
     """What became of a job that was not committed."""
 
     PROMISED = "promised"
@@ -80,7 +85,7 @@ class _Shortage:
     text: str
 
 
-class _Attempts:
+class Attempts:
     """Tries to place jobs, and remembers what cannot succeed again in this session."""
 
     def __init__(self, session: Session) -> None:
@@ -88,33 +93,33 @@ class _Attempts:
         self._shortages: dict[Shape, _Shortage] = {}
         """Allocate only takes room: until the session ends no more than that will fit."""
 
-    def serve(self, job: Job) -> Commit | _Outcome:
+    def serve(self, job: Job) -> Commit | Outcome:
         """Place the gang of `job`, or one extra pod of it; note why it waits otherwise."""
         session = self._session
         for validator in session.plugins.validity:
             refusal = validator.invalid(session, job)
             if refusal is not None:
                 return self._refuse(job, refusal)
-        served: Commit | _Outcome = _Outcome.WAITS
+        served: Commit | Outcome = Outcome.WAITS
         for wish in _wishes(session, job):
             served = self._serve_wish(job, wish)
-            if served is not _Outcome.WAITS:
+            if served is not Outcome.WAITS:
                 break
         return served
 
-    def _serve_wish(self, job: Job, wish: _Wish) -> Commit | _Outcome:
+    def _serve_wish(self, job: Job, wish: _Wish) -> Commit | Outcome:
         """Place all that `wish` asks for, or nothing."""
         session, tried = self._session, False
-        for domain in _domains(session, job):
+        for domain in session.domains(job):
             served = self._serve_in(job, wish, session.placement.finder(job, domain))
-            if served is not _Outcome.WAITS:
+            if served is not Outcome.WAITS:
                 return served
             tried = True
         if not tried:
             self._refuse(job, Refusal("Unschedulable", "a plugin leaves it no nodes to try"))
-        return _Outcome.WAITS
+        return Outcome.WAITS
 
-    def _serve_in(self, job: Job, wish: _Wish, finder: JobFinder) -> Commit | _Outcome:
+    def _serve_in(self, job: Job, wish: _Wish, finder: JobFinder) -> Commit | Outcome:
         session = self._session
         with session.statement() as statement:
 
@@ -125,7 +130,7 @@ class _Attempts:
                 return partial(statement.rollback, statement.savepoint())
 
             if not wish(_Placer(place, mark)):
-                return _Outcome.WAITS
+                return Outcome.WAITS
             tasks = [operation.task for operation in statement.operations]
             if any(task.status is TaskStatus.PIPELINED for task in tasks):
                 return self._promise(job, statement, tasks)
@@ -186,7 +191,7 @@ class _Attempts:
                 return placed
         return len(tasks)
 
-    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> _Outcome:
+    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
         """Turn the whole gang into promises and keep them for this session."""
         session = self._session
         rows = [task.row for task in tasks]
@@ -199,17 +204,17 @@ class _Attempts:
             except LedgerRefusalError as refusal:
                 return self._refuse(job, Refusal("Unschedulable", str(refusal)))
             if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
-                return _Outcome.WAITS
+                return Outcome.WAITS
             session.hold(promises)
-        return _Outcome.PROMISED
+        return Outcome.PROMISED
 
     # -- what does not fit ---------------------------------------------------------------------
 
-    def _refuse(self, job: Job, refusal: Refusal) -> _Outcome:
+    def _refuse(self, job: Job, refusal: Refusal) -> Outcome:
         self._session.refusals[job] = refusal
-        return _Outcome.WAITS
+        return Outcome.WAITS
 
-    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> _Outcome:
+    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> Outcome:
         text = shortage.text
         if len(tasks) > 1:
             text = f"{shortage.fitted} of {len(tasks)} pods fit; for the next one {text}"
@@ -273,13 +278,3 @@ def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:
     """Return whether `tasks` are interchangeable with equal pods of other jobs."""
     shape = tasks[0].shape
     return not finder.is_restricted and all(task.shape is shape for task in tasks)
-
-
-def _domains(session: Session, job: Job) -> Iterator[BoolColumn | None]:
-    """Yield the sets of nodes to try: those of the first plugin that names some, else all nodes."""
-    for plugin in session.plugins.domains:
-        domains = plugin.domains(session, job)
-        if domains is not None:
-            yield from domains
-            return
-    yield None

@@ -28,6 +28,7 @@ from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
@@ -67,6 +68,7 @@ class Cluster:
         """Gang or pod UID -> how many Statements have been committed for it."""
         self.problems: list[ObjectProblem] = []
         self.promises = Promises()
+        self.staleness = StalenessMemory()
 
     def apply(self, change: Change[KubeObject]) -> None:
         """Take in one watch event."""
@@ -115,7 +117,8 @@ class Cluster:
     def evicting(self, task: Task, claimant: JobKey) -> None:
         """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""
         self._tasks.evicting(task)
-        self.promises.make(claimant, self._clock())
+        if claimant != task.job:
+            self.promises.make(claimant, self._clock())
 
     def not_evicted(self, uid: Uid) -> None:
         """Undo `evicting`: the eviction was refused."""
