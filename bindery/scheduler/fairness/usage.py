@@ -96,9 +96,9 @@ class History:
         capacity = (weights @ self.capacity)[:, None]
         return np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0)
 
-    def since(self, at: float) -> "History":
-        """Return a copy without the slices that ended before `at`."""
-        return self._choose(np.flatnonzero(self.end > at))
+    def within(self, after: float, before: float) -> "History":
+        """Return a copy without the slices that ended by `after` or begin from `before` on."""
+        return self._choose(np.flatnonzero((self.end > after) & (self.start < before)))
 
     def coarsened(self, most: int) -> "History":
         """Return a history of at most `most` slices: the shortest neighbours are joined."""

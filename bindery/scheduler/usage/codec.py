@@ -16,6 +16,8 @@ MOST_BYTES: Final = 512 * 1024
 """Half of what a ConfigMap may hold; with a thousand queues, 30 slices of three resources."""
 VERSION: Final = 1
 _WHOLE: Final = 1e6
+_MOST: Final = 1e30
+"""Far more than any cluster has in any time, and far from what floats cannot hold."""
 
 
 class RecordError(ValueError):
@@ -88,8 +90,6 @@ def decode(text: str) -> tuple[History, int]:
         capacity,
         held,
     )
-    if not np.isfinite(held).all():
-        raise RecordError("what was held is out of range")
     return history, record.term
 
 
@@ -114,8 +114,9 @@ def _check(index: int, item: _Slice, shape: tuple[int, int]) -> None:
     resources, queues = shape
     if not 0 <= item.start < item.end:
         raise RecordError(f"slices[{index}]: it ends before it begins")
+    numbers = [item.end, *item.capacity, *(amount for row in item.held for amount in row)]
+    if not 0 <= min(numbers) <= max(numbers) <= _MOST:
+        raise RecordError(f"slices[{index}]: a number is negative or out of range")
     is_whole = len(item.capacity) == len(item.held) == resources
     if not is_whole or any(len(row) != queues for row in item.held):
         raise RecordError(f"slices[{index}]: its numbers do not fit the queues and resources")
-    if min(item.capacity, default=0.0) < 0 or any(min(row, default=0) < 0 for row in item.held):
-        raise RecordError(f"slices[{index}]: a number is negative")

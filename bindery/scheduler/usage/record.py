@@ -30,7 +30,8 @@ class UsageRecord:
     def account(self, moment: Moment) -> Amounts:
         """Count what is held for the time since the last moment; return usage up to now.
 
-        [resource, queue], as parts of capacity. A clock that went back counts nothing.
+        [resource, queue], as parts of capacity. A clock that went back counts nothing, and what
+        was seen at a time that is yet to come is forgotten.
         """
         if self._seen_at is not None and moment.now > self._seen_at:
             self._add(moment, self._seen_at)
@@ -59,7 +60,7 @@ class UsageRecord:
         self.history = earlier.followed_by(self.history).coarsened(MOST_SLICES)
 
     def _add(self, moment: Moment, since: float) -> None:
-        history = self.history.since(moment.now - self.decay.horizon_s)
+        history = self.history.within(moment.now - self.decay.horizon_s, moment.now)
         kept = [index for index, name in enumerate(moment.resources) if name != PODS]
         resources = tuple(moment.resources[index] for index in kept)
         elapsed_s = moment.now - since
