@@ -1,11 +1,9 @@
 """The ledger of queue shares: what every queue holds, by itself and with all below it."""
 
-import numpy as np
-
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.nodes import NodeTable
-from bindery.scheduler.model.queues import QueueTable
+from bindery.scheduler.model.queues import QueueTable, rolled_up
 from bindery.scheduler.model.resources import Request
 
 
@@ -71,10 +69,7 @@ class QueueLedger:
 
     def rolled_up(self, own: IntColumns) -> IntColumns:
         """Return the sums up the tree of what each queue has by itself."""
-        sums = np.zeros_like(own)
-        for row, chain in enumerate(self.chains):
-            sums[:, list(chain)] += own[:, [row]]
-        return sums
+        return rolled_up(own, self.chains)
 
     def _add(self, columns: IntColumns, row: int, request: Request, sign: int) -> None:
         for index, amount in zip(request.indices, request.amounts, strict=True):

@@ -4,7 +4,7 @@ Written by the cluster cache and by the queue ledger. A queue that is only named
 row too, so that what its pods hold is counted when the Queue object comes later.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -201,6 +201,19 @@ class QueueTable:
             self._allocated = grown(self._allocated, resources, items)
             self._non_preemptible = grown(self._non_preemptible, resources, items)
             self._pending = grown(self._pending, resources, items)
+
+
+def rolled_up(own: IntColumns, chains: Sequence[Sequence[int]]) -> IntColumns:
+    """Return the sums up the tree of `own` [any, queue]: what queues have by themselves.
+
+    `chains`: queue row -> rows of itself and its ancestors, as of `QueueTable.chain`.
+    """
+    sums = np.zeros_like(own)
+    ancestors = np.array([at for chain in chains for at in chain], dtype=np.intp)
+    rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
+    for column, total in zip(own, sums, strict=True):
+        np.add.at(total, ancestors, column[rows])
+    return sums
 
 
 def _default(resource: str) -> QueueRule:

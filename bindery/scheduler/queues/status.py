@@ -1,25 +1,20 @@
 """What Queue objects should say about themselves, and whether they say it already. Pure.
 
-Called by the loop after a cycle; `writer.py` writes it. Amounts are those of the queue and all
-below it, worked out from the very columns that the cycle planned with.
+Asked by `writer.py` after a cycle. `findings.py` says what is wrong with queues, `amounts.py` what
+they hold; this module compares that with what the objects say.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 from msgspec.structs import replace
 
-from bindery.api import quantity
-from bindery.api.names import GPU_RESOURCE, NODE_POOL_LABEL
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.queue import READY, WARNING
-from bindery.kube.objects import Condition, GangCounts, Meta, Queue, QueueStatus
+from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.division import Amounts
-from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.queues import QueueTable
-from bindery.scheduler.model.resources import MODEL_PREFIX, PODS
-from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.queues.amounts import QueueAmounts
 from bindery.scheduler.queues.findings import Finding, Verdict, verdicts
 from bindery.scheduler.times import timestamp
 
@@ -50,111 +45,47 @@ class QueueStatuses:
 
     cluster: Cluster
     node_pool: str
-    _verdicts: dict[str, Verdict] = field(default_factory=dict)
-    _version: int = -1
+    _verdicts: dict[str, Verdict] = field(default_factory=dict, init=False)
+    _version: int = field(default=-1, init=False)
     """Of the queue table, when `_verdicts` were reached."""
+    _settled: dict[str, tuple[Queue, QueueStatus]] = field(default_factory=dict, init=False)
+    """By name: the object and the amounts that were found to agree."""
+
+    def __post_init__(self) -> None:
+        self._amounts = QueueAmounts(self.cluster.state)
 
     @property
     def has_news(self) -> bool:
         """Whether a queue has changed since `writes` was asked."""
         return self.cluster.state.queues.version != self._version
 
-    def writes(self, fair: Amounts, now: float) -> Iterator[QueueWrite]:
-        """Yield the objects that should say something else, by name.
+    def writes(self, fair: Amounts, now: float) -> list[QueueWrite]:
+        """Return the objects that should say something else, by name.
 
         `fair`: [resource, queue], what each queue deserved in the last cycle. `now`: seconds since
         the epoch.
         """
-        state = self.cluster.state
+        table = self.cluster.state.queues
         if self.has_news:
-            self._version, self._verdicts = state.queues.version, verdicts(state.queues)
-        amounts = amounts_by_row(state, fair)
-        for name, queue in sorted(self.cluster.queues.items()):
-            row = state.queues.rows[name]
-            conditions = _conditions(queue, self._verdicts[name], now)
+            self._version, self._verdicts = table.version, verdicts(table)
+            self._settled.clear()
+        by_row = self._amounts.by_row(fair)
+        found = []
+        for name, queue in self.cluster.queues.items():
+            row = table.rows[name]
             is_ours = queue.metadata.labels.get(NODE_POOL_LABEL, "") == self.node_pool
-            wanted = queue.status
-            if is_ours and row < fair.shape[1]:
-                wanted = amounts(row)
-            wanted = replace(wanted, conditions=conditions)
-            if wanted != queue.status:
+            amounts = by_row[row] if is_ours and row < fair.shape[1] else queue.status
+            settled_queue, settled_amounts = self._settled.get(name, (None, None))
+            if settled_queue is queue and settled_amounts is amounts:
+                continue
+            conditions = _conditions(queue, self._verdicts[name], now)
+            wanted = replace(amounts, conditions=conditions)
+            if wanted == queue.status:
+                self._settled[name] = queue, amounts
+            else:
                 is_urgent = conditions != (queue.status.conditions or [])
-                yield QueueWrite(queue.metadata, queue.status, wanted, is_urgent)
-
-
-def amounts_by_row(state: PlanState, fair: Amounts) -> Callable[[int], QueueStatus]:
-    """Return a function of a queue's row to its status, without conditions.
-
-    `fair`: as for `QueueStatuses.writes`; resources that are new since then count as none.
-    """
-    queues = state.queues
-    chains = [queues.chain(row) for row in range(len(queues.entries))]
-    allocated, pending = (_rolled_up(own, chains) for own in (queues.allocated, queues.pending))
-    deserved = np.zeros_like(allocated)
-    deserved[: fair.shape[0], : fair.shape[1]] = np.floor(fair)
-    columns = (allocated, deserved, allocated + pending, pending)
-    running, waiting = _gangs(state, chains)
-
-    def status(row: int) -> QueueStatus:
-        indices = _shown(queues, row, columns)
-        allocated, deserved, requested, pending = (
-            {_name(queues, i): _text(queues, i, column[i, row]) for i in indices}
-            for column in columns
-        )
-        return QueueStatus(
-            allocated=allocated,
-            fair_share=deserved,
-            requested=requested,
-            pending=pending,
-            gangs=GangCounts(running=running[row], pending=waiting[row]),
-        )
-
-    return status
-
-
-def _rolled_up(own: IntColumns, chains: Sequence[tuple[int, ...]]) -> IntColumns:
-    sums = np.zeros_like(own)
-    for row, chain in enumerate(chains):
-        sums[:, list(chain)] += own[:, [row]]
-    return sums
-
-
-def _gangs(state: PlanState, chains: Sequence[tuple[int, ...]]) -> tuple[list[int], list[int]]:
-    """Return how many gangs run and wait in each queue and all below it."""
-    running, waiting = [0] * len(chains), [0] * len(chains)
-    for job in state.jobs.values():
-        if job.is_satisfied:
-            counts, is_counted = running, any(it.status.is_active for it in job.tasks.values())
-        else:
-            counts, is_counted = waiting, bool(job.pending)
-        row = state.queues.rows.get(job.queue)
-        if job.exists and is_counted and row is not None:
-            for at in chains[row]:
-                counts[at] += 1
-    return running, waiting
-
-
-def _shown(queues: QueueTable, row: int, columns: Sequence[IntColumns]) -> list[int]:
-    """Return which resources a queue speaks of: those that it has rules for, or anything of.
-
-    GPUs of a model are spoken of where the queue has rules for the model.
-    """
-    ruled = queues.ruled(row)
-    used = np.logical_or.reduce([column[:, row] != 0 for column in columns])
-    return [
-        index
-        for index, name in sorted(enumerate(queues.axis.names), key=lambda item: item[1])
-        if index in ruled or (used[index] and name != PODS and not name.startswith(MODEL_PREFIX))
-    ]
-
-
-def _name(queues: QueueTable, index: int) -> str:
-    name = queues.axis.names[index]
-    return "gpu" if name == GPU_RESOURCE else name
-
-
-def _text(queues: QueueTable, index: int, amount: np.int64) -> str:
-    return quantity.canonical(int(amount), queues.axis.names[index])
+                found.append(QueueWrite(queue.metadata, queue.status, wanted, is_urgent))
+        return sorted(found, key=lambda write: write.meta.name)
 
 
 # ---- conditions -----------------------------------------------------------------------------
