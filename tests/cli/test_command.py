@@ -16,8 +16,6 @@ expect: {pods: {a-0: {state: Running}}}
 FAILS = PASSES.replace("passes", "fails").replace("gpus: 1}]}]", "gpus: 2}]}]")
 MALFORMED = "name: wrong\njobs:\n- name: a\n  minMembers: 2\n"
 UNSUPPORTED = "name: future\nnodes: []\nhyperNodes: [{name: s0, tier: 1, members: []}]\n"
-    "name: future\nnodes: [{name: n1}]\nhyperNodes: [{name: s0, tier: 1, members: [n1]}]\n"
-)
 
 
 def bindery(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
