@@ -29,6 +29,10 @@ class PreemptRule:
         mask = (table.queue == queue) & (table.priority < session.priority(claim.job))
         return protection.unprotected(session, table, mask, queue, "preempt")
 
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the same chunks: others do not go, whatever they find."""
+        return self.eligible(session, claim, table)
+
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
         """Every eligible chunk may go."""
         return True
@@ -58,6 +62,10 @@ class ConsolidationRule:
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return all chunks: nobody loses anything but the time of moving."""
         return np.ones(len(table.chunks), dtype=np.bool_)
+
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return all chunks: every one of them must find another place."""
+        return self.eligible(session, claim, table)
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
         """Every chunk but the claimant's own may move."""

@@ -4,7 +4,7 @@ The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), compared 
 ancestors in which the two queues differ.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,13 +39,20 @@ class ReclaimRule:
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return the chunks of other queues that are reclaimable and hold more than they may."""
+        mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
+        for queue, of_queue in table.by_queue.items():
+            levels = levels_apart(session, own, queue)
+            if levels is not None and not self._may_lose(session, claim, *levels):
+                mask[of_queue] = False
+        return mask
+
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the chunks of other queues that are reclaimable: who moves loses nothing."""
         mask = np.zeros(len(table.chunks), dtype=np.bool_)
         own = session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
-            if levels is None or not is_reclaimable(session, queue, levels[1]):
-                continue
-            mask[of_queue] = self._may_lose(session, claim, *levels)
+            mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
         return protection.unprotected(session, table, mask, own, "reclaim")
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
@@ -55,12 +62,17 @@ class ReclaimRule:
 
     def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
-        own = session.queue_row(claim.job)
+        own, asked = session.queue_row(claim.job), total(t.shape.request for t in claim.tasks)
+        involved: dict[tuple[int, int], set[int]] = {}
         for chunk in gone:
             levels = levels_apart(session, own, session.queue_row(chunk.job))
-            if levels is not None and self._saturated(session, claim, *levels):
-                return False
-        return True
+            if levels is not None:
+                lost = total(task.shape.request for task in chunk.tasks)
+                involved.setdefault(levels, set(asked)).update(lost)
+        return not any(
+            self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
+            for levels, resources in involved.items()
+        )
 
     def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
         """Return whether the queue `other` holds more than it may keep against `own`.
@@ -83,11 +95,18 @@ class ReclaimRule:
             held[index] += amount
         return held
 
-    def _saturated(self, session: Session, claim: Claim, own: int, other: int) -> bool:
-        """Return whether `own` would be above its fair share, and fuller than `other` is left."""
-        shares, ledger = session.shares, session.queue_ledger
-        with_claim = self._with_claim(session, claim, own)
-        for index in total(task.shape.request for task in claim.tasks):
+    def _saturated(
+        self,
+        session: Session,
+        with_claim: NDArray[np.float64],
+        levels: tuple[int, int],
+        resources: Iterable[int],
+    ) -> bool:
+        """Return whether `levels[0]` would be above its fair share of one of `resources`, and
+        fuller than `levels[1]` is left. `with_claim`: what it would hold [resource].
+        """
+        (own, other), shares, ledger = levels, session.shares, session.queue_ledger
+        for index in resources:
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])
@@ -127,4 +146,6 @@ def is_reclaimable(session: Session, queue: int, level: int) -> bool:
 
 
 def _ratio(held: float, share: float) -> float:
+    if held <= 0:
+        return 0.0
     return held / share if share > 0 else float("inf")

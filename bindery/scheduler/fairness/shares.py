@@ -93,14 +93,20 @@ class Shares:
         return float(np.max(ratio[self.counted], initial=0.0))
 
     def is_over(self, row: int) -> bool:
-        """Return whether the queue holds more than its fair share of some resource."""
+        """Return whether the queue holds more than its fair share of every resource.
+
+        Of those that it holds and that its quota bounds: it cannot be above its share of others.
+        """
         held = self._ledger.allocated[:, row]
-        return bool(((held > self.fair[:, row]) & self.counted).any())
+        matters = self.counted & (held > 0) & np.isfinite(self.quota[:, row])
+        return bool(matters.any() and (held > self.fair[:, row])[matters].all())
 
     def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
         """Return whether the queue stays within its quota with `added` (axis place -> units)."""
-        held, quota = self._ledger.allocated[:, row], self.quota[:, row]
-        return all(held[index] + amount <= quota[index] for index, amount in added.items())
+        held, quota = self._ledger.allocated[:, row].copy(), self.quota[:, row]
+        for index, amount in added.items():
+            held[index] += amount
+        return not ((held > quota) & self.counted).any()
 
 
 def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> None:

@@ -88,6 +88,10 @@ class _Permissive:
         """Return the chunks that were chosen beforehand."""
         return self.among.copy()
 
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the same chunks: the caller decides what must move."""
+        return self.eligible(session, claim, table)
+
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
         """Every chunk but the claimant's own may go."""
         return chunk.job is not claim.job

@@ -25,9 +25,9 @@ class FairShare:
     def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:
         """Return the key of a queue whose next job is `job`.
 
-        Not above its fair share in any resource first; then who stays within its quota with the
-        job; higher priority; who deserves something at all; smaller dominant share with the job,
-        and without; smaller allocatable share.
+        Not above its fair share in all that it holds first; then who stays within its quota with
+        the job; higher priority; who deserves something at all; smaller dominant share with the
+        job, and without; smaller allocatable share.
         """
         shares = session.shares
         request = total(task.shape.request for task in session.next_pods(job))

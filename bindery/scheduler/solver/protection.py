@@ -21,7 +21,7 @@ def delay(session: Session, claim: Claim) -> Refusal | None:
         text = f"its PriorityClass {claim.job.priority_class} has preemptionPolicy Never"
         return Refusal("NeverPreempts", text)
     waited_s = session.now - session.pending_since(claim.job)
-    if waited_s < claim.job.preemption_delay_s:
+    if claim.job.preemption_delay_s > 0 and waited_s <= claim.job.preemption_delay_s:
         return Refusal("PreemptionDelay", f"it waits {claim.job.preemption_delay_s:.0f} s first")
     return None
 

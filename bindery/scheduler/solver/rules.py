@@ -45,6 +45,10 @@ class Rule(Protocol):
         """Return which chunks of `table` may go for `claim`, each looked at by itself."""
         ...
 
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return which chunks may go for `claim` as long as they find other places."""
+        ...
+
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
         """Return whether `chunk` may go next, after those that have gone in this plan."""
         ...

@@ -51,7 +51,8 @@ class Search:
         self._claim = claim
         self._rule = rule
         self._table = table
-        eligible = rule.eligible(session, claim, table) & table.alive
+        candidates = rule.movable if with_moves else rule.eligible
+        eligible = candidates(session, claim, table) & table.alive
         self._left = permitted(session, claim, table, eligible, rule.name)
         """Chunk -> whether it may still go in this plan."""
         self._with_moves = with_moves
@@ -148,12 +149,14 @@ class Search:
 
     def _can_move(self) -> bool:
         """Return whether all victims so far find other places, where they must."""
-        if not self._rule.moves_all:
+        gone = set(self.gone)
+        must_move = gone if self._rule.moves_all else gone & self._must_move
+        if not must_move:
             return True
         savepoint = self._statement.savepoint()
         moved = move_victims(self._session, self._statement, self._table, self.gone)
         self._statement.rollback(savepoint)
-        return len(moved) == len(self.gone)
+        return moved >= must_move
 
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
         """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
