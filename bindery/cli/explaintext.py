@@ -5,6 +5,7 @@ A line's indent says what it belongs to; whoever prints it keeps the indent when
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
 
 from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
@@ -13,6 +14,7 @@ from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
 from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.reports import ReservationReport
 
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
@@ -35,6 +37,8 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
     yield from _share_lines(said.shares, said.nodes)
     if said.position is not None:
         yield _position_text(said.position, said.queue)
+    if said.reservation is not None:
+        yield _reservation_text(said.reservation)
     if said.victims is not None:
         yield from _victim_lines(said.victims)
     elif said.reason in ("Unschedulable", "OverLimit"):
@@ -104,6 +108,13 @@ def _position_text(place: Position, queue: str) -> str:
         f"Its turn: {ordinal(place.place)} of {place.of} that wait, "
         f"{ordinal(place.place_in_queue)} of {place.of_queue} in queue {queue}{before}."
     )
+
+
+def _reservation_text(kept: ReservationReport) -> str:
+    start = "nobody knows when it can start"
+    if kept.start is not None:
+        start = f"it is expected to start at {datetime.fromtimestamp(kept.start, UTC):%H:%M:%S} UTC"
+    return f"Room is kept for it on {listed(kept.nodes)}; {start}."
 
 
 def _victim_lines(plan: VictimPlan) -> Iterator[str]:

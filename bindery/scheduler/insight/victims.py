@@ -78,7 +78,8 @@ class _Permissive:
     among: BoolColumn
     moves_all: bool = False
     most_jobs: int | None = None
-    name: str = "explain"
+    name: str = "reclaim"
+    """The action in whose name plugins are asked whether they veto a victim."""
 
     def refuse(self, session: Session, claim: Claim) -> Refusal | None:  # noqa: ARG002
         """Refuse nobody."""
@@ -117,18 +118,23 @@ def cheapest_victims(
     hardness = judge.hardness(table)
     others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
     if not exceeds_idle(session, claim):
-        rule = _Permissive(others & (hardness < _HARDEST), moves_all=True)
-        found = _search(session, claim, rule, table)
+        movable = others & (hardness < _HARDEST)
+        mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
+        found = _search(session, claim, mover, table)
         if found is not None:
             return _moving(session, claim, table, found, (actions, most_moved))
     own_queue = table.queue == session.queue_row(job)
     for level in range(_HARDEST + 1):
-        masks = [others & (hardness <= level) & part for part in (own_queue, ~own_queue)]
-        masks += [masks[0] | masks[1]]
+        softer = others & (hardness <= level)
+        rules = (
+            _Permissive(softer & own_queue, name="preempt"),
+            _Permissive(softer & ~own_queue),
+            _Permissive(softer),
+        )
         plans = [
             _replayed(session, judge, table, found)
-            for mask in masks
-            if mask.any() and (found := _search(session, claim, _Permissive(mask), table))
+            for rule in rules
+            if rule.among.any() and (found := _search(session, claim, rule, table))
         ]
         if plans:
             return min(plans, key=lambda plan: (plan.killed_pods, plan.pod_count))

@@ -19,7 +19,7 @@ from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import Job, JobKey
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.reports import Eviction
+from bindery.scheduler.reports import Eviction, ReservationReport
 from bindery.scheduler.session import Session
 
 
@@ -86,6 +86,8 @@ class Explanation:
     position: Position | None
     victims: VictimPlan | None
     """What would have to go for it to fit, although a rule forbids it."""
+    reservation: ReservationReport | None
+    """Room that is kept for it until it fits."""
     advice: str
 
 
@@ -99,6 +101,7 @@ class _Before:
     waiting_pods: int
     nodes: tuple[NodeCounts, ...]
     shares: tuple[QueueShare, ...]
+    victims: VictimPlan | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,14 +125,15 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
     engine = world.engine
     jobs = engine.cluster.state.jobs
     with engine.session() as session:
-        before = {key: _before(session, jobs[key]) for key in keys if key in jobs}
+        before = {key: _before(session, jobs[key], world) for key in keys if key in jobs}
     at_end: dict[JobKey, _AtEnd] = {}
 
     def inspect(session: Session) -> None:
         for key, known in before.items():
             if known.job.pending and not known.job.promised.total:
-                place = position(session, known.job)
-                at_end[key] = _AtEnd(place, _victims(session, known.job, world))
+                # What the cycle has just placed is no victim yet: then what was before has to do.
+                victims = _victims(session, known.job, world) or known.victims
+                at_end[key] = _AtEnd(position(session, known.job), victims)
 
     drafts = list(engine.cycle(inspect=inspect))
     return {
@@ -138,7 +142,7 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
     }
 
 
-def _before(session: Session, job: Job) -> _Before:
+def _before(session: Session, job: Job, world: World) -> _Before:
     return _Before(
         job,
         priority=session.priority(job),
@@ -146,6 +150,7 @@ def _before(session: Session, job: Job) -> _Before:
         waiting_pods=job.waiting.total + job.gated_count,
         nodes=tuple(_node_counts(session, job)),
         shares=chain_shares(session, session.queue_row(job)),
+        victims=_victims(session, job, world),
     )
 
 
@@ -178,6 +183,7 @@ def _explanation(
         shares=known.shares,
         position=at_end.position,
         victims=at_end.victims,
+        reservation=report.reservation if report is not None else None,
         advice=ADVICE.get(report.reason, "") if report is not None else "",
     )
 
@@ -203,7 +209,8 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
         if plugin.invalid(session, job) is not None:
             return None
     configuration = world.engine.configuration
-    return cheapest_victims(session, job, configuration.actions, most_moved(configuration))
+    with session.reservations.lifted(lambda each: each.job is job):
+        return cheapest_victims(session, job, configuration.actions, most_moved(configuration))
 
 
 def _node_counts(session: Session, job: Job) -> Iterator[NodeCounts]:
