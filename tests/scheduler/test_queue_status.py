@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from msgspec import structs
 from schedulerworld import GPU, NOW, add, delete, engine_with, gang, modify, node, plan, pod
 
@@ -46,8 +48,10 @@ def status_of(engine: Engine, name: str) -> kube.QueueStatus:
 def show(engine: Engine, *queues: kube.Queue) -> None:
     """Let `queues` say what they should."""
     writes = writes_of(engine)
-    shown = (structs.replace(it, status=writes[it.metadata.name].wanted) for it in queues)
-    modify(engine.cluster, *shown)
+    for item in queues:
+        if item.metadata.name in writes:
+            status = writes[item.metadata.name].wanted
+            modify(engine.cluster, structs.replace(item, status=status))
 
 
 def test_a_queue_speaks_of_all_that_its_gangs_hold_and_ask_for_by_resource() -> None:
@@ -188,3 +192,60 @@ def test_amounts_are_written_by_the_scheduler_of_the_queues_pool_alone() -> None
 )
 def test_amounts_are_written_exactly(resource: str, amount: int, text: str) -> None:
     assert canonical(amount, resource) == text
+
+
+NAMES = ("org", "a", "b", "c")
+STEPS = st.one_of(
+    st.tuples(st.just("submit"), st.sampled_from(NAMES), st.integers(1, 3)),
+    st.tuples(st.just("finish"), st.integers(0, 20), st.none()),
+    st.tuples(st.just("hang"), st.sampled_from(NAMES), st.sampled_from((None, *NAMES))),
+    st.tuples(st.just("remove"), st.sampled_from(NAMES), st.none()),
+    st.tuples(st.just("show"), st.none(), st.none()),
+)
+
+
+def do(engine: Engine, step: tuple[str, Any, Any], index: int) -> None:
+    kind, what, how = step
+    if kind == "submit":
+        add(engine.cluster, *gang(f"g{index}", how, queue=what, gpu=1))
+    elif kind == "finish" and engine.cluster.pods:
+        pods = list(engine.cluster.pods.values())
+        delete(engine.cluster, pods[what % len(pods)])
+    elif kind == "hang":
+        modify(engine.cluster, queue(what, how, gpu=(index % 5, 1)))
+    elif kind == "remove" and what in engine.cluster.queues:
+        delete(engine.cluster, engine.cluster.queues[what])
+    elif kind == "show":
+        show(engine, *list(engine.cluster.queues.values()))
+
+
+def without_gangs(writes: list[QueueWrite]) -> dict[str, kube.QueueStatus]:
+    return {w.meta.name: structs.replace(w.wanted, gangs=kube.GangCounts()) for w in writes}
+
+
+@given(st.lists(STEPS, max_size=25))
+def test_what_is_kept_from_look_to_look_never_shows(steps: list[tuple[str, Any, Any]]) -> None:
+    engine = engine_with(node("n", gpu=6), *(queue(name, gpu=(2, 1)) for name in NAMES))
+    kept = QueueStatuses(engine.cluster, "")
+    for index, step in enumerate(steps):
+        do(engine, step, index)
+        plan(engine)
+        fair = engine.report.fair
+        fresh = QueueStatuses(engine.cluster, "").writes(fair, NOW)
+        assert without_gangs(kept.writes(fair, NOW)) == without_gangs(fresh)
+
+
+def test_gangs_are_counted_anew_in_time_though_amounts_did_not_show_the_change() -> None:
+    engine = engine_with(node("n"), queue("q"), *gang("pair", 2, queue="q", on="n"))
+    statuses = QueueStatuses(engine.cluster, "")
+    plan(engine)
+
+    def running() -> int:
+        (write,) = statuses.writes(engine.report.fair, NOW)
+        return write.wanted.gangs.running
+
+    assert running() == 1
+    delete(engine.cluster, *gang("pair", 2, queue="q", on="n"))
+    add(engine.cluster, *(pod(name, queue="q", on="n") for name in ("a", "b")))
+
+    assert 2 in [running() for _ in range(60)]
