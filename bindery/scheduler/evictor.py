@@ -1,8 +1,8 @@
 """Carries out the evictions of committed plans, through the Eviction API.
 
-Disruption budgets and grace periods are honoured. The evictions of one plan are asked for in the
-plan's order, after all of them have been tried without effect: if one is refused the plan is
-dropped and nothing more of it is evicted. Taken over by the engine, which spares those who stay.
+Disruption budgets and grace periods are honoured. The evictions of one plan are carried out batch
+by batch in the plan's order, after all of them have been tried without effect: if one is refused the
+plan is dropped and nothing more of it is evicted. Taken over by the engine, which spares who stays.
 """
 
 import asyncio
@@ -68,11 +68,23 @@ class Evictor:
         return None
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
-        for position, eviction in enumerate(plan):
-            problem = await self._evict(eviction, dry_run=False)
-            if problem is not None:
-                left = tuple(plan[position:])
-                return RefusedPlan(eviction, left, problem, is_begun=position > 0)
+        """Evict batch after batch, the first one alone and each twice as large as the last.
+
+        The API server takes 0.1 s for an eviction, however many it is asked for at once. But a batch
+        is not called back when one of it is refused, so small plans go nearly one by one.
+        """
+        start, size = 0, 1
+        while start < len(plan):
+            batch = plan[start : start + size]
+            problems = await asyncio.gather(*(self._evict(each, dry_run=False) for each in batch))
+            answers = list(zip(batch, problems, strict=True))
+            refused = [(each, problem) for each, problem in answers if problem is not None]
+            if refused:
+                is_begun = start > 0 or len(refused) < len(batch)
+                left = (*(each for each, _ in refused), *plan[start + size :])
+                first, problem = refused[0]
+                return RefusedPlan(first, left, problem, is_begun=is_begun)
+            start, size = start + size, min(2 * size, CONCURRENT_CALLS)
         return None
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> str | None:
