@@ -191,7 +191,9 @@ class ScenarioCluster:
             pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
-                runs = entry.state in ON_NODE and job.runtime is not None
+                # What says how long it will run, and not how long it has, has just begun.
+                says = job.runtime is not None or job.expected_runtime is not None
+                runs = entry.state in ON_NODE and says
                 who = PodIdentity(
                     name,
                     job.namespace,
