@@ -124,6 +124,12 @@ class ScenarioCluster:
         )
         self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
 
+    def start_pods(self) -> None:
+        """Let all pods run that have their node and have not started."""
+        for name, record in list(self.pods.items()):
+            if record.state is PodState.BOUND:
+                self.run_pod(name, record.object.spec.node_name)
+
     def release_pods(self) -> None:
         """Let all pods go that are being deleted and not stuck; some come back Pending."""
         for name, record in list(self.pods.items()):
