@@ -170,6 +170,16 @@ def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
     assert outcome["wouldRunToo"] == []
 
 
+def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
+    label = "{labels: {scheduling.bindery.dev/node-pool: other}, gpus: 1}"
+    Path(desk.cluster).write_text(f"{CLUSTER}- {{name: theirs, pods: [{label}]}}\n")
+
+    outcome = desk.outcome(JOB)
+
+    assert outcome["runs"] is True
+    assert outcome["wouldRunToo"] == []
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -177,6 +187,10 @@ def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
         ("a: [", "submitted.yaml:1: not YAML"),
         ("", "there is nothing in the file"),
         (JOB.replace("schedulerName: bindery", "priority: 5"), "is planned by default-scheduler"),
+        (
+            "jobs: [{name: b, pods: [{labels: {scheduling.bindery.dev/node-pool: x}}, {cpu: 1}]}]",
+            "pod b-0 is of node pool 'x', and that of '' is asked",
+        ),
         (JOB.replace("parallelism: 2", "parallelism: two"), "spec.parallelism: a number"),
         (
             JOB.replace("schedulerName:", "priorityClassName: none\n      schedulerName:"),
