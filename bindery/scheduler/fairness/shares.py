@@ -62,6 +62,9 @@ class Shares:
         )
         """What a queue's part is measured by: all that there is, where no limit is set. A model of
         which a queue says nothing does not count beside the GPUs of any model."""
+        divided = self.counted & (self.total > 0)
+        most = self.total[divided, None]
+        self._sizes = (np.minimum(self._whole[divided], most) / most).sum(axis=0)
 
     def _moment(self, now: float) -> Moment:
         return Moment(
@@ -91,6 +94,17 @@ class Shares:
         share = self._whole[:, row]
         ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
         return float(np.max(ratio[self.counted], initial=0.0))
+
+    def size(self, row: int) -> float:
+        """Return the queue's allocatable share: the sum of its parts of all that there is."""
+        return float(self._sizes[row])
+
+    def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
+        """Return whether the queue would hold, with `added`, what it deserves nothing of."""
+        held = self._ledger.allocated[:, row].copy()
+        for index, amount in added.items():
+            held[index] += amount
+        return bool(((held > 0) & (self.allocatable[:, row] <= 0) & self.counted).any())
 
     def is_over(self, row: int) -> bool:
         """Return whether the queue holds more than its fair share of every resource.

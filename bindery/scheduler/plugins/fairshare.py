@@ -31,16 +31,14 @@ class FairShare:
         """
         shares = session.shares
         request = total(task.shape.request for task in session.next_pods(job))
-        deserves = shares.allocatable[:, queue_row]
-        wants_undeserved = any(deserves[index] <= 0 for index in request)
         return (
             shares.is_over(queue_row),
             not shares.fits_quota(queue_row, request),
             -session.state.queues.entries[queue_row].priority,
-            wants_undeserved,
+            shares.is_undeserving(queue_row, request),
             shares.dominant(queue_row, request),
             shares.dominant(queue_row),
-            float(deserves[shares.counted].sum()),
+            shares.size(queue_row),
         )
 
     def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
