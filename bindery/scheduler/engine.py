@@ -120,7 +120,7 @@ class Engine:
         A cycle that ends early, by `close` or by an error, takes back what it has not yielded.
         """
         session = self._open()
-        report = CycleReport()
+        report, kept = CycleReport(), set(self.cluster.promises.jobs)
         try:
             with closing(session):
                 yield from self._plan(session, report, fencing_token)
@@ -130,7 +130,8 @@ class Engine:
             # The promises have ended by now: only so does a pod that was to move stand where it is.
             for eviction in report.evictions:
                 self.cluster.not_evicted(eviction.task.uid)
-                self.cluster.promises.end(eviction.preemptor)
+            for job in set(self.cluster.promises.jobs) - kept:
+                self.cluster.promises.end(job)
             raise
         report.seconds_by_plugin = self._plugins.take_seconds()
         self.report = report
@@ -191,6 +192,11 @@ class Engine:
         ]
         for eviction in evictions:
             self.cluster.evicting(eviction.task, eviction.preemptor)
+        claimants = {task.uid for task in commit.job.tasks.values()}
+        own = {uid: name for uid, name in places.items() if uid in claimants}
+        if own:  # also without evictions: others may have made more room than they need
+            self.cluster.promises.make(commit.job.key, self._clock())
+            self.cluster.promises.settle(commit.job.key, own)
         return evictions
 
     def _note_places(self, report: CycleReport) -> None:

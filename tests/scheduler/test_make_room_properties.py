@@ -10,7 +10,7 @@ from schedulerworld import recount, view
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
-from bindery.scheduler.model.jobs import JobKey, TaskStatus
+from bindery.scheduler.model.jobs import TaskStatus, Uid
 
 CYCLES = 30
 IDLE_CYCLES = 5
@@ -54,15 +54,16 @@ def test_nobody_is_evicted_unless_a_claimant_gets_the_room(scenario: Scenario) -
 @given(scenarios())
 def test_whoever_had_others_evicted_gets_its_places_when_they_are_gone(scenario: Scenario) -> None:
     planner = planner_of(scenario)
-    jobs = planner.engine.cluster.state.jobs
-    promised: dict[JobKey, int] = {}
+    tasks, promised = planner.engine.cluster.state.tasks, list[Uid]()
     for _ in play(planner, 6):
-        for key, running in promised.items():
-            assert jobs[key].placed.total > running
-        promised = {
-            eviction.preemptor: jobs[eviction.preemptor].placed.total
-            for eviction in planner.engine.report.evictions
-        }
+        assert {tasks[uid].status for uid in promised} <= {TaskStatus.BINDING}
+        report = planner.engine.report
+        promised = [
+            uid
+            for claimant in {eviction.preemptor for eviction in report.evictions}
+            for uid, pod in report.jobs[claimant].pods.items()
+            if pod.state == TaskStatus.PIPELINED.value
+        ]
 
 
 @some_clusters

@@ -112,7 +112,7 @@ class Cluster:
         self.holds.assume(request, places, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
-            self.promises.end(task.job)
+            self.promises.fulfil(task.job, task.uid)
 
     def evicting(self, task: Task, claimant: JobKey) -> None:
         """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""

@@ -43,6 +43,18 @@ class Promises:
         if promise is not None:
             promise.places = dict(places)
 
+    def fulfil(self, job: JobKey, pod: Uid) -> None:
+        """Note that `pod` is about to be bound. The promise ends with the last pod it was for.
+
+        A pod that finds a place beside what was promised leaves the others their promise.
+        """
+        promise = self._by_job.get(job)
+        if promise is None or (promise.places and pod not in promise.places):
+            return
+        promise.places.pop(pod, None)
+        if not promise.places:
+            self.end(job)
+
     def end(self, job: JobKey) -> None:
         """End the promise to `job`: it has its places, or will not get them."""
         self._by_job.pop(job, None)
