@@ -4,7 +4,7 @@ The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), compared 
 ancestors in which the two queues differ.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -56,19 +56,28 @@ class ReclaimRule:
         return protection.unprotected(session, table, mask, own, "reclaim")
 
     def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
-        """Return whether the chunk's queue, as it stands now, may lose it."""
+        """Return whether the chunk's queue, as it stands now, may lose it.
+
+        A loss after which `accepts` must refuse the plan is none that helps: others may still go.
+        """
         levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
-        return levels is not None and self._may_lose(session, claim, *levels)
+        if levels is None or not self._may_lose(session, claim, *levels):
+            return False
+        asked = total(task.shape.request for task in claim.tasks)
+        lost = total(task.shape.request for task in chunk.tasks)
+        involved = {index: lost.get(index, 0) for index in (*asked, *lost)}
+        with_claim = self._with_claim(session, claim, levels[0])
+        return not self._saturated(session, with_claim, levels, involved)
 
     def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
         own, asked = session.queue_row(claim.job), total(t.shape.request for t in claim.tasks)
-        involved: dict[tuple[int, int], set[int]] = {}
+        involved: dict[tuple[int, int], dict[int, int]] = {}
         for chunk in gone:
             levels = levels_apart(session, own, session.queue_row(chunk.job))
             if levels is not None:
                 lost = total(task.shape.request for task in chunk.tasks)
-                involved.setdefault(levels, set(asked)).update(lost)
+                involved.setdefault(levels, dict.fromkeys(asked, 0)).update(dict.fromkeys(lost, 0))
         return not any(
             self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
             for levels, resources in involved.items()
@@ -100,17 +109,20 @@ class ReclaimRule:
         session: Session,
         with_claim: NDArray[np.float64],
         levels: tuple[int, int],
-        resources: Iterable[int],
+        lost: Mapping[int, int],
     ) -> bool:
-        """Return whether `levels[0]` would be above its fair share of one of `resources`, and
-        fuller than `levels[1]` is left. `with_claim`: what it would hold [resource].
+        """Return whether `levels[0]` would be above its fair share, and fuller than `levels[1]` is
+        left, of a resource that is involved.
+
+        `with_claim`: what it would hold [resource]. `lost`: what `levels[1]` is yet to lose of each
+        resource that is involved (axis place -> units).
         """
         (own, other), shares, ledger = levels, session.shares, session.queue_ledger
-        for index in resources:
+        for index, amount in lost.items():
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])
-            left = _ratio(float(ledger.allocated[index, other]), shares.fair[index, other])
+            left = _ratio(float(ledger.allocated[index, other] - amount), shares.fair[index, other])
             if mine > 1 and mine * self._saturation >= left:
                 return True
         return False
