@@ -10,14 +10,22 @@ from pydantic import Field, field_validator
 
 from bindery.api.base import ApiModel, NonNegative
 from bindery.api.names import SCHEDULER_NAME
+from bindery.api.usage import UsageConfiguration
 
-DEFAULT_ACTIONS: Final = ("allocate",)
+DEFAULT_ACTIONS: Final = (
+    "allocate",  # what fits now, and reservations for the first that do not fit
+    "backfill",  # what ends before a reservation begins
+    "consolidation",  # moves that make room
+    "reclaim",  # between queues, by fair share
+    "preempt",  # inside a queue, by priority
+    "stalegangeviction",  # what is left of gangs that have lost their minimum
+)
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
     "queuelimits",  # no queue above its limit, here or at an ancestor
-    "priority",  # higher queue and job priority first
+    "fairshare",  # the queue that is furthest below its share first; quotas of pinned work
+    "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras
-    "fairorder",  # the queue that holds least goes first
     "cooldown",  # a node that refused a pod is avoided for a while
     "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread
@@ -56,6 +64,20 @@ class BindRequestConfiguration(ApiModel):
     """A cycle that commits more single-pod Statements of one namespace than this merges them."""
 
 
+class BackfillConfiguration(ApiModel):
+    """Which gangs that do not fit hold a reservation while the action `backfill` is on."""
+
+    reservations: NonNegative = 1
+    """How many gangs at once: the first that do not fit, in the order in which they are served."""
+    after_seconds: float = Field(default=0.0, ge=0)
+    """How long a gang waits before it gets one."""
+    window_seconds: float = Field(default=86400.0, ge=0)
+    """A start that lies further ahead counts as one that is not known."""
+    unknown_start_after_seconds: float = Field(default=300.0, ge=0)
+    """How long a gang waits before it gets one whose start is not known: room may stay idle for it
+    as long as those run who have not said for how long."""
+
+
 class SchedulerConfiguration(ApiModel):
     """One scheduler: its pool, its actions and plugins in order, its timing."""
 
@@ -77,8 +99,16 @@ class SchedulerConfiguration(ApiModel):
     """How long a (job, node) pair is avoided after a bind to it failed."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
     """A pod that should have been gone for so long is not counted on to go any more."""
+    consolidation_max_moved: NonNegative = 16
+    """How many jobs may be moved for one that waits."""
+    staleness_grace_period_seconds: float = 60.0
+    """How long a gang may stay below its minimum once it has run, where its PodGroup does not say;
+    negative: for ever."""
+    backfill: BackfillConfiguration = BackfillConfiguration()
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     leader_election: LeaderElection = LeaderElection()
+    usage: UsageConfiguration = UsageConfiguration()
+    """Time-based shares: what queues used in the past lowers what they get over quota."""
 
     @field_validator("plugins")
     @classmethod

@@ -6,6 +6,7 @@ model says beyond that part is an error here, never left out in silence.
 """
 
 import sys
+from copy import deepcopy
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -41,7 +42,16 @@ _KEPT: Final = frozenset(
         "x-kubernetes-preserve-unknown-fields",
     }
 )
-_TRANSLATED: Final = frozenset({"additionalProperties", "default", "items", "properties"})
+_TRANSLATED: Final = frozenset(
+    {
+        "additionalProperties",
+        "default",
+        "exclusiveMaximum",
+        "exclusiveMinimum",
+        "items",
+        "properties",
+    }
+)
 _DROPPED: Final = frozenset({"title"})
 
 _QUANTITY_MARK: Final = "x-bindery-quantity"
@@ -122,14 +132,14 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
     """Return `schema` as the API server wants it: no references, no unions, no titles."""
     schema = _without_union(_inlined(schema, definitions), definitions, where)
     if schema.pop(_QUANTITY_MARK, False):
-        described: Schema = {
-            key: schema[key] for key in ("description", "default") if key in schema
-        }
-        return described | _QUANTITY
+        said = [key for key in ("description", "default") if schema.get(key) is not None]
+        described: Schema = {key: schema[key] for key in said}
+        return described | deepcopy(_QUANTITY)  # YAML would refer to a part that stands twice
     unknown = schema.keys() - _KEPT - _TRANSLATED - _DROPPED
     if unknown:
         raise ValueError(f"{where}: {sorted(unknown)} cannot be said in a structural schema")
     result: Schema = {key: value for key, value in schema.items() if key in _KEPT}
+    result |= _exclusive_bounds(schema, where)
     if "description" in result:
         result["description"] = " ".join(str(result["description"]).split())
     if result.get("type") == "integer":
@@ -149,6 +159,18 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
         # `false` needs no word: the API server drops or refuses unknown fields by itself.
         result["additionalProperties"] = _structural(others, definitions, f"{where}[*]")
     return result
+
+
+def _exclusive_bounds(schema: Schema, where: str) -> Schema:
+    """Return the exclusive bounds of `schema` as OpenAPI 3.0 says them: number, and a flag."""
+    bounds: Schema = {}
+    for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
+        if exclusive not in schema:
+            continue
+        if bound in schema:
+            raise ValueError(f"{where}: {bound} and {exclusive} cannot be said at once")
+        bounds |= {bound: schema[exclusive], exclusive: True}
+    return bounds
 
 
 def _inlined(schema: Schema, definitions: Schema) -> Schema:

@@ -1,6 +1,6 @@
 """PodGroup (`pg`): the pods that are placed together, whole or not at all."""
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal
 
 from pydantic import Field
 
@@ -10,12 +10,38 @@ SCHEDULED: Final = "Scheduled"
 """The PodGroup condition that says whether its gang has been planned, and why not."""
 
 
+class SubGroup(ApiModel):
+    """A part of a gang. Leaves hold pods and say `minMember`; inner ones say `minSubGroup`."""
+
+    name: str = Field(min_length=1)
+    parent: str | None = None
+    """The sub-group above; unset: directly under the PodGroup."""
+    min_member: NonNegative | None = None
+    """How many pods of this sub-group must be placed together. Default: all of them."""
+    min_sub_group: NonNegative | None = None
+    """How many of the sub-groups below must be placed. Default: all of them."""
+
+
 class PodGroupSpec(ApiModel):
     """What the owner of a gang asks for."""
 
     min_member: NonNegative = 1
     """How many pods must be placed together. Pods beyond it are added one by one; 0 makes every
     pod independent."""
+    roles: dict[str, NonNegative] = Field(default_factory=dict)
+    """How many pods of each role must be among them."""
+    sub_groups: tuple[SubGroup, ...] = ()
+    """Parts of the gang, as a tree."""
+    min_sub_group: NonNegative | None = None
+    """How many of the top sub-groups must be placed. Default: all of them."""
+    preemptibility: Literal["Preemptible", "NonPreemptible"] | None = None
+    """Whether the gang may be evicted for others. Default: by priority, below 100 it may."""
+    preemption_delay_seconds: float = Field(default=0.0, ge=0)
+    """How long the gang waits before others may be evicted for it."""
+    staleness_grace_period_seconds: float | None = None
+    """How long a gang that has fallen below its minimum may go on; negative: for ever."""
+    expected_runtime_seconds: float | None = Field(default=None, gt=0)
+    """How long the gang expects to run: lets small gangs run past a big one that waits."""
     queue: str = "default"
     """The Queue that the gang is counted in."""
     priority_class_name: str | None = None

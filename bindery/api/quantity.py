@@ -70,5 +70,16 @@ def display(amount: int, resource: str) -> str:
     return str(whole) if not rest else _trim(Decimal(amount) / 1000)
 
 
+def canonical(amount: int, resource: str) -> str:
+    """Return `amount` (integer units) exactly, as Kubernetes itself writes it: `3500m`, `64Gi`."""
+    if scale(resource) != 1:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    if amount and resource != "pods":
+        for suffix, factor in (("Ti", 2**40), ("Gi", 2**30), ("Mi", 2**20), ("Ki", 2**10)):
+            if amount % factor == 0:
+                return f"{amount // factor}{suffix}"
+    return str(amount)
+
+
 def _trim(value: Decimal) -> str:
     return f"{value:.2f}".rstrip("0").rstrip(".")

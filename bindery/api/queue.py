@@ -7,14 +7,25 @@ from pydantic import Field
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PrinterColumn, Quantity
 
 READY: Final = "Ready"
-"""The Queue condition that is False while its spec cannot be used, with the reason."""
+"""The Queue condition that is False while the queue cannot be used, with the reason."""
+WARNING: Final = "Warning"
+"""The Queue condition that is True, with the reason, while the queue is served and yet something
+about its spec is probably not meant; without that, the condition is not there."""
 
 UNLIMITED: Final = -1
 
 
 class QueueResource(ApiModel):
-    """The queue's rules for one resource."""
+    """The queue's rules for one resource.
 
+    Unset, `gpu` has no quota and no weight: a queue gets GPUs by being granted them. Every other
+    resource has an unlimited quota and weight 1: it is shared freely.
+    """
+
+    quota: Quantity | None = None
+    """What the queue is entitled to; -1 is unlimited."""
+    over_quota_weight: float | None = Field(default=None, ge=0)
+    """The queue's part, beside its siblings, of what nobody's quota claims."""
     limit: Quantity = UNLIMITED
     """The most that the queue and all below it may hold at once; -1 is unlimited."""
 
@@ -30,11 +41,41 @@ class QueueSpec(ApiModel):
     """A closed queue takes nothing new; what runs goes on."""
     resources: dict[str, QueueResource] = Field(default_factory=dict)
     """By resource: `cpu`, `memory`, `gpu` (short for nvidia.com/gpu), or any other name."""
+    models: dict[str, QueueResource] = Field(default_factory=dict)
+    """By GPU model, as nodes are labelled: rules for the GPUs of that model alone."""
+    reclaimable: bool = True
+    """Whether other queues may take back what this one holds above its share."""
+    preempt_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    """How long a gang of this queue runs before a gang of the same queue may preempt it."""
+    reclaim_min_runtime_seconds: float | None = Field(default=None, ge=0)
+    """How long a gang of this queue runs before another queue may reclaim from it."""
+
+
+class QueueGangs(ApiModel):
+    """How many gangs, a pod without a PodGroup being one, a queue has with all below it."""
+
+    running: int = 0
+    """Those that have their minimum."""
+    pending: int = 0
+    """Those that wait for it; a gang whose pods are all gated does not wait for room yet."""
 
 
 class QueueStatus(ApiModel):
-    """What the scheduler found."""
+    """What the scheduler found: of the queue and all below it, by resource.
 
+    GPUs are `gpu`; those of a model that the queue has rules for are `gpu-model/MODEL` as well.
+    Written by the scheduler of the node pool that the queue's label names.
+    """
+
+    allocated: dict[str, str] = Field(default_factory=dict)
+    """What pods hold that are bound, or about to be."""
+    fair_share: dict[str, str] = Field(default_factory=dict)
+    """What the queue deserves now."""
+    requested: dict[str, str] = Field(default_factory=dict)
+    """Allocated and pending."""
+    pending: dict[str, str] = Field(default_factory=dict)
+    """What pods ask for that wait."""
+    gangs: QueueGangs = QueueGangs()
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={
@@ -54,9 +95,18 @@ class Queue(CustomResource):
         namespaced=False,
         columns=(
             PrinterColumn(name="Parent", json_path=".spec.parent"),
-            PrinterColumn(name="Priority", type="integer", json_path=".spec.priority"),
-            PrinterColumn(name="GPU limit", json_path=".spec.resources.gpu.limit"),
+            PrinterColumn(
+                name="Weight", type="number", json_path=".spec.resources.gpu.overQuotaWeight"
+            ),
+            PrinterColumn(name="GPUs", json_path=".status.allocated.gpu"),
+            PrinterColumn(name="Fair share", json_path=".status.fairShare.gpu"),
+            PrinterColumn(name="Pending", json_path=".status.pending.gpu"),
+            PrinterColumn(name="Running", type="integer", json_path=".status.gangs.running"),
+            PrinterColumn(name="Waiting", type="integer", json_path=".status.gangs.pending"),
             PrinterColumn(name="State", json_path=".spec.state"),
+            PrinterColumn(name="Ready", json_path='.status.conditions[?(@.type=="Ready")].status'),
+            PrinterColumn(name="Priority", type="integer", json_path=".spec.priority", priority=1),
+            PrinterColumn(name="GPU limit", json_path=".spec.resources.gpu.limit", priority=1),
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )

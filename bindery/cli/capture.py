@@ -18,12 +18,12 @@ from bindery.api.names import (
     QUEUE_LABEL,
     SCHEDULER_NAME,
 )
-from bindery.api.queue import UNLIMITED
 from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
 from bindery.cli.listings import is_bound
 from bindery.cli.live import Look
-from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue
+from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
+from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
 from bindery.scheduler.model.shapes import ShapeBook
@@ -99,7 +99,7 @@ def _capture_jobs(seen: Look, now: datetime) -> _Jobs:
             entry["priority"] = owner.spec.priority_class_name
         if owner.spec.min_member >= 0:
             entry["minMember"] = owner.spec.min_member
-        _capture_job(jobs, owner, members, entry, now)
+        _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner)}, now)
     return jobs
 
 
@@ -117,7 +117,7 @@ def _capture_job(
     pods = sorted((pod for pod in members if state_of(pod, now) is not None), key=_natural)
     for index, pod in enumerate(pods):
         jobs.pod_names[pod.metadata.uid] = f"{name}-{index}"
-    captured: Entry = {"name": name, "namespace": meta.namespace, **entry}
+    captured: Entry = {"name": name, "namespace": meta.namespace, **entry, **_times(pods, now)}
     if "priority" not in entry:
         captured["priority"] = max((pod.spec.priority or 0 for pod in pods), default=0)
     if not any(reference.controller for pod in pods for reference in pod.metadata.owner_references):
@@ -155,16 +155,87 @@ def _queue_entry(queue: Queue) -> Entry:
     entry: Entry = {"name": queue.metadata.name, "priority": spec.priority, "state": spec.state}
     if spec.parent:
         entry["parent"] = spec.parent
+    if not spec.reclaimable:
+        entry["reclaimable"] = False
+    for key, least_s in (
+        ("preemptMinRuntime", spec.preempt_min_runtime_seconds),
+        ("reclaimMinRuntime", spec.reclaim_min_runtime_seconds),
+    ):
+        if least_s is not None:
+            entry[key] = format_duration(least_s)
     axis = ResourceAxis()
     others: Entry = {}
     for name, resource in spec.resources.items():
-        if str(resource.limit) == str(UNLIMITED):
-            continue
         full_name = axis.names[axis.index(name)]
         known = {"cpu": "cpu", "memory": "memory", axis.names[axis.index("gpu")]: "gpu"}
         target = entry if full_name in known else others
-        target[known.get(full_name, full_name)] = {"limit": resource.limit}
-    return {**entry, "resources": others} if others else entry
+        target[known.get(full_name, full_name)] = _share_entry(resource)
+    models = {name: _share_entry(resource) for name, resource in spec.models.items()}
+    rest = {"resources": others, "models": models}
+    return entry | {key: value for key, value in rest.items() if value}
+
+
+def _share_entry(resource: QueueResource) -> Entry:
+    entry = {
+        "quota": resource.quota,
+        "weight": resource.over_quota_weight,
+        "limit": resource.limit,
+    }
+    return {key: value for key, value in entry.items() if value is not None}
+
+
+def _gang_entry(group: PodGroup) -> Entry:
+    """Return what a gang asks for beside its queue, priority and minimum."""
+    spec = group.spec
+    entry: Entry = {
+        "roles": spec.roles,
+        "minSubGroup": spec.min_sub_group,
+        "preemptible": {"Preemptible": True, "NonPreemptible": False}.get(
+            spec.preemptibility or ""
+        ),
+        "subGroups": [
+            {
+                key: value
+                for key, value in (
+                    ("name", part.name),
+                    ("parent", part.parent),
+                    ("minMember", part.min_member),
+                    ("minSubGroup", part.min_sub_group),
+                )
+                if value is not None
+            }
+            for part in spec.sub_groups
+        ],
+    }
+    for key, value in (
+        ("preemptionDelay", spec.preemption_delay_seconds or None),
+        ("expectedRuntime", spec.expected_runtime_seconds),
+        ("stalenessGrace", spec.staleness_grace_period_seconds),
+    ):
+        if value is not None:
+            entry[key] = format_duration(value)
+    return {key: value for key, value in entry.items() if value not in (None, {}, [])}
+
+
+def _times(pods: list[Pod], now: datetime) -> Entry:
+    """Return how long `pods` have run, and how long those have waited that wait."""
+    entry: Entry = {}
+    bound = [
+        condition.last_transition_time
+        for pod in pods
+        for condition in pod.status.conditions or ()
+        if (condition.type, condition.status) == ("PodScheduled", "True")
+    ]
+    created = [p.metadata.creation_timestamp for p in pods if not p.spec.node_name]
+    if starts := [text for text in bound if text]:
+        entry["runtime"] = _age(min(starts), now)
+    if waits := [text for text in created if text]:
+        entry["pendingFor"] = _age(max(waits), now)
+    return entry
+
+
+def _age(text: str, now: datetime) -> str:
+    return format_duration(max(0.0, (now - datetime.fromisoformat(text)).total_seconds()))
 
 
 def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:

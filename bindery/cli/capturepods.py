@@ -12,9 +12,16 @@ from typing import Final
 import msgspec
 
 from bindery.api import quantity
-from bindery.api.names import GPU_RESOURCE, NODE_POOL_LABEL
+from bindery.api.names import (
+    GPU_RESOURCE,
+    NODE_POOL_LABEL,
+    PREEMPTIBLE_ANNOTATION,
+    ROLE_LABEL,
+    SUB_GROUP_LABEL,
+)
 from bindery.cli.capturenodes import Entry, amount_text
-from bindery.kube.objects import Container, Pod
+from bindery.kube.objects import Pod
+from bindery.kube.podspec import Container
 from bindery.scenario.states import PodState
 
 _STUCK_AFTER_S: Final = 120.0
@@ -67,7 +74,14 @@ def _entry(pod: Pod, now: datetime) -> Entry:
         "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
     }
-    return {key: value for key, value in entry.items() if value}
+    says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
+    entry |= {
+        "role": pod.metadata.labels.get(ROLE_LABEL),
+        "subGroup": pod.metadata.labels.get(SUB_GROUP_LABEL),
+        "preemptionPolicy": "Never" if spec.preemption_policy == "Never" else None,
+    }
+    written = {key: value for key, value in entry.items() if value}
+    return written if says is None else {**written, "preemptible": says.lower() == "true"}
 
 
 def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:

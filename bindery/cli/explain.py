@@ -1,82 +1,65 @@
 """`bindery explain POD|PODGROUP`: the gate that holds it, the nodes against it, what to do next.
 
-`live` looks at the cluster, `findings` asks the engine; this module finds the object that is meant
-and writes the answer.
+`sources` reads the cluster, `bindery.scheduler.insight` asks the engine; this module puts the
+answer together.
 """
 
-from dataclasses import dataclass
+from collections.abc import Iterator
 from datetime import UTC, datetime
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
-from rich.text import Text
 
 from bindery.api.names import SCHEDULER_NAME
-from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError
-from bindery.cli.findings import ADVICE, Finding, find, pool_of
+from bindery.cli.explaintext import outlook_lines, waiting_lines
 from bindery.cli.listings import is_bound, scheduled_condition
-from bindery.cli.live import FINISHED, Look, look
-from bindery.cli.tables import age, make_console
-from bindery.kube.objects import Pod, PodGroup
-from bindery.scheduler.cache.tasks import job_key
-from bindery.scheduler.model.jobs import JobKey
+from bindery.cli.live import FINISHED, Look
+from bindery.cli.sources import ConfigOption, FileOption, Origin, Source, read_source
+from bindery.cli.subjects import Subject, subject
+from bindery.cli.tables import age, print_lines
+from bindery.cli.wire import Format, dump
+from bindery.kube.objects import Pod
+from bindery.scheduler.insight.waiting import Explanation
+from bindery.scheduler.insight.waiting import explain as explain_job
 
 app = typer.Typer(no_args_is_help=True)
 
-_PREFIXES = {"pod": "pod", "pods": "pod", "podgroup": "group", "podgroups": "group", "pg": "group"}
 
-
-@dataclass(frozen=True)
-class Subject:
-    """What the user asks about: a PodGroup, or a pod and its PodGroup if it has one."""
-
-    key: JobKey
-    group: PodGroup | None
-    pod: Pod | None
-
-
-@app.command(epilog="Examples: bindery explain my-gang · bindery explain pod/worker-3 -n team")
+@app.command(
+    epilog="Examples: bindery explain my-gang · bindery explain pod/worker-3 -n team · "
+    "bindery explain my-gang -o json · bindery explain a --file cluster.yaml"
+)
 def explain(
     context: typer.Context,
     name: Annotated[str, typer.Argument(metavar="POD|PODGROUP", help="NAME, pod/NAME or pg/NAME.")],
     namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
+    output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
+    file: FileOption = None,
+    config: ConfigOption = None,
 ) -> None:
-    """Say which gate holds a pod or a gang, what the nodes say, and what to do next."""
-    seen, now = with_client(context, look), datetime.now(UTC)
-    console = make_console()
-    for line in describe(seen, subject(seen, name, namespace), now):
-        console.print(Text(line))
+    """Say which gate holds a pod or a gang, and what would help.
 
+    It says which nodes are against it and why, what its queue is granted and holds, whose turn
+    it is, whose going would make room, and which rule forbids that.
 
-def subject(seen: Look, name: str, namespace: str) -> Subject:
-    """Return what `name` means in `namespace`: a PodGroup before a pod.
-
-    Raises:
-        CommandError: there is no such thing; the message names similar ones.
+    All is planned in memory with the scheduler's own engine: nothing is changed.
     """
-    prefix, _, bare = name.rpartition("/")
-    kind = _PREFIXES.get(prefix, "") if prefix else "any"
-    if not kind:
-        raise CommandError(f"{prefix}/ is not known; write pod/NAME or pg/NAME")
-    groups = {g.metadata.name: g for g in seen.groups if g.metadata.namespace == namespace}
-    pods = {p.metadata.name: p for p in seen.pods if p.metadata.namespace == namespace}
-    if kind in ("any", "group") and bare in groups:
-        return Subject(JobKey(namespace, bare, True), groups[bare], None)
-    if kind in ("any", "pod") and bare in pods:
-        key = job_key(pods[bare])
-        return Subject(key, groups.get(key.name) if key.is_group else None, pods[bare])
-    known = {"any": [*groups, *pods], "group": [*groups], "pod": [*pods]}[kind]
-    what = {"any": "PodGroup or pod", "group": "PodGroup", "pod": "pod"}[kind]
-    near = get_close_matches(bare, known, n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise CommandError(f"there is no {what} {bare} in namespace {namespace}{hint}")
+    source = read_source(context, Origin(file, config))
+    about = subject(source.look, name, namespace)
+    now = source.now if file is not None else datetime.now(UTC)
+    if output is Format.TEXT:
+        print_lines(describe(source, about, now))
+        return
+    said = _asked(source, about)
+    if said is None:
+        raise CommandError(f"{about.key} is not planned by {SCHEDULER_NAME}")
+    typer.echo(dump(said, output), nl=False)
 
 
-def describe(seen: Look, about: Subject, now: datetime) -> list[str]:
+def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
-    lines = []
+    seen, lines = source.look, []
     if about.pod is not None:
         lines.append(_pod_line(seen, about.pod))
         if about.pod.spec.scheduler_name != SCHEDULER_NAME:
@@ -84,9 +67,11 @@ def describe(seen: Look, about: Subject, now: datetime) -> list[str]:
             return [*lines, f"It is planned by {scheduler}, not by {SCHEDULER_NAME}."]
     if about.key.is_group:
         lines.append(_group_line(seen, about, now))
-    owner = about.group or about.pod
-    pool = pool_of(owner) if owner is not None else ""
-    return lines + _why(find(seen, about.key, pool, now.timestamp()), about)
+    return lines + list(_why(_asked(source, about), about))
+
+
+def _asked(source: Source, about: Subject) -> Explanation | None:
+    return explain_job(source.in_pool(about.node_pool).world(), about.key)
 
 
 def _pod_line(seen: Look, pod: Pod) -> str:
@@ -116,27 +101,19 @@ def _group_line(seen: Look, about: Subject, now: datetime) -> str:
     )
 
 
-def _why(finding: Finding, about: Subject) -> list[str]:
-    report = finding.report
+def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     said = scheduled_condition(about.group) if about.group is not None else None
-    if report is None:
-        return ["None of its pods waits for the scheduler."]
-    lines = []
-    if said is not None and said.status != "True":
-        lines.append(f"The scheduler says: {said.reason}: {said.message}")
-    if finding.would_bind:
-        lines.append(f"A cycle now would place {finding.would_bind} of its pods.")
-        if said is None or said.status == "True":
-            lines.append("If nothing happens, see whether the scheduler runs.")
-        return lines
-    if said is None or said.message != report.message:
-        lines.append(f"Held by: {report.reason}: {report.message}".rstrip(": "))
-    for shape in finding.shapes:
-        plural = "pod" if shape.pod_count == 1 else "equal pods"
-        lines.append(
-            f"Nodes that would take one of its {shape.pod_count} {plural} that wait: "
-            f"{shape.open_nodes} of {shape.node_count}"
-        )
-        lines += [f"  {count:>6}  {reason}" for reason, count in shape.against.items()]
-    advice = ADVICE.get(report.reason)
-    return [*lines, f"What to do: {advice}"] if advice else lines
+    if explained is None or not explained.reason:
+        yield "None of its pods waits for the scheduler."
+        return
+    scheduler_waits = said is not None and said.status != "True"
+    if said is not None and scheduler_waits:
+        yield f"The scheduler says: {said.reason}: {said.message}"
+    yield from outlook_lines(explained)
+    if explained.would_bind:
+        if not scheduler_waits:
+            yield "If nothing happens, see whether the scheduler runs."
+        return
+    if said is None or said.message != explained.message:
+        yield f"Held by: {explained.reason}: {explained.message}".rstrip(": ")
+    yield from waiting_lines(explained)

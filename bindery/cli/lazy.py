@@ -23,7 +23,9 @@ class LazyCommand:
 COMMANDS: Final = {
     "version": LazyCommand("bindery.cli.version", "Show the versions of command and cluster."),
     "get": LazyCommand("bindery.cli.get", "Show queues, gangs or BindRequests as a table."),
+    "queues": LazyCommand("bindery.cli.queues", "Draw the queues with their shares as bars."),
     "explain": LazyCommand("bindery.cli.explain", "Say why a pod or a gang waits."),
+    "whatif": LazyCommand("bindery.cli.whatif", "Say what would happen if this was submitted."),
     "scenario": LazyCommand("bindery.cli.scenario", "Run scenario files."),
     "snapshot": LazyCommand("bindery.cli.snapshot", "Write the cluster as a scenario file."),
     "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),

@@ -9,7 +9,6 @@ from datetime import datetime
 from bindery.api import quantity
 from bindery.api.bindrequest import Phase
 from bindery.api.podgroup import SCHEDULED
-from bindery.api.queue import UNLIMITED
 from bindery.cli.live import FINISHED, Look
 from bindery.cli.tables import Row, age
 from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
@@ -89,7 +88,8 @@ def _queue_table(look: Look) -> QueueTable:
     for pod in look.pods:
         holds = is_bound(pod) or pod.metadata.uid in look.requested_nodes
         if holds and pod.metadata.deletion_timestamp is None:
-            table.hold(table.row(look.queue_of(pod)), shapes.of(pod).request, 1)
+            row, request = table.row(look.queue_of(pod)), shapes.of(pod).request
+            table.hold(row, request, preemptible=True, sign=1)
     return table
 
 
@@ -97,11 +97,12 @@ def _shares(table: QueueTable, queue: str) -> dict[str, str]:
     """Return `held/limit` of the queue and all below it, for GPUs, cores and memory."""
     row, axis = table.row(queue), table.axis
     below = [at for at in range(len(table.entries)) if row in table.chain(at)]
+    _, _, limits = table.rules()
     shares = {}
     for name in ("gpu", "cpu", "memory"):
         index = axis.index(name)
-        held, limit = int(table.allocated[index, below].sum()), int(table.limit()[index, row])
-        shown = "-" if limit in (NO_LIMIT, UNLIMITED) else axis.display(index, limit)
+        held, limit = int(table.allocated[index, below].sum()), limits[index, row]
+        shown = "-" if limit == NO_LIMIT else axis.display(index, int(limit))
         shares[name] = f"{quantity.display(held, axis.names[index])}/{shown}"
     return shares
 

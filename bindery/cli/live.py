@@ -1,4 +1,4 @@
-"""A look at the live cluster, shared by `get`, `explain` and `snapshot`.
+"""A look at the live cluster, shared by all commands that ask about one.
 
 `look` is the only call to the API server. What follows from it is worked out with the scheduler's
 own tables, so that the command line never counts differently from the scheduler.
@@ -16,8 +16,9 @@ from bindery.api.names import (
     QUEUE_LABEL,
 )
 from bindery.cli.errors import CommandError
+from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
 from bindery.kube.client import Client
-from bindery.kube.errors import NotFoundError
+from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.resources import (
     BIND_REQUESTS,
@@ -41,6 +42,8 @@ class Look:
     queues: tuple[Queue, ...] = ()
     requests: tuple[BindRequest, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
+    budgets: tuple[DisruptionBudget, ...] = ()
+    """What evictions would meet; the scheduler itself does not watch them."""
 
     def everything(self) -> tuple[KubeObject, ...]:
         """Return all objects, as the scheduler's cluster takes them."""
@@ -109,5 +112,19 @@ async def look(client: Client) -> Look:
             "Bindery's resources are not installed in this cluster; install the chart first"
         ) from error
     return Look(
-        tuple(pods), tuple(nodes), tuple(groups), tuple(queues), tuple(requests), tuple(classes)
+        tuple(pods),
+        tuple(nodes),
+        tuple(groups),
+        tuple(queues),
+        tuple(requests),
+        tuple(classes),
+        tuple(await _budgets(client)),
     )
+
+
+async def _budgets(client: Client) -> list[DisruptionBudget]:
+    """Read the disruption budgets; none for a user who may not see them."""
+    try:
+        return await client.list(DISRUPTION_BUDGETS)
+    except ForbiddenError:
+        return []

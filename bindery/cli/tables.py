@@ -1,14 +1,16 @@
 """Rows for people and rows for programs, from one description of the columns.
 
-Used by `get`. A row is a mapping by column key; the table shows it as text, `-o json` as it is.
+Used by all commands that ask. A row is a mapping by column key; the table shows it as text,
+`-o json` as it is.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
 from rich.console import Console
+from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
@@ -45,6 +47,17 @@ def print_table(columns: Sequence[Column], rows: Sequence[Row], nothing: str) ->
     for row in rows:
         table.add_row(*(Text(column.write(row[column.key])) for column in columns))
     console.print(table)
+
+
+def print_lines(lines: Iterable[str]) -> None:
+    """Print `lines`; one that is too long for the terminal goes on below its own indent."""
+    console = make_console()
+    for line in lines:
+        text = line.lstrip(" ")
+        if console.is_terminal:
+            console.print(Padding(Text(text), (0, 0, 0, len(line) - len(text))))
+        else:
+            console.print(Text(line))
 
 
 def print_json(rows: Sequence[Row]) -> None:

@@ -108,8 +108,9 @@ def _configurations(documents: list[dict[str, object]]) -> dict[str, object]:
     """Return the configuration files in the rendered ConfigMaps, by component."""
     files: dict[str, object] = {}
     for document in documents:
-        if document["kind"] == "ConfigMap" and isinstance(document["data"], dict):
-            for name, text in document["data"].items():
+        data = document.get("data")
+        if document["kind"] == "ConfigMap" and isinstance(data, dict):
+            for name, text in data.items():
                 files[name.removesuffix(".yaml")] = yaml.safe_load(text)
     missing = {"scheduler", "binder"} - files.keys()
     if missing:

@@ -30,6 +30,7 @@ T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
 
 _BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
+_EVICTIONS: Final = Resource("", "v1", "pods/eviction", "Eviction", True, KubeObject)
 
 
 class Client:
@@ -254,6 +255,26 @@ class Client:
         path = PODS.path(namespace, pod_name, "binding")
         request = write(_BINDINGS, "create", path, Repeat.ANSWERED, binding)
         await self._caller.call(request)
+
+    async def evict(
+        self, namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool = False
+    ) -> None:
+        """Evict a pod with its own grace period, by the `eviction` subresource. Tried once.
+
+        Raises ThrottledError when a disruption budget forbids it, ConflictError when the pod has
+        another uid, NotFoundError when it is gone. `dry_run`: only ask.
+        """
+        options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
+        if dry_run:
+            options["dryRun"] = ["All"]
+        eviction = {
+            "apiVersion": "policy/v1",
+            "kind": "Eviction",
+            "metadata": {"name": pod_name, "namespace": namespace},
+            "deleteOptions": options,
+        }
+        path = PODS.path(namespace, pod_name, "eviction")
+        await self._caller.call(write(_EVICTIONS, "create", path, Repeat.UNSENT, eviction))
 
     async def _patch_version(
         self, resource: Resource[T], current: T, patch: Mapping[str, Any], subresource: str

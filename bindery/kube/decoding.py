@@ -5,6 +5,7 @@ that does not fit its type is reported as `Malformed` and harms nothing else (2,
 26 ms in one step).
 """
 
+from contextlib import suppress
 from typing import Generic, TypeVar
 
 import msgspec
@@ -32,6 +33,7 @@ class LenientDecoder(Generic[T]):
 
     def __init__(self, resource: Resource[T]) -> None:
         self._decoder = resource.decoder
+        self._rescue = resource.rescue
 
     def page(self, body: bytes) -> ObjectList[T | Malformed]:
         """Decode one page of a list."""
@@ -59,7 +61,13 @@ class LenientDecoder(Generic[T]):
         try:
             return self._decoder.decode(raw)
         except msgspec.DecodeError as error:
-            return Malformed(_meta(raw), str(error))
+            return self._rescued(raw, str(error))
+
+    def _rescued(self, raw: msgspec.Raw, problem: str) -> T | Malformed:
+        if self._rescue is not None:
+            with suppress(msgspec.DecodeError):
+                return self._rescue(raw, problem)
+        return Malformed(_meta(raw), problem)
 
 
 def _meta(raw: msgspec.Raw) -> Meta:

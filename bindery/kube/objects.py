@@ -10,6 +10,8 @@ from typing import Any
 
 import msgspec
 
+from bindery.kube.podspec import PodSpec
+
 
 class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`metav1.ObjectMeta`, as far as it is read."""
@@ -53,119 +55,6 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
 # ---- Pod ------------------------------------------------------------------------------------
 
 
-class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    requests: dict[str, str] | None = None
-    limits: dict[str, str] | None = None
-    claims: list[dict[str, str]] | None = None
-
-
-class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    host_port: int = 0
-
-
-class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str = ""
-    resources: ResourceRequirements | None = None
-    ports: list[ContainerPort] | None = None
-    restart_policy: str | None = None
-    """On an init container, `Always` makes it a sidecar (KEP-753)."""
-
-
-class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    match_expressions: list[NodeSelectorRequirement] | None = None
-    match_fields: list[NodeSelectorRequirement] | None = None
-
-
-class NodeSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
-
-
-class PreferredSchedulingTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    weight: int
-    preference: NodeSelectorTerm
-
-
-class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    required: NodeSelector | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-    preferred: list[PreferredSchedulingTerm] | None = msgspec.field(
-        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Pod affinity or anti-affinity; the terms are kept as they came."""
-
-    required: list[Any] | None = msgspec.field(
-        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
-    )
-
-
-class Affinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    node_affinity: NodeAffinity | None = None
-    pod_affinity: PodAffinity | None = None
-    pod_anti_affinity: PodAffinity | None = None
-
-
-class Toleration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    key: str = ""
-    operator: str = "Equal"
-    value: str = ""
-    effect: str = ""
-
-
-class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    topology_key: str = ""
-    when_unsatisfiable: str = "DoNotSchedule"
-
-
-class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str = ""
-
-
-class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str = ""
-
-
-class PersistentVolumeClaimSource(
-    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
-):
-    claim_name: str = ""
-
-
-class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str = ""
-    persistent_volume_claim: PersistentVolumeClaimSource | None = None
-    ephemeral: dict[str, Any] | None = None
-
-
-class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    node_name: str = ""
-    scheduler_name: str = ""
-    priority: int | None = None
-    priority_class_name: str = ""
-    preemption_policy: str | None = None
-    containers: list[Container] = msgspec.field(default_factory=list)
-    init_containers: list[Container] | None = None
-    overhead: dict[str, str] | None = None
-    resources: ResourceRequirements | None = None
-    node_selector: dict[str, str] | None = None
-    affinity: Affinity | None = None
-    tolerations: list[Toleration] | None = None
-    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
-    scheduling_gates: list[SchedulingGate] | None = None
-    resource_claims: list[PodResourceClaim] | None = None
-    volumes: list[Volume] | None = None
-    termination_grace_period_seconds: int | None = None
-
-
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = ""
     conditions: list[Condition] | None = None
@@ -202,12 +91,17 @@ class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-# ---- PriorityClass, Lease ---------------------------------------------------------------------
+# ---- PriorityClass, ConfigMap, Lease ------------------------------------------------------------
 
 
 class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     value: int = 0
     global_default: bool = False
+    preemption_policy: str | None = None
+
+
+class ConfigMap(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    data: dict[str, str] | None = None
 
 
 class LeaseSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -225,10 +119,24 @@ class Lease(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 # ---- Bindery's own kinds, as watched (bindery.api has the full models) --------------------------
 
 
+class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str
+    parent: str | None = None
+    min_member: int | None = None
+    min_sub_group: int | None = None
+
+
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     min_member: int = 1
     queue: str = "default"
     priority_class_name: str | None = None
+    roles: dict[str, int] = msgspec.field(default_factory=dict)
+    sub_groups: list[SubGroup] = msgspec.field(default_factory=list)
+    min_sub_group: int | None = None
+    preemptibility: str | None = None
+    preemption_delay_seconds: float = 0.0
+    staleness_grace_period_seconds: float | None = None
+    expected_runtime_seconds: float | None = None
 
 
 class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -241,6 +149,8 @@ class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 
 
 class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    quota: int | str | None = None
+    over_quota_weight: float | None = None
     limit: int | str = -1
 
 
@@ -249,11 +159,45 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     priority: int = 100
     state: str = "Open"
     resources: dict[str, QueueResource] = msgspec.field(default_factory=dict)
+    models: dict[str, QueueResource] = msgspec.field(default_factory=dict)
+    reclaimable: bool = True
+    preempt_min_runtime_seconds: float | None = None
+    reclaim_min_runtime_seconds: float | None = None
+
+
+class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    running: int = 0
+    pending: int = 0
+
+
+class QueueStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    allocated: dict[str, str] = msgspec.field(default_factory=dict)
+    fair_share: dict[str, str] = msgspec.field(default_factory=dict)
+    requested: dict[str, str] = msgspec.field(default_factory=dict)
+    pending: dict[str, str] = msgspec.field(default_factory=dict)
+    gangs: GangCounts = msgspec.field(default_factory=GangCounts)
+    conditions: list[Condition] | None = None
 
 
 class Queue(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: QueueSpec = msgspec.field(default_factory=QueueSpec)
-    status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+    unreadable: str = ""
+    """Why its spec does not decode; then `spec` is the default."""
+
+
+class _QueueStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    status: QueueStatus = msgspec.field(default_factory=QueueStatus)
+
+
+def unreadable_queue(raw: msgspec.Raw, problem: str) -> Queue:
+    """Return the queue of `raw`, whose spec does not decode for the reason `problem`.
+
+    Raises:
+        msgspec.DecodeError: its metadata or status do not decode either.
+    """
+    seen = msgspec.json.decode(raw, type=_QueueStatusAlone)
+    return Queue(metadata=seen.metadata, status=seen.status, unreadable=problem)
 
 
 class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -6,6 +6,7 @@ equal ones are interchangeable, and nothing here talks to a server.
 """
 
 import builtins
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
@@ -48,6 +49,8 @@ class Resource(Generic[T]):
     """What its objects decode to."""
     partial: bool = field(default=False)
     """Ask the server for metadata alone (PartialObjectMetadata)."""
+    rescue: "Callable[[msgspec.Raw, str], T] | None" = field(default=None, compare=False)
+    """Makes an object of bytes that do not decode, for the given reason; None: nobody can."""
 
     @cached_property
     def api_version(self) -> str:
@@ -89,13 +92,13 @@ class Resource(Generic[T]):
 
 def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
     """Return the same kind, of which only the metadata is sent and decoded."""
-    return replace(resource, type=objects.KubeObject, partial=True)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
+    return replace(resource, type=objects.KubeObject, partial=True, rescue=None)  # type: ignore[arg-type, return-value]  # replace() changes the parameter T
 
 
 PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod)
 NODES: Final = Resource("", "v1", "nodes", "Node", False, objects.Node)
 NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, objects.KubeObject)
-CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, objects.KubeObject)
+CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, objects.ConfigMap)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, objects.Lease)
 PRIORITY_CLASSES: Final = Resource(
     "scheduling.k8s.io", "v1", "priorityclasses", "PriorityClass", False, objects.PriorityClass
@@ -104,7 +107,16 @@ EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, objects
 POD_GROUPS: Final = Resource(
     names.GROUP, names.VERSION, "podgroups", "PodGroup", True, objects.PodGroup
 )
-QUEUES: Final = Resource(names.GROUP, names.VERSION, "queues", "Queue", False, objects.Queue)
+QUEUES: Final = Resource(
+    names.GROUP,
+    names.VERSION,
+    "queues",
+    "Queue",
+    False,
+    objects.Queue,
+    # Its gangs shall hear why they wait, not that the queue does not exist.
+    rescue=objects.unreadable_queue,
+)
 BIND_REQUESTS: Final = Resource(
     names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, objects.BindRequest
 )

@@ -20,6 +20,9 @@ from bindery.kube.errors import (
 class Repeat(IntEnum):
     """After which failures a request may be sent again; each includes those before it."""
 
+    UNSENT = 0
+    """Only when the server was not reached: its 429 is an answer, as of an eviction that a
+    disruption budget forbids."""
     REFUSED = 1
     """Only when the server surely did nothing: not reached, 429, 503."""
     ANSWERED = 2
@@ -75,7 +78,11 @@ class RetryPolicy:
 
 
 def _may_repeat(failure: KubeError, repeat: Repeat) -> bool:
-    if isinstance(failure, (UnreachableError, ThrottledError)):
+    if isinstance(failure, UnreachableError):
+        return True
+    if repeat is Repeat.UNSENT:
+        return False
+    if isinstance(failure, ThrottledError):
         return True
     if isinstance(failure, ServerError):
         return failure.status == 503 or repeat >= Repeat.ANSWERED

@@ -31,7 +31,15 @@ def check(scenario: Scenario) -> list[Finding]:
         *_priorities(scenario),
         *_happenings(scenario),
         *_expected(scenario),
+        *_usage(scenario),
     ]
+
+
+def _usage(scenario: Scenario) -> Iterator[Finding]:
+    if scenario.config.usage.source == "record":
+        for index, queue in enumerate(scenario.queues):
+            if queue.usage:
+                yield ("queues", index, "usage"), "config.usage.source says that it is recorded"
 
 
 def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:

@@ -21,12 +21,13 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scenario import objects
 from bindery.scenario.fields import expand
+from bindery.scenario.flight import request_object
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.happenings import Event, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
 from bindery.scenario.objects import PodIdentity
-from bindery.scenario.states import FINISHED, PodState
+from bindery.scenario.states import FINISHED, ON_NODE, PodState
 
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
@@ -81,10 +82,8 @@ class ScenarioCluster:
         for entry in self._scenario.nodes:
             for name in expand(entry.name, entry.count):
                 self._put_node(name, entry)
-        count = sum(job.count for job in self._scenario.jobs)
-        for job in self._scenario.jobs:
-            self._create_job(job, self.now - count)
-            count -= job.count
+        for job, created_at in zip(self._scenario.jobs, self._creation_times(), strict=True):
+            self._create_job(job, created_at)
         for request in self._scenario.bind_requests:
             self._create_in_flight(request)
 
@@ -108,8 +107,22 @@ class ScenarioCluster:
 
     def run_pod(self, name: str, node_name: str) -> None:
         """Bind the pod `name` to a node, where it starts at once."""
-        self._change_pod(name, node_name=node_name)
-        self._set_phase(name, PodState.RUNNING)
+        pod = self.pods[name].object
+        status = msgspec.structs.replace(
+            pod.status,
+            phase=PodState.RUNNING.value,
+            conditions=[objects.bound_condition(self.now)],
+        )
+        spec = msgspec.structs.replace(pod.spec, node_name=node_name)
+        self._replace_pod(name, msgspec.structs.replace(pod, spec=spec, status=status))
+
+    def evict_pod(self, name: str) -> None:
+        """Begin to delete the pod `name`."""
+        pod = self.pods[name].object
+        metadata = msgspec.structs.replace(
+            pod.metadata, deletion_timestamp=objects.timestamp(self.now)
+        )
+        self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
 
     def release_pods(self) -> None:
         """Let all pods go that are being deleted and not stuck; some come back Pending."""
@@ -118,7 +131,12 @@ class ScenarioCluster:
                 continue
             self._remove_pod(name)
             if record.recreate:
-                who = replace(record.who, generation=record.who.generation + 1, created_at=self.now)
+                who = replace(
+                    record.who,
+                    generation=record.who.generation + 1,
+                    created_at=self.now,
+                    bound_at=None,
+                )
                 entry = record.entry.model_copy(
                     update={"state": PodState.PENDING, "node": "", "gpu": ()}
                 )
@@ -155,20 +173,38 @@ class ScenarioCluster:
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
         self._apply(Change(kind, node, previous))
 
+    def _creation_times(self) -> list[float]:
+        """Return when each entry of `jobs` was created: in their order, however long they wait."""
+        times: list[float] = []
+        newer = self.now
+        for job in reversed(self._scenario.jobs):
+            newer = min(newer, self.now - (job.pending_for or 0.0)) - job.count
+            times.append(newer)
+        return times[::-1]
+
     def _create_job(self, job: ScenarioJob, created_at: float) -> None:
         priority = self._scenario.priority(job.priority) or 0
         for offset, name in enumerate(expand(job.name, job.count)):
             at = created_at + offset
-            self._added(objects.group_object(job, name, self._node_pool, at))
+            stale_since = None if job.stale_for is None else self.now - job.stale_for
+            self._added(objects.group_object(job, name, self._node_pool, at, stale_since))
+            pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
-                who = PodIdentity(name, job.namespace, f"{name}-{index}", created_at=at)
+                runs = entry.state in ON_NODE and job.runtime is not None
+                who = PodIdentity(
+                    name,
+                    job.namespace,
+                    f"{name}-{index}",
+                    created_at=pods_at,
+                    bound_at=self.now - (job.runtime or 0.0) if runs else None,
+                )
                 self._create_pod(who, entry, recreate=job.recreate, priority=priority)
 
     def _create_in_flight(self, entry: InFlightRequest) -> None:
         records = [self.pods[name] for name in entry.pods]
         pods = [(record.who.name, entry.uid or record.who.uid) for record in records]
-        self.put_request(objects.request_object(entry, records[0].who.namespace, pods, self.now))
+        self.put_request(request_object(entry, records[0].who.namespace, pods, self.now))
 
     # -- pods ------------------------------------------------------------------------------------
 

@@ -35,6 +35,7 @@ class Observation:
     pods: Mapping[str, PodView]
     allocated: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     """By queue and resource: devices, cores, bytes."""
+    fair_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     bind_requests: int = 0
     evictions: int = 0
     actions: int = 0
@@ -86,11 +87,14 @@ def _counts(expect: Expectation, seen: Observation) -> Iterator[str]:
 
 def _queues(expect: Expectation, seen: Observation) -> Iterator[str]:
     for name, wanted in expect.queues.items():
-        allocated = seen.allocated.get(name, {})
-        for resource, amount in wanted.allocated.items():
-            actual = allocated.get(resource, 0.0)
-            if abs(actual - amount) > _TOLERANCE * max(abs(amount), abs(actual)):
-                yield f"queue {name}: allocated {resource} is {actual:g}, expected {amount:g}"
+        for what, amounts, actual_amounts in (
+            ("fairShare", wanted.fair_share, seen.fair_shares.get(name, {})),
+            ("allocated", wanted.allocated, seen.allocated.get(name, {})),
+        ):
+            for resource, amount in amounts.items():
+                actual = actual_amounts.get(resource, 0.0)
+                if abs(actual - amount) > _TOLERANCE * max(abs(amount), abs(actual)):
+                    yield f"queue {name}: {what} {resource} is {actual:g}, expected {amount:g}"
 
 
 def _spread(

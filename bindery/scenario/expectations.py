@@ -52,7 +52,7 @@ class PodExpectation(ScenarioModel):
 class QueueExpectation(ScenarioModel):
     """What must be true of one queue: devices, cores and bytes by resource."""
 
-    fair_share: Annotated[dict[str, float], NotYet()] = Field(default_factory=dict)
+    fair_share: dict[str, float] = Field(default_factory=dict)
     allocated: dict[str, float] = Field(default_factory=dict)
 
 

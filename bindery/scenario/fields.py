@@ -64,6 +64,14 @@ def parse_duration(value: object) -> float:
     raise ValueError(f"{value!r} is no duration; write it as 90s, 10m or 1h30m")
 
 
+def _parse_grace(value: object) -> float:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value)
+    if isinstance(value, str) and value.startswith("-"):
+        return -parse_duration(value[1:])
+    return parse_duration(value)
+
+
 def format_duration(seconds: float) -> str:
     """Return `seconds` as `parse_duration` reads it."""
     return f"{seconds:g}s"
@@ -80,6 +88,8 @@ Limit = Annotated[str, BeforeValidator(_quantity_text), AfterValidator(_check_li
 """A Kubernetes quantity, or -1 for unlimited, as text."""
 Duration = Annotated[float, BeforeValidator(parse_duration)]
 """Seconds, written as a duration."""
+Grace = Annotated[float, BeforeValidator(_parse_grace)]
+"""Seconds, written as a duration; a negative one stands for ever."""
 Name = Annotated[str, Field(min_length=1)]
 Positive = Annotated[int, Field(ge=1)]
 Texts = Annotated[tuple[str, ...], BeforeValidator(_as_sequence)]

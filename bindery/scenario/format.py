@@ -10,10 +10,12 @@ from typing import Annotated, Any, Literal
 from pydantic import AwareDatetime, Field
 
 from bindery.api.configuration import (
+    BackfillConfiguration,
     BindRequestConfiguration,
     PluginConfiguration,
     SchedulerConfiguration,
 )
+from bindery.api.usage import UsageConfiguration
 from bindery.scenario.expectations import Expectation
 from bindery.scenario.fields import AnyObject, NotYet, Positive, ScenarioModel
 from bindery.scenario.happenings import Event, Fault, InFlightRequest
@@ -38,6 +40,9 @@ class ConfigurationOverrides(ScenarioModel):
     node_pool: str = ""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
+    usage: UsageConfiguration = UsageConfiguration()
+    backfill: BackfillConfiguration = BackfillConfiguration()
+    staleness_grace_period_seconds: float = 60.0
 
     def arguments(self, plugin: str) -> dict[str, Any]:
         """Return the arguments of `plugin`, without what `support` alone looks at."""
@@ -57,6 +62,9 @@ class ConfigurationOverrides(ScenarioModel):
             plugins=plugins,
             bind_request=self.bind_request,
             failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
+            usage=self.usage,
+            backfill=self.backfill,
+            staleness_grace_period_seconds=self.staleness_grace_period_seconds,
         )
 
 

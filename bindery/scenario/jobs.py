@@ -14,6 +14,7 @@ from bindery.scenario.constraints import Affinity, Toleration
 from bindery.scenario.fields import (
     AnyObject,
     Duration,
+    Grace,
     Name,
     NotYet,
     Positive,
@@ -67,13 +68,11 @@ class ScenarioPod(Request):
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     labels: dict[str, str] = Field(default_factory=dict)
-    preemptible: Annotated[bool | None, NotYet()] = None
-    preemption_policy: Annotated[Literal["PreemptLowerPriority", "Never"], NotYet()] = (
-        "PreemptLowerPriority"
-    )
+    preemptible: bool | None = None
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
     gpu_selector: Annotated[GpuSelector, NotYet()] = GpuSelector()
-    role: Annotated[str, NotYet()] = ""
-    sub_group: Annotated[str, NotYet()] = ""
+    role: str = ""
+    sub_group: str = ""
     numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
     gpu_policy: Annotated[
         Literal["pack", "spread", "mutex", "numa", "topology"] | None, NotYet()
@@ -120,7 +119,7 @@ class SubGroup(ScenarioModel):
     min_member: NonNegative | None = None
     min_sub_group: NonNegative | None = None
     parent: str = ""
-    topology: TopologyConstraint = TopologyConstraint()
+    topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
 
 
 class ScenarioJob(ScenarioModel):
@@ -134,17 +133,23 @@ class ScenarioJob(ScenarioModel):
     """A priority class or a number."""
     preemptible: bool | None = None
     min_member: NonNegative | None = None
-    """Default: all pods of the job."""
-    roles: Annotated[dict[str, NonNegative], NotYet()] = Field(default_factory=dict)
-    sub_groups: Annotated[tuple[SubGroup, ...], NotYet()] = ()
-    min_sub_group: Annotated[NonNegative | None, NotYet()] = None
+    """Default: all pods of the job that are in no sub-group."""
+    roles: dict[str, NonNegative] = Field(default_factory=dict)
+    """The least number of pods of each role."""
+    sub_groups: tuple[SubGroup, ...] = ()
+    min_sub_group: NonNegative | None = None
+    """How many of the top sub-groups it needs. Default: all."""
     topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
-    runtime: Annotated[Duration | None, NotYet()] = None
-    pending_for: Annotated[Duration | None, NotYet()] = None
-    stale_for: Annotated[Duration | None, NotYet()] = None
-    staleness_grace: Annotated[Duration | None, NotYet()] = None
-    preemption_delay: Annotated[Duration | None, NotYet(neutral=(0.0,))] = None
-    expected_runtime: Annotated[Duration | None, NotYet()] = None
+    runtime: Duration | None = None
+    """How long its pods have run that begin on a node."""
+    pending_for: Duration | None = None
+    """How long its pods have waited that begin without a node."""
+    stale_for: Duration | None = None
+    """How long it has been below its minimum."""
+    staleness_grace: Grace | None = None
+    """How long it may stay below its minimum; negative: for ever."""
+    preemption_delay: Duration = 0.0
+    expected_runtime: Duration | None = None
     spread_devices: Annotated[bool, NotYet()] = False
     recreate: bool = True
     """Whether a released pod of this job comes back Pending."""
@@ -154,3 +159,10 @@ class ScenarioJob(ScenarioModel):
     def pod_count(self) -> int:
         """How many pods one such job has."""
         return sum(pod.count for pod in self.pods)
+
+    @property
+    def least_pods(self) -> int:
+        """How many pods it needs beside what its roles and sub-groups say."""
+        if self.min_member is not None:
+            return self.min_member
+        return sum(pod.count for pod in self.pods if not (self.sub_groups and pod.sub_group))

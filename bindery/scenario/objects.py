@@ -11,49 +11,47 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from bindery.api.bindrequest import Phase
 from bindery.api.names import (
     GPU_MODEL_LABEL,
     GPU_RESOURCE,
     HOSTNAME_LABEL,
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
-    POD_NAME_LABEL,
+    PREEMPTIBLE_ANNOTATION,
+    ROLE_LABEL,
     SCHEDULER_NAME,
-    SELECTED_NODE_LABEL,
+    SUB_GROUP_LABEL,
 )
+from bindery.api.podgroup import SCHEDULED
 from bindery.kube.objects import (
-    Affinity,
-    BindRequest,
-    BindRequestSpec,
-    BindRequestStatus,
     Condition,
-    Container,
+    ConditionedStatus,
     Meta,
     Node,
     NodeSpec,
     NodeStatus,
     Pod,
-    PodBinding,
     PodGroup,
     PodGroupSpec,
-    PodSpec,
     PodStatus,
     Queue,
     QueueResource,
     QueueSpec,
+    SubGroup,
+    Taint,
+)
+from bindery.kube.podspec import (
+    Affinity,
+    Container,
+    PodSpec,
     ResourceRequirements,
     SchedulingGate,
-    StatementReference,
-    Taint,
     Toleration,
-    UnboundPod,
 )
 from bindery.scenario.fields import ScenarioModel
-from bindery.scenario.happenings import InFlightRequest
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
-from bindery.scenario.queues import ScenarioQueue
+from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
 Struct = TypeVar("Struct", Affinity, Toleration)
@@ -74,6 +72,9 @@ _PHASES: Final = {
 }
 
 
+_PREEMPTIBILITY: Final = {True: "Preemptible", False: "NonPreemptible"}
+
+
 @dataclass(frozen=True)
 class PodIdentity:
     """Which pod of which job, and its how manieth life under that name."""
@@ -84,6 +85,8 @@ class PodIdentity:
     generation: int = 0
     created_at: float = 0.0
     """Seconds since the epoch, as everywhere here."""
+    bound_at: float | None = None
+    """When it was bound, of a pod that begins on a node."""
 
     @property
     def uid(self) -> str:
@@ -129,7 +132,6 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
 
 def queue_object(queue: ScenarioQueue, at: float) -> Queue:
     """Return the Queue resource of `queue`."""
-    limits = {name: QueueResource(limit=limit) for name, limit in queue.limits().items()}
     return Queue(
         metadata=Meta(
             name=queue.name,
@@ -137,13 +139,26 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
             creation_timestamp=timestamp(at),
         ),
         spec=QueueSpec(
-            parent=queue.parent, priority=queue.priority, state=queue.state, resources=limits
+            parent=queue.parent,
+            priority=queue.priority,
+            state=queue.state,
+            resources={name: _queue_resource(share) for name, share in queue.shares().items()},
+            models={name: _queue_resource(share) for name, share in queue.models.items()},
+            reclaimable=queue.reclaimable,
+            preempt_min_runtime_seconds=queue.preempt_min_runtime,
+            reclaim_min_runtime_seconds=queue.reclaim_min_runtime,
         ),
     )
 
 
-def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodGroup:
-    """Return the PodGroup `name` of the entry `job`."""
+def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
+    return QueueResource(quota=share.quota, over_quota_weight=share.weight, limit=share.limit)
+
+
+def group_object(
+    job: ScenarioJob, name: str, node_pool: str, at: float, stale_since: float | None = None
+) -> PodGroup:
+    """Return the PodGroup `name` of the entry `job`, which may have fallen below its minimum."""
     pools = {pod.labels.get(NODE_POOL_LABEL, node_pool) for pod in job.pods}
     pool = pools.pop() if len(pools) == 1 else node_pool
     return PodGroup(
@@ -155,10 +170,35 @@ def group_object(job: ScenarioJob, name: str, node_pool: str, at: float) -> PodG
             labels={NODE_POOL_LABEL: pool} if pool else {},
         ),
         spec=PodGroupSpec(
-            min_member=job.pod_count if job.min_member is None else job.min_member,
+            min_member=job.least_pods,
             queue=job.queue,
             priority_class_name=job.priority if isinstance(job.priority, str) else None,
+            roles=job.roles,
+            sub_groups=[
+                SubGroup(
+                    name=group.name,
+                    parent=group.parent or None,
+                    min_member=group.min_member,
+                    min_sub_group=group.min_sub_group,
+                )
+                for group in job.sub_groups
+            ],
+            min_sub_group=job.min_sub_group,
+            preemptibility=None if job.preemptible is None else _PREEMPTIBILITY[job.preemptible],
+            preemption_delay_seconds=job.preemption_delay,
+            staleness_grace_period_seconds=job.staleness_grace,
+            expected_runtime_seconds=job.expected_runtime,
         ),
+        status=ConditionedStatus(
+            conditions=None if stale_since is None else [_unscheduled_condition(stale_since)]
+        ),
+    )
+
+
+def _unscheduled_condition(at: float) -> Condition:
+    """Return what the scheduler says of a gang that has had less than its minimum since `at`."""
+    return Condition(
+        type=SCHEDULED, status="False", reason="BelowMinimum", last_transition_time=timestamp(at)
     )
 
 
@@ -167,6 +207,13 @@ def pod_object(
 ) -> Pod:
     """Return the pod `who` of the entry `pod`, in the state that the entry says."""
     labels = {NODE_POOL_LABEL: node_pool} if node_pool else {}
+    if pod.role:
+        labels[ROLE_LABEL] = pod.role
+    if pod.sub_group:
+        labels[SUB_GROUP_LABEL] = pod.sub_group
+    annotations = {POD_GROUP_ANNOTATION: who.job_name}
+    if pod.preemptible is not None:
+        annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
     deleted = {
         PodState.RELEASING: timestamp(now),
         PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),
@@ -180,12 +227,13 @@ def pod_object(
             creation_timestamp=timestamp(who.created_at),
             deletion_timestamp=deleted.get(pod.state),
             labels={**labels, **pod.labels},
-            annotations={POD_GROUP_ANNOTATION: who.job_name},
+            annotations=annotations,
         ),
         spec=PodSpec(
             node_name=pod.node,
             scheduler_name=SCHEDULER_NAME,
             priority=priority,
+            preemption_policy=pod.preemption_policy,
             containers=[Container(name="main", resources=_requirements(pod, pod.qos))],
             init_containers=[
                 Container(
@@ -200,46 +248,16 @@ def pod_object(
             tolerations=[_converted(item, Toleration) for item in pod.tolerations],
             scheduling_gates=gates,
         ),
-        status=PodStatus(phase=_PHASES[pod.state]),
+        status=PodStatus(
+            phase=_PHASES[pod.state],
+            conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
+        ),
     )
 
 
-def request_object(
-    entry: InFlightRequest, namespace: str, pods: list[tuple[str, str]], now: float
-) -> BindRequest:
-    """Return the BindRequest `entry` for `pods`, each a name and a UID."""
-    name, at = f"{pods[0][0]}-in-flight", timestamp(now - entry.age)
-    labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
-    if len(pods) == 1:
-        labels |= {POD_NAME_LABEL: pods[0][0], SELECTED_NODE_LABEL: entry.node}
-    unbound = [
-        UnboundPod(pod_name=name, pod_uid=uid, node=entry.node, reason="BindFailed")
-        for name, uid in pods
-        if entry.phase is Phase.FAILED
-    ]
-    return BindRequest(
-        metadata=Meta(
-            name=name,
-            namespace=namespace,
-            uid=object_uid("bindrequest", namespace, name),
-            creation_timestamp=at,
-            labels={**labels, **entry.labels},
-        ),
-        spec=BindRequestSpec(
-            pods=[
-                PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
-                for name, uid in pods
-            ],
-            statement=StatementReference(id=name),
-            backoff_limit=entry.backoff_limit,
-        ),
-        status=BindRequestStatus(
-            phase=entry.phase.value,
-            failed_attempts=entry.failed_attempts,
-            completion_time=at if entry.phase.is_final else None,
-            unbound_pods=unbound,
-        ),
-    )
+def bound_condition(at: float) -> Condition:
+    """Return what the API server says of a pod that was bound at `at`."""
+    return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
 def _requirements(request: Request, qos: str) -> ResourceRequirements:

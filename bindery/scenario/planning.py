@@ -7,11 +7,10 @@ removes requests that nobody will finish, reads the report. Invariant: no decisi
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
+from itertools import groupby
 
 import msgspec
 
-from bindery.api import quantity
-from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import BindRequest, KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import objects
@@ -24,8 +23,16 @@ from bindery.scheduler.cache.holds import key_of
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
+from bindery.scheduler.reports import (
+    SCHEDULED,
+    CycleReport,
+    Eviction,
+    JobReport,
+    PodReport,
+    RefusedPlan,
+)
 from bindery.scheduler.stale import stale_requests
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
 
@@ -37,20 +44,32 @@ class Planner:
         self.cluster = ScenarioCluster(scenario, self._learn)
         self._faults = faults
         self._configuration = scenario.config.to_configuration()
-        self._engine = Engine(self._configuration, lambda: self.cluster.now)
+        self.engine = Engine(self._configuration, lambda: self.cluster.now)
+        usage = {queue.name: queue.usage for queue in scenario.queues if queue.usage}
+        if usage:
+            self.engine.past = PastUsage(GivenUsage(usage), self._configuration.usage.k_value)
         self._queue_names = [queue.name for queue in scenario.queues]
         self._report = CycleReport()
         self._actions = 0
+        self._evictions = 0
+        self._moved: dict[str, str] = {}
+        """Pod -> the node to which this cycle moves it."""
+        self._dropped: set[JobKey] = set()
+        """Jobs for which no room is made after all, as an eviction was refused."""
 
     def plan(self) -> None:
         """Run one cycle and write what it commits."""
         self._clear_stale_requests()
         statements: defaultdict[tuple[str, str], list[BindRequestDraft]] = defaultdict(list)
-        for draft in self._engine.cycle():
+        for draft in self.engine.cycle():
             statements[draft.namespace, draft.spec.statement.id].append(draft)
         for parts in statements.values():
             self._write(parts)
-        self._report = self._engine.report
+        self._report = self.engine.report
+        self._moved.clear()
+        self._dropped.clear()
+        for preemptor, plan in groupby(self._report.evictions, key=lambda e: e.preemptor):
+            self._evict(preemptor, list(plan))
 
     def observe(self, pipelined_as: PodState = PodState.PIPELINED) -> Observation:
         """Return the cluster as it is; a promise lasts for its cycle and is `pipelined_as`."""
@@ -61,17 +80,21 @@ class Planner:
                 for name, record in self.cluster.pods.items()
             },
             allocated={name: self._allocated(name) for name in self._queue_names},
+            fair_shares={
+                name: self._report.fair_shares.get(name, {}) for name in self._queue_names
+            },
             bind_requests=len(self.cluster.requests),
+            evictions=self._evictions,
             actions=self._actions,
             node_labels={name: node.metadata.labels for name, node in self.cluster.nodes.items()},
         )
 
     def _learn(self, change: Change[KubeObject]) -> None:
-        self._engine.cluster.apply(change)
+        self.engine.cluster.apply(change)
 
     def _clear_stale_requests(self) -> None:
         stale = stale_requests(
-            self._engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
+            self.engine.cluster, self.cluster.now, self._configuration.bind_request.timeout_seconds
         )
         for found in list(stale):
             names = [pod.pod_name for pod in found.request.spec.pods]
@@ -87,7 +110,7 @@ class Planner:
                 code = HTTPStatus.CONFLICT
             if code is not None:
                 for each in parts:
-                    self._engine.refused(each)
+                    self.engine.refused(each)
                 return
         for draft in parts:
             request = msgspec.convert(draft.to_object(), BindRequest)
@@ -99,6 +122,22 @@ class Planner:
             self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
         self._actions += len(parts)
 
+    def _evict(self, preemptor: JobKey, plan: Sequence[Eviction]) -> None:
+        """Carry out the evictions of a plan; if the API server refuses one, none."""
+        answers = [self._faults.error("evict", (each.task.name,)) for each in plan]
+        refused = [each for each, code in zip(plan, answers, strict=True) if code is not None]
+        if refused:
+            self._dropped.add(preemptor)
+            text = "the API server refuses it"
+            self.engine.dropped(RefusedPlan(refused[0], tuple(plan), text, is_begun=False))
+            return
+        for each in plan:
+            self.cluster.evict_pod(each.task.name)
+            if each.moves_to:
+                self._moved[each.task.name] = each.moves_to
+        self._evictions += len(plan)
+        self._actions += len(plan)
+
     # -- observing -------------------------------------------------------------------------------
 
     def _view(
@@ -108,9 +147,12 @@ class Planner:
         state, node = record.state, record.object.spec.node_name
         if state is PodState.PENDING and record.who.uid in places:
             state, node = PodState.BINDING, places[record.who.uid]
+        elif state is PodState.RELEASING and record.who.name in self._moved:
+            state, node = PodState.PIPELINED, self._moved[record.who.name]
         elif state is PodState.PENDING and pod is not None and pod.state == PodState.PIPELINED:
-            state = pipelined_as
-            node = pod.node if pipelined_as is PodState.PIPELINED else ""
+            dropped = job is not None and job.key in self._dropped
+            state = PodState.PENDING if dropped else pipelined_as
+            node = pod.node if state is PodState.PIPELINED else ""
         return PodView(
             job=record.who.job_name,
             state=state,
@@ -125,15 +167,11 @@ class Planner:
 
     def _allocated(self, queue: str) -> dict[str, float]:
         """Return what the queue and all below it hold, in devices, cores and bytes."""
-        table = self._engine.cluster.state.queues
+        table = self.engine.cluster.state.queues
         allocated, row = table.allocated, table.row(queue)
         below = [at for at in range(len(table.entries)) if row in table.chain(at)]
         sums = allocated[:, below].sum(axis=1)
-        return {
-            "gpu" if name == GPU_RESOURCE else name: float(amount) / quantity.scale(name)
-            for name, amount in zip(table.axis.names, sums, strict=True)
-            if name != "pods"
-        }
+        return table.axis.in_wholes(sums)
 
 
 def _reason(job: JobReport | None, pod: PodReport | None) -> str:

@@ -8,33 +8,35 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bindery.api.names import GPU_RESOURCE
-from bindery.scenario.fields import Duration, Limit, Name, NotYet, Quantity, ScenarioModel
+from bindery.scenario.fields import Duration, Limit, Name, ScenarioModel
 
 UNLIMITED = "-1"
+
+Weight = Annotated[float, Field(ge=0)]
+Usage = Annotated[float, Field(ge=0, allow_inf_nan=False)]
 
 
 class GpuShare(ScenarioModel):
     """The queue's rules for GPUs; without quota and weight, a queue has no share of its own."""
 
-    quota: Annotated[Limit, NotYet()] = "0"
-    weight: Annotated[Quantity, NotYet()] = "0"
+    quota: Limit = "0"
+    weight: Weight = 0.0
     limit: Limit = UNLIMITED
 
 
 class Share(ScenarioModel):
-    """The queue's rules for cores or memory."""
+    """The queue's rules for cores, memory or any other resource."""
 
-    quota: Annotated[Limit, NotYet()] = UNLIMITED
-    weight: Annotated[Quantity, NotYet()] = "1"
+    quota: Limit = UNLIMITED
+    weight: Weight = 1.0
     limit: Limit = UNLIMITED
 
 
-class OtherShare(ScenarioModel):
-    """The queue's rules for any other resource."""
+class ModelShare(ScenarioModel):
+    """The queue's rules for GPUs of one model, beside those for all GPUs."""
 
-    quota: Annotated[Limit, NotYet(neutral=("0",))] = UNLIMITED
-    weight: Annotated[Quantity, NotYet(neutral=("0",))] = "1"
+    quota: Limit = UNLIMITED
+    weight: Weight = 0.0
     limit: Limit = UNLIMITED
 
 
@@ -47,17 +49,16 @@ class ScenarioQueue(ScenarioModel):
     gpu: GpuShare = GpuShare()
     cpu: Share = Share()
     memory: Share = Share()
-    preempt_min_runtime: Annotated[Duration, NotYet()] = 0.0
-    reclaim_min_runtime: Annotated[Duration, NotYet()] = 0.0
-    usage: Annotated[dict[str, float], NotYet()] = Field(default_factory=dict)
-    resources: dict[str, OtherShare] = Field(default_factory=dict)
-    models: Annotated[dict[str, GpuShare], NotYet()] = Field(default_factory=dict)
-    reclaimable: Annotated[bool, NotYet()] = True
+    preempt_min_runtime: Duration | None = None
+    """Default: that of the queue above, and 0 s at the top."""
+    reclaim_min_runtime: Duration | None = None
+    usage: dict[str, Usage] = Field(default_factory=dict)
+    """Past usage by resource, as a part of capacity."""
+    resources: dict[str, Share] = Field(default_factory=dict)
+    models: dict[str, ModelShare] = Field(default_factory=dict)
+    reclaimable: bool = True
     state: Literal["Open", "Closed"] = "Open"
 
-    def limits(self) -> dict[str, str]:
-        """Return the limits that hold, by resource name."""
-        limits = {resource: share.limit for resource, share in self.resources.items()}
-        limits |= {"cpu": self.cpu.limit, "memory": self.memory.limit}
-        limits[GPU_RESOURCE] = self.gpu.limit
-        return {resource: limit for resource, limit in limits.items() if limit != UNLIMITED}
+    def shares(self) -> dict[str, GpuShare | Share]:
+        """Return the rules by resource name."""
+        return {"gpu": self.gpu, "cpu": self.cpu, "memory": self.memory, **self.resources}

@@ -43,7 +43,10 @@ class Result:
             for name, pod in self.seen.pods.items()
         }
         queues = {
-            name: {"fairShare": {}, "allocated": dict(allocated)}
+            name: {
+                "fairShare": dict(self.seen.fair_shares.get(name, {})),
+                "allocated": dict(allocated),
+            }
             for name, allocated in self.seen.allocated.items()
         }
         return {

@@ -10,18 +10,14 @@ from pydantic import BaseModel
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.api.yamlfile import Location, format_location
-from bindery.scenario.checks import job_places
 from bindery.scenario.fields import NotYet
 from bindery.scenario.format import NOT_YET_ARGUMENTS, Scenario
-
-_NON_PREEMPTIBLE_FROM = 100
 
 
 def unsupported(scenario: Scenario) -> list[tuple[Location, str]]:
     """Return the places, and the keys as text, of all that `scenario` asks for in vain."""
     found = [(location, format_location(location)) for location in _marked(scenario, ())]
     found.extend(_values(scenario))
-    found.extend(_preemptibility(scenario))
     return found
 
 
@@ -51,6 +47,8 @@ def _asks_for_nothing(value: object, default: object, mark: NotYet) -> bool:
 
 def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     """Yield the single values of otherwise supported keys that do not exist yet."""
+    if scenario.config.usage.source == "prometheus":
+        yield ("config", "usage", "source"), "config.usage.source: prometheus"
     for index, action in enumerate(scenario.config.actions or ()):
         if action not in DEFAULT_ACTIONS:
             yield ("config", "actions", index), f"config.actions: {action}"
@@ -60,16 +58,3 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
             continue
         for argument in NOT_YET_ARGUMENTS & arguments.keys():
             yield ("config", "plugins", name, argument), f"config.plugins.{name}.{argument}"
-    for index, fault in enumerate(scenario.faults):
-        if fault.call == "evict":
-            yield ("faults", index, "call"), f"faults[{index}].call: evict"
-
-
-def _preemptibility(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Yield where a job's `preemptible` says something else than its priority does."""
-    for place, job in job_places(scenario):
-        priority = scenario.priority(job.priority)
-        by_priority = priority is None or priority < _NON_PREEMPTIBLE_FROM
-        if job.preemptible is not None and job.preemptible != by_priority:
-            location = (*place, "preemptible")
-            yield location, format_location(location)

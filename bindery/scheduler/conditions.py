@@ -1,16 +1,17 @@
 """What objects should say about themselves, and whether they say it already. Pure.
 
-Pods that wait carry `PodScheduled=False` with an honest reason, PodGroups `Scheduled` with why not,
-queues that cannot be used `Ready=False`. A condition is written only when it changes.
+Pods that wait carry `PodScheduled=False` with an honest reason, and the node where room is being
+made for them; PodGroups say `Scheduled` with why not. Written only when it changes. A job whose
+evictions are just being asked for says nothing new: the next cycle knows how that went. What queues
+say is in `queues/status.py`.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
-from bindery.api.queue import READY
-from bindery.kube.objects import Condition, Meta
+from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
@@ -25,7 +26,6 @@ class Subject(Enum):
 
     POD = "Pod"
     POD_GROUP = "PodGroup"
-    QUEUE = "Queue"
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,11 +39,16 @@ class ConditionWrite:
     """What the object's whole list shall be, for kinds whose lists merge patches replace."""
     is_urgent: bool
     """Bad news are urgent; good news wait until nothing else is to be written."""
+    nominated_node: str | None = None
+    """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
 
 
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
     """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
+    asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
+        if job.key in asked_for:
+            continue
         yield from _pod_writes(cluster, job, now)
         group = cluster.groups.get(job.key)
         if group is not None:
@@ -55,17 +60,6 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
             )
             conditions = group.status.conditions or ()
             yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
-    for name, queue in cluster.queues.items():
-        invalid = cluster.state.queues.entries[cluster.state.queues.rows[name]].invalid
-        conditions = queue.status.conditions or ()
-        if invalid is not None or _find(conditions, READY) is not None:
-            new = Condition(
-                type=READY,
-                status="True" if invalid is None else "False",
-                reason="Valid" if invalid is None else "Invalid",
-                message=invalid or "",
-            )
-            yield from _write(Subject.QUEUE, queue.metadata, conditions, new, now)
 
 
 def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
@@ -76,12 +70,13 @@ def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
         job = cluster.state.jobs.get(key)
         if key in report.jobs or said is None or said.status == "True" or job is None:
             continue
-        if job.tasks and job.missing == 0 and job.invalid is None:
+        if job.tasks and job.is_satisfied and job.invalid is None:
             new = Condition(type=SCHEDULED_CONDITION, status="True", reason=SCHEDULED)
             yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
 
 
 def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
+    places = cluster.promises.places(job.key)
     for uid, pod in job.pods.items():
         if pod.state not in ("Pending", "Pipelined"):
             continue
@@ -93,8 +88,21 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
                 reason="Unschedulable",
                 message=pod.message[:_MESSAGE_LENGTH],
             )
-            conditions = known.status.conditions or ()
-            yield from _write(Subject.POD, known.metadata, conditions, new, now)
+            yield from _pod_write(known, new, places.get(uid, ""), now)
+
+
+def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:
+    conditions = pod.status.conditions or ()
+    writes = list(_write(Subject.POD, pod.metadata, conditions, new, now))
+    if node_name == pod.status.nominated_node_name:
+        yield from writes
+    elif writes:
+        yield replace(writes[0], nominated_node=node_name)
+    else:
+        said = _find(conditions, new.type) or new
+        yield ConditionWrite(
+            Subject.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name
+        )
 
 
 def _write(

@@ -5,21 +5,56 @@ runs. No I/O: the caller creates the requests that a cycle yields and says how t
 """
 
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.actions.allocate import Allocate
-from bindery.scheduler.actions.base import Action
+from bindery.scheduler.actions.backfill import Backfill
+from bindery.scheduler.actions.base import Action, Commit
+from bindery.scheduler.actions.makeroom import MakeRoom
+from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
+from bindery.scheduler.actions.reclaim import ReclaimRule
+from bindery.scheduler.actions.reserve import Reserver
+from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
+from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
-from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport, PodReport
-from bindery.scheduler.session import Session
+from bindery.scheduler.reports import (
+    SCHEDULED,
+    CycleReport,
+    Eviction,
+    JobReport,
+    PodReport,
+    RefusedPlan,
+    ReservationReport,
+)
+from bindery.scheduler.session import WAITS_FOR_RELEASE, Session
+from bindery.scheduler.usage.source import past_usage
 
-ACTIONS: dict[str, Callable[[], Action]] = {
-    "allocate": Allocate,
+
+def most_moved(configuration: SchedulerConfiguration) -> int:
+    """Return of how many jobs pods may move for one that waits; none where pods are spread."""
+    for plugin in configuration.plugins:
+        if plugin.name == "nodeplacement" and "spread" in (
+            plugin.arguments.get("gpu"),
+            plugin.arguments.get("cpu"),
+        ):
+            return 0
+    return configuration.consolidation_max_moved
+
+
+ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
+    "allocate": lambda it: Allocate(Reserver(it.backfill) if Backfill.name in it.actions else None),
+    "backfill": lambda _: Backfill(),
+    "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
+    "reclaim": lambda _: MakeRoom(ReclaimRule()),
+    "preempt": lambda _: MakeRoom(PreemptRule()),
+    "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
 }
 """By the name that the configuration uses."""
 
@@ -43,6 +78,8 @@ class Engine:
         self._clock = clock
         self._filters = FilterCache()
         self.cluster = Cluster(configuration, clock)
+        self.past = past_usage(configuration.usage)
+        """What queues used in the past."""
         self.report = CycleReport()
         self.configure(configuration)
 
@@ -53,22 +90,42 @@ class Engine:
                 raise UnknownActionError(index, name)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
-        self._actions = [ACTIONS[name]() for name in configuration.actions]
+        self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
         self.configuration = configuration
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
 
-    def cycle(self, fencing_token: int = 0) -> Generator[BindRequestDraft, None, None]:
+    def cycle(
+        self, fencing_token: int = 0, inspect: Callable[[Session], None] | None = None
+    ) -> Generator[BindRequestDraft, None, None]:
         """Plan once; yield each BindRequest as its Statement is committed.
+
+        `inspect` sees the session at the end, with all promises in it; it must commit nothing.
 
         The cluster must not be changed until the iterator is exhausted; then `report` is new.
         The pods of a request count as Binding from then on; say `refused` if it is not created.
         A cycle that ends early, by `close` or by an error, takes back what it has not yielded.
         """
-        now = self._clock()
-        self.cluster.note_time(now)
-        session = Session(self.cluster, self._plugins, self._filters, now)
+        session = self._open()
         report = CycleReport()
+        try:
+            with closing(session):
+                yield from self._plan(session, report, fencing_token)
+                if inspect is not None:
+                    inspect(session)
+        except BaseException:
+            # The promises have ended by now: only so does a pod that was to move stand where it is.
+            for eviction in report.evictions:
+                self.cluster.not_evicted(eviction.task.uid)
+                self.cluster.promises.end(eviction.preemptor)
+            raise
+        report.seconds_by_plugin = self._plugins.take_seconds()
+        self.report = report
+
+    def _plan(
+        self, session: Session, report: CycleReport, fencing_token: int
+    ) -> Generator[BindRequestDraft, None, None]:
+        """Run all actions; write what they find out into `report`."""
         waiting = list(session.state.waiting.values())
         committer = Committer(
             session,
@@ -81,17 +138,74 @@ class Engine:
             for action in self._actions:
                 started_s = time.perf_counter()
                 for commit in action.execute(session):
+                    report.evictions.extend(self._evictions(action.name, commit))
                     report.committed_statements += 1
                     report.committed_pods += len(commit.operations)
                     yield from committer.add(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
             yield from committer.flush()
-            report.jobs = {job.key: _job_report(session, job) for job in waiting}
         finally:
             committer.abandon()
+        report.fair = session.shares.fair
+        report.jobs = {job.key: _job_report(session, job) for job in (*waiting, *session.stale)}
+        report.fair_shares = session.shares.by_queue()
+        self._note_places(report)
+
+    @contextmanager
+    def session(self) -> Iterator[Session]:
+        """Open a session to read in: what is planned in it must be discarded again."""
+        session = self._open()
+        try:
+            yield session
+        finally:
             session.close()
-        report.seconds_by_plugin = self._plugins.take_seconds()
-        self.report = report
+
+    def _open(self) -> Session:
+        now = self._clock()
+        self.cluster.note_time(now)
+        return Session(self.cluster, self._plugins, self._filters, now, self.past)
+
+    def _evictions(self, action: str, commit: Commit) -> list[Eviction]:
+        places = {
+            o.task.uid: self.cluster.state.nodes.name(o.row)
+            for o in commit.operations
+            if o.kind is OperationKind.PIPELINE
+        }
+        evictions = [
+            Eviction(o.task, o.reason, commit.job.key, places.get(o.task.uid, ""), action)
+            for o in commit.operations
+            if o.kind is OperationKind.EVICT
+        ]
+        for eviction in evictions:
+            self.cluster.evicting(eviction.task, eviction.preemptor)
+        return evictions
+
+    def _note_places(self, report: CycleReport) -> None:
+        promises = self.cluster.promises
+        for key in promises.jobs:
+            job = report.jobs.get(key)
+            pods = job.pods.items() if job is not None else ()
+            places = {uid: pod.node for uid, pod in pods if pod.state == TaskStatus.PIPELINED.value}
+            promises.settle(key, places)
+
+    def dropped(self, plan: RefusedPlan) -> None:
+        """Note that an eviction of `plan` was refused: what is left of it stays.
+
+        The pods of the job at which it failed are spared for a while; the others may go in another
+        plan. The room of those that have gone already is kept for whom it was made.
+        """
+        cluster, until = self.cluster, self._clock() + SPARE_S
+        refused, claimant = plan.refused.task, plan.refused.preemptor
+        for eviction in plan.left:
+            cluster.not_evicted(eviction.task.uid)
+        if not plan.is_begun:
+            cluster.promises.end(claimant)
+        if claimant == refused.job:  # it goes for nobody's sake: no room is missing
+            cluster.failures.spare([e.task.uid for e in plan.left], until)
+            return
+        cluster.failures.spare([e.task.uid for e in plan.left if e.task.job == refused.job], until)
+        text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
+        cluster.failures.note_refused_room(claimant, until, text)
 
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""
@@ -100,18 +214,26 @@ class Engine:
 
 def _job_report(session: Session, job: Job) -> JobReport:
     refusal = session.refusals.get(job)
-    satisfied = job.exists and job.invalid is None and job.missing == 0
+    satisfied = job.exists and job.invalid is None and job.is_satisfied
     if refusal is None:
         gated = job.gated_count > 0 and not satisfied
         reason = "SchedulingGated" if gated else SCHEDULED
         message = f"{job.gated_count} pods are gated" if gated else ""
     else:
         reason, message = refusal.reason, refusal.message
+        refused_room = session.refused_room(job)
+        if refused_room is not None and reason != WAITS_FOR_RELEASE:
+            message = f"{message}; {refused_room}"
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED
-    return JobReport(job.key, job.uid, satisfied, reason, message, pods)
+    kept = session.reservations.of(job)
+    reserved = None
+    if kept is not None:
+        nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
+        reserved = ReservationReport(nodes, kept.start)
+    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved)
 
 
 def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:

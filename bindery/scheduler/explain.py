@@ -38,6 +38,11 @@ def node_reasons(
         too_small = (allocatable[rows] < amount) & open_rows
         counts[f"too small, {axis.names[index]}"] += int(too_small.sum())
         open_rows &= ~too_small
+        if session.reservations.kept is not None:
+            kept = session.reservations.kept[index]
+            reserved = (future[rows] < amount) & (future[rows] + kept[rows] >= amount) & open_rows
+            counts["reserved for gangs that come first"] += int(reserved.sum())
+            open_rows &= ~reserved
         short = (future[rows] < amount) & open_rows
         counts[f"insufficient {axis.names[index]}"] += int(short.sum())
         open_rows &= ~short

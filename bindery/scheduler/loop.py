@@ -1,12 +1,13 @@
 """The scheduling loop: wait for changes, plan, hand out what to write. One cycle fits a screen.
 
 Run by process.py while this process leads. All decisions are the engine's; all writing is done in
-the background by requests.py and status.py.
+the background by requests.py, status.py and queues/.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -16,7 +17,9 @@ from bindery.scheduler import metrics
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
+from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.reports import CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.stale import stale_requests
@@ -33,6 +36,17 @@ _FORGET_EVERY = 100
 _log = structlog.get_logger()
 
 
+@dataclass(frozen=True)
+class Writers:
+    """What carries out, and tells, what cycles decide."""
+
+    requests: RequestWriter
+    evictor: Evictor
+    status: StatusWriter
+    queues: QueueStatusWriter
+    events: EventRecorder
+
+
 class SchedulingLoop:
     """Runs cycles. `clock`: seconds since the epoch."""
 
@@ -40,16 +54,13 @@ class SchedulingLoop:
         self,
         engine: Engine,
         feed: Feed,
-        writer: RequestWriter,
-        status: StatusWriter,
-        events: EventRecorder,
+        writers: Writers,
         clock: Callable[[], float],
     ) -> None:
         self._engine = engine
         self._feed = feed
-        self._writer = writer
-        self._status = status
-        self._events = events
+        self._writer, self._evictor = writers.requests, writers.evictor
+        self._status, self._queues, self._events = writers.status, writers.queues, writers.events
         self._clock = clock
         self._told: dict[str, tuple[str, bool]] = {}
         """Job UID -> reason and whether it was satisfied, as of the last event about it."""
@@ -95,6 +106,7 @@ class SchedulingLoop:
                 cycle.close()
                 self._writer.abandon()
         report = self._engine.report
+        self._evictor.submit(report.evictions)
         metrics.record(report, time.perf_counter() - started_s)
         self._tell(report)
 
@@ -120,6 +132,9 @@ class SchedulingLoop:
         for request in self._writer.missing:
             self._engine.cluster.forget(request)
         self._writer.missing.clear()
+        for plan in self._evictor.refused:
+            self._engine.dropped(plan)
+        self._evictor.refused.clear()
 
     def _clear_stale(self) -> None:
         loop_s = asyncio.get_running_loop().time()
@@ -139,6 +154,7 @@ class SchedulingLoop:
         cluster = self._engine.cluster
         for write in pending_writes(cluster, report, self._clock()):
             self._status.offer(write)
+        self._queues.look(report)
         for problem in cluster.problems:
             meta = problem.meta
             reference = ObjectReference(
@@ -173,7 +189,6 @@ class SchedulingLoop:
     def _forget_gone(self) -> None:
         cluster = self._engine.cluster
         alive = {meta.metadata.uid for meta in cluster.groups.values()}
-        alive |= {queue.metadata.uid for queue in cluster.queues.values()}
         alive |= set(cluster.state.tasks)
         self._status.forget(self._status.known - alive)
         for uid in self._told.keys() - alive:

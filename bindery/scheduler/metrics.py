@@ -25,6 +25,7 @@ REQUESTS = Counter(
     "BindRequests by what became of creating or clearing them.",
     ["outcome"],
 )
+EVICTIONS = Counter("bindery_evictions_total", "Evictions asked for, by outcome.", ["outcome"])
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."

@@ -94,6 +94,16 @@ class ShapeVectors:
             return Place(int(self._session.order[position]), True)
         return self._best_later() if self._session.is_releasing else None
 
+    def at(self, row: int) -> Place | None:
+        """Return the node at `row` as a place for one more pod; None if it does not fit there."""
+        self._catch_up()
+        position = self._session.position[row]
+        if self.now[position] != _NOWHERE:
+            return Place(row, True)
+        if not self._allowed[position]:
+            return None
+        return Place(row, False) if self._fits_later(np.array([row]))[0] else None
+
     def exclude(self, row: int) -> None:
         """Offer the node at `row` no more."""
         position = self._session.position[row]
@@ -101,17 +111,21 @@ class ShapeVectors:
         self.now[position] = _NOWHERE
 
     def _best_later(self) -> Place | None:
-        session, request = self._session, self._shape.request
+        session = self._session
         rows = session.order[self._allowed]
-        nodes = session.state.nodes
+        rows = rows[self._fits_later(rows)]
+        if not len(rows):
+            return None
+        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+
+    def _fits_later(self, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return on which of `rows` one more pod fits once all that is being released has gone."""
+        nodes, request = self._session.state.nodes, self._shape.request
         fits = np.ones(len(rows), dtype=np.bool_)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
             fits &= future[rows] >= amount
-        rows = rows[fits]
-        if not len(rows):
-            return None
-        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+        return fits
 
     def _catch_up(self) -> None:
         touched = self._session.node_ledger.touched
@@ -131,7 +145,7 @@ class ShapeVectors:
         fits = np.ones(len(rows), dtype=np.bool_)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             idle = nodes.idle[index, rows]
-            if session.is_releasing:
+            if session.is_releasing or session.node_ledger.has_kept:
                 promised = nodes.pipelined[index, rows] - nodes.releasing[index, rows]
                 idle = np.minimum(idle, idle - promised)
             fits &= idle >= amount
@@ -162,6 +176,10 @@ class Placement:
             passing = self._filters.passing(self._session, shape)
             vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
         return vectors
+
+    def passing(self, shape: Shape) -> BoolColumn:
+        """Return which rows pass all static filters for `shape`; not to be written to."""
+        return self._filters.passing(self._session, shape)
 
     def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
         """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
@@ -200,9 +218,22 @@ class JobFinder:
 
     def best(self, shape: Shape) -> Place | None:
         """Return the best place for one pod of `shape`; None if it fits nowhere."""
-        if self._allowed is None and shape not in self._own:
-            return self._placement.shared(shape).best()
-        return self._own_vectors(shape).best()
+        return self._vectors(shape).best()
+
+    def best_or_kept(self, shape: Shape, kept_row: int | None) -> Place | None:
+        """Return the best place for one pod of `shape`, or the one that is kept for it if it does
+        as well: room that is free now wins over room that is yet to come.
+        """
+        best = self.best(shape)
+        if kept_row is None or best is None:
+            return best
+        kept = self._vectors(shape).at(kept_row)
+        return kept if kept is not None and kept.fits_now >= best.fits_now else best
+
+    def allowed(self, shape: Shape) -> BoolColumn:
+        """Return which rows may take a pod of `shape` if there is room; not to be written to."""
+        passing = self._placement.passing(shape)
+        return passing if self._allowed is None else passing & self._allowed
 
     def exclude(self, shape: Shape, row: int, reason: str) -> None:
         """Offer the node at `row` no more for `shape`: a ledger has refused it for `reason`."""
@@ -214,6 +245,11 @@ class JobFinder:
         rows = self._refused.get(shape, {})
         for reason in sorted(set(rows.values())):
             yield NodeFailure(reason, self._placement.mask(r for r in rows if rows[r] == reason))
+
+    def _vectors(self, shape: Shape) -> ShapeVectors:
+        if self._allowed is None and shape not in self._own:
+            return self._placement.shared(shape)
+        return self._own_vectors(shape)
 
     def _own_vectors(self, shape: Shape) -> ShapeVectors:
         vectors = self._own.get(shape)

@@ -8,12 +8,13 @@ committed stands in BindRequests.
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import structlog
+from prometheus_client import REGISTRY
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
@@ -23,10 +24,16 @@ from bindery.observability.health import HealthServer
 from bindery.scheduler import metrics
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
-from bindery.scheduler.loop import SchedulingLoop
+from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.queues.status import QueueStatuses
+from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.requests import RequestWriter
 from bindery.scheduler.status import StatusWriter
+from bindery.scheduler.usage import keeping
+from bindery.scheduler.usage.metrics import QueueCollector
+from bindery.scheduler.usage.source import PastUsage
 
 LEASE_NAME = "bindery-scheduler"
 _DRAIN_S = 5.0
@@ -47,24 +54,33 @@ class Options:
     """0: a free one."""
 
 
-async def run(options: Options) -> None:
-    """Schedule until cancelled."""
+async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
+    """Schedule until cancelled. `clock`: seconds since the epoch."""
     configuration = options.configuration_file.current
     async with Client.connect(options.kubeconfig, user_agent="bindery-scheduler") as client:
-        engine = Engine(configuration, time.time)
+        engine = Engine(configuration, clock)
         feed = Feed(client, engine.cluster)
         events = EventRecorder(client, "bindery-scheduler")
         writer = RequestWriter(client, feed.changed.set)
-        status = StatusWriter(client, time.time, lambda: engine.cluster.holds.has_live)
-        loop = SchedulingLoop(engine, feed, writer, status, events, time.time)
+        status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)
+        queues = QueueStatusWriter(
+            client, QueueStatuses(engine.cluster, configuration.node_pool), clock
+        )
+        evictor = Evictor(client, events, feed.changed.set)
+        writers = Writers(writer, evictor, status, queues, events)
+        loop = SchedulingLoop(engine, feed, writers, clock)
+        usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
         async def lead(leadership: Leadership) -> None:
             await feed.synced()
             metrics.LEADING.set(1)
             try:
-                await loop.run(leadership)
+                async with usage.kept(leadership):
+                    with _exported(engine.past):
+                        await loop.run(leadership)
             finally:
                 metrics.LEADING.set(0)
+                await evictor.stop()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_S):
                         await writer.drain()
@@ -77,9 +93,26 @@ async def run(options: Options) -> None:
             configuration=configuration.leader_election,
         )
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
-        background = (feed.run(), events.run(), status.run(), _reload(options, engine))
+        background = (
+            feed.run(),
+            events.run(),
+            status.run(),
+            queues.run(),
+            _reload(options, engine),
+        )
         async with HealthServer(options.health_port, checks), _together(*background):
             await elector.run(lead)
+
+
+@contextlib.contextmanager
+def _exported(past: PastUsage) -> Iterator[None]:
+    """Let what queues hold be asked for at /metrics."""
+    collector = QueueCollector(past)
+    REGISTRY.register(collector)
+    try:
+        yield
+    finally:
+        REGISTRY.unregister(collector)
 
 
 def _lease_name(configuration: SchedulerConfiguration) -> str:

@@ -2,7 +2,10 @@
 
 from dataclasses import dataclass, field
 
-from bindery.scheduler.model.jobs import JobKey, Uid
+import numpy as np
+
+from bindery.scheduler.fairness.division import Amounts
+from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 SCHEDULED = "Scheduled"
 """The reason of a job that has what its gang needs."""
@@ -21,6 +24,16 @@ class PodReport:
 
 
 @dataclass(frozen=True, slots=True)
+class ReservationReport:
+    """Room that is kept for a gang until it fits."""
+
+    nodes: tuple[str, ...]
+    """In the order of their names."""
+    start: float | None
+    """When the gang is expected to start, seconds since the epoch; None: nothing says."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """Where one job stands after the cycle."""
 
@@ -32,6 +45,33 @@ class JobReport:
     """One CamelCase word: Scheduled, NotEnoughPods, Unschedulable, OverLimit, …"""
     message: str
     pods: dict[Uid, PodReport]
+    reservation: ReservationReport | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Eviction:
+    """A pod that a committed plan takes off its node."""
+
+    task: Task
+    reason: str
+    preemptor: JobKey
+    """The job that gets the room."""
+    moves_to: str = ""
+    """The node that the plan promises to it, if it finds another place."""
+    action: str = ""
+    """The action whose plan it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPlan:
+    """A plan of which an eviction was refused, so that the rest of it is dropped."""
+
+    refused: Eviction
+    left: tuple[Eviction, ...]
+    """All that stays, the one that was refused among them."""
+    problem: str
+    is_begun: bool
+    """Whether other evictions of it had been carried out before."""
 
 
 @dataclass(slots=True)
@@ -40,6 +80,12 @@ class CycleReport:
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
     """The jobs that waited at the beginning of the cycle."""
+    evictions: list[Eviction] = field(default_factory=list)
+    """In the order in which they are to be asked for."""
+    fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
+    """Queue -> resource -> what it deserves: devices, cores, bytes."""
+    fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
+    """The same as columns: [resource, queue], in ledger units."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

@@ -6,31 +6,51 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
+from itertools import islice
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.times import seconds
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.ledgers.base import Ledger
+from bindery.scheduler.fairness.shares import Shares
+from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.endings import Endings
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.placement import FilterCache, Placement
-from bindery.scheduler.plugins.interface import Refusal, Rows
+from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
+from bindery.scheduler.reservations import Reservations
 from bindery.scheduler.statement import Statement
+from bindery.scheduler.usage.source import PastUsage, nothing_past
+
+if TYPE_CHECKING:
+    from bindery.scheduler.solver.victims import VictimTable
+
+WAITS_FOR_RELEASE = "WaitsForRelease"
+"""The reason of a job whose places are promised to it."""
 
 
 class Session:
     """What planning reads and writes during one cycle. `now`: seconds since the epoch."""
 
     def __init__(
-        self, cluster: Cluster, plugins: PluginSet, filters: FilterCache, now: float
+        self,
+        cluster: Cluster,
+        plugins: PluginSet,
+        filters: FilterCache,
+        now: float,
+        past: PastUsage | None = None,
     ) -> None:
         self.state: PlanState = cluster.state
         self.plugins = plugins
@@ -45,16 +65,21 @@ class Session:
         self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
         """Node row -> position."""
         self.position[self.order] = np.arange(len(self.order))
-        self.is_releasing = bool(self.state.nodes.releasing.any())
-        """Whether any room is being released: without it nothing can be pipelined."""
+        self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
-        self.queue_ledger = QueueLedger(self.state.queues)
-        self.queue_limit: IntColumns = self.state.queues.limit()
-        """[resource, queue]: each queue's own limit."""
+        self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
+        self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
+        """What each queue deserves."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
         self.placement = Placement(self, filters)
+        self.victims: VictimTable | None = None
+        """Who could be evicted; made by the first action that asks."""
         self._promises = self.statement()
+        self.stale: list[Job] = []
+        """Jobs that have less than their minimum."""
+        self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
+        """Room that is kept for gangs which do not fit now."""
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -66,8 +91,20 @@ class Session:
         """Take over the promises of an open `statement` until the session ends."""
         self._promises.merge([statement])
 
+    def commit(self, statement: Statement) -> tuple[Operation, ...]:
+        """Make `statement` final; its promises are kept until the session ends."""
+        operations = statement.commit()
+        self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
+        return operations
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether any room is being released: without it nothing can be pipelined."""
+        return self._was_releasing or self.node_ledger.has_evicted
+
     def close(self) -> None:
-        """Give the columns back: promises end here."""
+        """Give the columns back: promises and reservations end here."""
+        self.reservations.close()
         self._promises.discard()
 
     # -- what plugins ask ----------------------------------------------------------------------
@@ -83,6 +120,10 @@ class Session:
         """Whether the job's PriorityClass exists; a job without one has its pods' priority."""
         known = self._cluster.priority_classes
         return job.priority_class is None or job.priority_class in known
+
+    def never_preempts(self, job: Job) -> bool:
+        """Return whether the job's PriorityClass has preemptionPolicy Never."""
+        return self._cluster.priority_classes.never_preempts(job.priority_class)
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
@@ -102,6 +143,51 @@ class Session:
         """Return why the job is left alone for now, if it is."""
         return self._cluster.failures.postponed(job.key, self.now)
 
+    def pending_since(self, job: Job) -> float:
+        """Return since when `job` waits: its creation, or that of its newest pending pod."""
+        times = [seconds(task.created) for task in job.pending.values()]
+        return max((at for at in (*times, seconds(job.created)) if at is not None), default=0.0)
+
+    def running_since(self, job: Job) -> float:
+        """Return when `job` began to run: when the first of its pods was bound."""
+        times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
+        return min(times, default=0.0)
+
+    def has_room_coming(self, job: Job) -> bool:
+        """Return whether others were evicted for `job` a short while ago."""
+        return self._cluster.promises.holds(job.key)
+
+    def stale_since(self, parts: Sequence[tuple[Job, str]]) -> list[float]:
+        """Return since when each of `parts`, jobs or sub-groups of them, has been too small.
+
+        To be asked once, about all that are: the others are taken to be sound.
+        """
+        return self._cluster.staleness.observe(parts, self._cluster.groups, self.now)
+
+    def promised_rows(self, job: Job) -> dict[Uid, int]:
+        """Return the node rows that earlier plans have promised to pods of `job`."""
+        rows = self.state.nodes.rows
+        places = self._cluster.promises.places(job.key)
+        return {uid: rows[name] for uid, name in places.items() if name in rows}
+
+    def refused_room(self, job: Job) -> str | None:
+        """Return why others could not be evicted for `job` a short while ago, if so."""
+        return self._cluster.failures.refused_room(job.key, self.now)
+
+    def has_tried_enough(self, job: Job) -> bool:
+        """Return whether evictions for `job` were refused too often for it to plan more now."""
+        return self._cluster.failures.has_tried_enough(job.key, self.now)
+
+    def promised(self, job: Job) -> None:
+        """Note that room is being made for `job`."""
+        self.reservations.drop(job)
+        self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
+
+    @cached_property
+    def spared(self) -> frozenset[Uid]:
+        """Pods whose eviction was refused a short while ago."""
+        return self._cluster.failures.spared(self.now)
+
     @cached_property
     def labels(self) -> LabelColumns:
         """Label values as columns over node rows."""
@@ -116,6 +202,20 @@ class Session:
     def largest_allocatable(self) -> NDArray[np.int64]:
         """The most that one node offers [resource], at least 1 so that it can divide."""
         return np.asarray(np.maximum(self.state.nodes.allocatable.max(axis=1, initial=0), 1))
+
+    @cached_property
+    def endings(self) -> Endings:
+        """When running pods end that say so, as of the first time that this is asked."""
+        return Endings(self.state, self.now)
+
+    def domains(self, job: Job) -> Iterator[BoolColumn | None]:
+        """Yield the sets of nodes (rows) for `job` to try, the best first; None: all nodes."""
+        for plugin in self.plugins.domains:
+            domains = plugin.domains(self, job)
+            if domains is not None:
+                yield from domains
+                return
+        yield None
 
     @cached_property
     def has_soft_taints(self) -> bool:
@@ -134,10 +234,61 @@ class Session:
             total += plugin.node_scores(self, shape, rows)
         return total
 
+    def next_pods(self, job: Job) -> list[Task]:
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+
+        Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete.
+        """
+        minimum = self.minimum_pods(job)
+        if minimum or job.tree is None:
+            return minimum or self.pods_in_order(job)[:1]
+        tasks, waiting = self.pods_in_order(job), job.waiting.groups
+        short = list(gangs.optional(job.tree, job.lacking))
+        for group in short:
+            chosen = _of_leaves(tasks, gangs.wanted(group, job.lacking, waiting) or {})
+            if chosen:
+                return chosen
+        lacking = {leaf.name for group in short for leaf in group.leaves()}
+        return [task for task in tasks if task.sub_group not in lacking][:1]
+
+    def minimum_pods(self, job: Job) -> list[Task]:
+        """Return the pods that fill up the sub-groups, roles and minimum of `job`."""
+        tasks, lacking = self.pods_in_order(job), job.lacking_roles()
+        chosen: dict[Uid, Task] = {}
+        if job.tree is not None:
+            leaves = gangs.wanted(job.tree, job.lacking, job.waiting.groups) or {}
+            chosen = {task.uid: task for task in _of_leaves(tasks, leaves)}
+        for task in chosen.values():
+            lacking[task.role] = lacking.get(task.role, 0) - 1
+        for task in tasks if lacking else ():
+            if task.uid not in chosen and lacking.get(task.role, 0) > 0:
+                lacking[task.role] -= 1
+                chosen[task.uid] = task
+        others = (task for task in tasks if task.uid not in chosen)
+        rest = islice(others, max(0, job.missing - len(chosen)))
+        uids = {*chosen, *(task.uid for task in rest)}
+        return [task for task in tasks if task.uid in uids]
+
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""
-        plugins = self.plugins.pod_order
-        return sorted(
-            job.pending.values(),
-            key=lambda task: (*(p.pod_key(self, task) for p in plugins), task.order),
-        )
+        return sorted(job.pending.values(), key=self.pod_sort_key)
+
+    def pod_sort_key(self, task: Task) -> SortKey:
+        """Return the key by which pods of a job are placed; the last go first when it must."""
+        return (*(p.pod_key(self, task) for p in self.plugins.pod_order), task.order)
+
+    def job_sort_key(self, job: Job) -> SortKey:
+        """Return the key by which jobs of a queue are served; the last go first when they must."""
+        keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
+        return (*keys, job.created, job.key)
+
+
+def _of_leaves(tasks: Iterable[Task], counts: Mapping[str, int]) -> list[Task]:
+    """Return the first `counts` (leaf name -> pods) of `tasks` of each leaf."""
+    left = dict(counts)
+    chosen = []
+    for task in tasks:
+        if left.get(task.sub_group, 0) > 0:
+            left[task.sub_group] -= 1
+            chosen.append(task)
+    return chosen

@@ -83,12 +83,14 @@ class Statement:
         self._do(Operation(OperationKind.ALLOCATE, task, row, "", task.status, task.row))
 
     def pipeline(self, task: Task, row: int) -> None:
-        """Promise the pending `task` room of the node at `row` that is being released.
+        """Promise `task` room of the node at `row` that is being released.
+
+        A pending task; or one that this plan evicts, which so moves to the node at `row`.
 
         Raises:
             LedgerRefusalError: it does not fit; nothing has changed.
         """
-        self._demand(task, TaskStatus.PENDING)
+        self._demand(task, TaskStatus.RELEASING if task.is_being_moved else TaskStatus.PENDING)
         self._do(Operation(OperationKind.PIPELINE, task, row, "", task.status, task.row))
 
     def evict(self, task: Task, reason: str) -> None:
@@ -173,6 +175,11 @@ class Statement:
         return tuple(self._log)
 
     # -- the end -------------------------------------------------------------------------------
+
+    def take_over(self, operations: Iterable[Operation]) -> None:
+        """Take over operations of a Statement that was committed, to undo them some time."""
+        self._demand_open()
+        self._log.extend(operations)
 
     def commit(self) -> tuple[Operation, ...]:
         """Make the plan final; return its operations for whoever carries them out."""

@@ -1,8 +1,8 @@
-"""Writes conditions in the background, without getting in the way of commits.
+"""Writes conditions, and where room is being made for pods, without getting in the way of commits.
 
-One entry an object, the newest wins. Bad news go out at once, but the same object at most every few
-seconds while only the wording changes; good news wait until no commit is under way, so that a burst
-of gangs is bound before anybody is told about it.
+In the background: one entry an object, the newest wins. Bad news go out at once, but the same
+object at most every few seconds while only the wording changes; good news wait until no commit is
+under way, so that a burst of gangs is bound before anybody is told about it.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import structlog
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import KubeError, NotFoundError
 from bindery.kube.objects import Condition
-from bindery.kube.resources import POD_GROUPS, PODS, QUEUES, Resource
+from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.conditions import ConditionWrite, Subject
 from bindery.scheduler.model.jobs import Uid
 
@@ -32,7 +32,6 @@ GOOD_NEWS_AFTER_S = 30.0
 _RESOURCES: dict[Subject, Resource[Any]] = {
     Subject.POD: PODS,
     Subject.POD_GROUP: POD_GROUPS,
-    Subject.QUEUE: QUEUES,
 }
 
 _log = structlog.get_logger()
@@ -40,8 +39,22 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Written:
-    condition: Condition
+    write: ConditionWrite
     at: float
+
+    def says(self, write: ConditionWrite) -> bool:
+        """Return whether this was the same as `write`."""
+        return self.is_like(write) and self.write.condition.message == write.condition.message
+
+    def is_like(self, write: ConditionWrite) -> bool:
+        """Return whether `write` only puts it in other words."""
+        old, new = self.write.condition, write.condition
+        return (old.type, old.status, old.reason, self.write.nominated_node) == (
+            new.type,
+            new.status,
+            new.reason,
+            write.nominated_node,
+        )
 
 
 class StatusWriter:
@@ -64,7 +77,7 @@ class StatusWriter:
         uid = Uid(write.meta.uid)
         written = self._written.get(uid)
         shown = self._clock() - SHOWN_AFTER_S
-        if written is not None and written.at > shown and _same(written.condition, write.condition):
+        if written is not None and written.at > shown and written.says(write):
             self._waiting.pop(uid, None)
             return
         since, _ = self._waiting.get(uid, (self._clock(), write))
@@ -102,7 +115,7 @@ class StatusWriter:
             if write.is_urgent:
                 written = self._written.get(uid)
                 recently = written is not None and now - written.at < REWORD_AFTER_S
-                if recently and written is not None and _same_kind(written, write):
+                if recently and written is not None and written.is_like(write):
                     continue
             elif busy and now - since < GOOD_NEWS_AFTER_S:
                 continue
@@ -116,10 +129,13 @@ class StatusWriter:
         self._waiting.pop(uid, None)
         kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
         conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
-        body = {
-            "metadata": {"uid": write.meta.uid},
-            "status": {"conditions": [_to_wire(condition) for condition in conditions]},
+        status: dict[str, object] = {
+            "conditions": [_to_wire(condition) for condition in conditions]
         }
+        if write.nominated_node is not None:
+            # Null takes the field away.
+            status["nominatedNodeName"] = write.nominated_node or None
+        body = {"metadata": {"uid": write.meta.uid}, "status": status}
         try:
             await self._client.patch(
                 _RESOURCES[write.subject],
@@ -135,21 +151,7 @@ class StatusWriter:
             # The next cycle offers it again.
             _log.warning("condition not written", object=write.meta.name, error=str(error))
             return
-        self._written[uid] = _Written(write.condition, self._clock())
-
-
-def _same(one: Condition, other: Condition) -> bool:
-    return (one.type, one.status, one.reason, one.message) == (
-        other.type,
-        other.status,
-        other.reason,
-        other.message,
-    )
-
-
-def _same_kind(written: _Written, write: ConditionWrite) -> bool:
-    old, new = written.condition, write.condition
-    return (old.status, old.reason) == (new.status, new.reason)
+        self._written[uid] = _Written(write, self._clock())
 
 
 def _to_wire(condition: Condition) -> dict[str, str]:

@@ -1,10 +1,11 @@
 """`bindery explain`: what it says, over clusters that scenarios describe."""
 
 import pytest
-from looks import look_at, scenario_of
+from looks import scenario_of, source_of
 
 from bindery.cli.errors import CommandError
-from bindery.cli.explain import describe, subject
+from bindery.cli.explain import describe
+from bindery.cli.subjects import subject
 from bindery.scenario.format import Scenario
 
 CLUSTER = """
@@ -33,19 +34,21 @@ def cluster() -> Scenario:
 
 
 def explained(cluster: Scenario, name: str) -> str:
-    seen = look_at(cluster)
-    return "\n".join(describe(seen, subject(seen, name, "default"), cluster.now))
+    source = source_of(cluster)
+    about = subject(source.look, name, "default")
+    return "\n".join(describe(source, about, cluster.now))
 
 
 def test_a_gang_that_does_not_fit_hears_what_every_node_says(cluster: Scenario) -> None:
-    group, gate, nodes, *against, advice = explained(cluster, "huge").splitlines()
+    group, gate, nodes, first, second, *_, advice = explained(cluster, "huge").splitlines()
+    against = [first, second]
 
     assert group == (
         "PodGroup default/huge (queue default, 7s old): "
         "0 of 3 pods are bound, at least 3 are needed."
     )
     assert gate.startswith("Held by: Unschedulable: 2 of 3 pods fit; for the next one 0/3 nodes")
-    assert nodes == "Nodes that would take one of its 3 equal pods that wait: 1 of 3"
+    assert nodes == "Nodes that would take one of its 3 equal pods that wait (1 gpu): 1 of 3"
     assert [line.split()[0] for line in against] == ["1", "1"]
     assert any("not ready" in line for line in against)
     assert any("untolerated taint" in line for line in against)
@@ -78,7 +81,7 @@ def test_a_pod_is_explained_with_its_gang(cluster: Scenario) -> None:
 
 
 def test_a_gang_that_fits_is_told_so(cluster: Scenario) -> None:
-    assert "A cycle now would place 1 of its pods." in explained(cluster, "fits")
+    assert "A cycle now would place 1 of its pods:\n  small: fits-0" in explained(cluster, "fits")
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,10 @@ class Gang:
     """Further fields of the PodGroup's spec."""
     pod: Mapping[str, Any] = field(default_factory=dict)
     """Further fields of the pods' spec."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """Further labels of the pods."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Further annotations of the pods."""
 
 
 @dataclass(frozen=True)
@@ -197,7 +201,7 @@ class Corner:
         await self.client.create(POD_GROUPS, body, self.namespace)
 
     async def create_pod(self, gang: Gang, index: int) -> Pod:
-        annotations = {POD_GROUP_ANNOTATION: gang.name}
+        annotations = {POD_GROUP_ANNOTATION: gang.name, **gang.annotations}
         if gang.run_seconds is not None:
             annotations[HOLLOW_RUN_SECONDS_ANNOTATION] = str(gang.run_seconds)
         container = {
@@ -211,7 +215,7 @@ class Corner:
             "metadata": {
                 "name": f"{gang.name}-{index}",
                 "namespace": self.namespace,
-                "labels": {NODE_POOL_LABEL: self.pool},
+                "labels": {NODE_POOL_LABEL: self.pool, **gang.labels},
                 "annotations": annotations,
             },
             "spec": {
@@ -334,6 +338,11 @@ class Observer:
         """Names of the BindRequests, in the order in which they appeared."""
         self.requests: dict[str, BindRequest] = {}
         """BindRequests by name as they were last seen, also those that are gone."""
+        self.story: list[str] = []
+        """What happened to pods, in order: "bound", "leaves" or "gone", and "nominated" or, for
+        nowhere any more, "unnominated", each with the pod's name."""
+        self._last: dict[str, Pod] = {}
+        """Pod UID -> its last state."""
 
     @asynccontextmanager
     async def watch(self) -> AsyncIterator["Observer"]:
@@ -362,6 +371,21 @@ class Observer:
         seen = self.nodes_of_pods.setdefault(change.object.metadata.uid, [])
         if node != (seen[-1] if seen else ""):
             seen.append(node)
+        self._tell(change)
+
+    def _tell(self, change: Change[Pod]) -> None:
+        pod = change.object
+        name, old = pod.metadata.name, self._last.get(pod.metadata.uid, Pod())
+        self._last[pod.metadata.uid] = pod
+        if pod.status.nominated_node_name != old.status.nominated_node_name:
+            is_nominated = bool(pod.status.nominated_node_name)
+            self.story.append(f"{'nominated' if is_nominated else 'unnominated'} {name}")
+        if pod.spec.node_name and not old.spec.node_name:
+            self.story.append(f"bound {name}")
+        if pod.metadata.deletion_timestamp and not old.metadata.deletion_timestamp:
+            self.story.append(f"leaves {name}")
+        if change.type is EventType.DELETED:
+            self.story.append(f"gone {name}")
 
     def _take_request(self, change: Change[BindRequest]) -> None:
         if change.type is EventType.ADDED:

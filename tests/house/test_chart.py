@@ -16,10 +16,12 @@ from bindery.api.configuration import (
     PluginConfiguration,
     SchedulerConfiguration,
 )
+from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
+USAGE: dict[str, Any] = SCHEMA["definitions"]["usage"]
 FIXED_BY_THE_CHART = {"apiVersion", "kind"}
 
 
@@ -39,6 +41,12 @@ def configuration(component: str) -> dict[str, Any]:
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
         (configuration("binder"), BinderConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
+        (USAGE, UsageConfiguration),
+        (USAGE["properties"]["prometheus"], PrometheusConfiguration),
+        (
+            USAGE["properties"]["prometheus"]["properties"]["queries"]["additionalProperties"],
+            UsageQueries,
+        ),
         (SCHEMA["definitions"]["plugins"]["items"], PluginConfiguration),
     ],
 )

@@ -60,7 +60,7 @@ def create(
 def test_a_pod_group_gets_the_models_defaults(cluster: ControlPlane, namespace: str) -> None:
     created = create(cluster, "PodGroup", {}, namespace)
 
-    assert created["spec"] == {"minMember": 1, "queue": "default"}
+    assert created["spec"] == {"minMember": 1, "preemptionDelaySeconds": 0, "queue": "default"}
 
 
 @pytest.mark.e2e
@@ -70,6 +70,11 @@ def test_a_pod_group_gets_the_models_defaults(cluster: ControlPlane, namespace: 
         ("PodGroup", {"minMember": -1}, r"spec\.minMember.*greater than or equal to 0"),
         ("PodGroup", {"minMember": "two"}, r"spec\.minMember.*must be of type integer"),
         ("PodGroup", {"minMembers": 2}, r'unknown field "spec\.minMembers"'),
+        (
+            "PodGroup",
+            {"expectedRuntimeSeconds": 0},
+            r"spec\.expectedRuntimeSeconds.*greater than 0",
+        ),
         ("Queue", {"resources": {"gpu": {"limit": "8 Gi"}}}, r"spec\.resources\.gpu\.limit"),
         ("Queue", {"resources": {"gpu": {"limit": "-3"}}}, r"spec\.resources\.gpu\.limit"),
         ("Queue", {"resources": {"gpu": {"limit": -3}}}, r"spec\.resources\.gpu\.limit"),

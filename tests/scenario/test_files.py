@@ -110,14 +110,9 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("queues:\n- name: q\n  gpu:\n    quota: 3\n", "4: not supported yet: queues[0].gpu.quota"),
         (
-            "queues:\n- {name: q, preemptMinRuntime: 5m}\n",
-            "2: not supported yet: queues[0].preemptMinRuntime",
-        ),
-        (
-            "config:\n  actions: [allocate, reclaim]\n",
-            "2: not supported yet: config.actions: reclaim",
+            "config:\n  usage:\n    source: prometheus\n    prometheus: {address: http://p}\n",
+            "3: not supported yet: config.usage.source: prometheus",
         ),
         (
             "config:\n  plugins:\n    nodeplacement: {device: spread}\n",
@@ -139,28 +134,26 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "jobs:\n- name: a\n  pods:\n  - affinity: {podAffinity: {x: []}}\n",
             "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
         ),
-        ("jobs:\n- {name: a, roles: {m: 1}}\n", "2: not supported yet: jobs[0].roles"),
+        (
+            "jobs:\n- {name: a, spreadDevices: true}\n",
+            "2: not supported yet: jobs[0].spreadDevices",
+        ),
+        (
+            "jobs:\n- name: a\n  subGroups: [{name: s, topology: {required: rack}}]\n",
+            "3: not supported yet: jobs[0].subGroups[0].topology",
+        ),
         (
             "jobs:\n- {name: a, topology: {name: dc, required: rack}}\n",
             "2: not supported yet: jobs[0].topology",
         ),
         (
-            "jobs:\n- {name: a, priority: train, preemptible: false}\n",
-            "2: not supported yet: jobs[0].preemptible",
-        ),
-        (
-            "events:\n- before: 2\n  job: {name: a, priority: build, preemptible: true}\n",
-            "3: not supported yet: events[0].job.preemptible",
+            "events:\n- before: 2\n  job: {name: a, spreadDevices: true}\n",
+            "3: not supported yet: events[0].job.spreadDevices",
         ),
         ("hyperNodes:\n- {name: s0, members: [n]}\n", "1: not supported yet: hyperNodes"),
         (
             "nodes:\n- name: n\n  devices:\n  - {id: d0, healthy: false}\n",
             "4: not supported yet: nodes[0].devices[0].healthy",
-        ),
-        ("faults:\n- {call: evict}\n", "2: not supported yet: faults[0].call: evict"),
-        (
-            "queues: [{name: q}]\nexpect:\n  queues:\n    q: {fairShare: {gpu: 1}}\n",
-            "4: not supported yet: expect.queues.q.fairShare",
         ),
         (
             'jobs: [{name: a, pods: [{}]}]\nexpect:\n  pods:\n    a-0: {gpu: ["0"]}\n',
@@ -194,7 +187,6 @@ def test_keys_without_behaviour_may_say_what_is_the_default_anyway(tmp_path: Pat
           cpu: {quota: -1, weight: 1, limit: -1}
           preemptMinRuntime: 0s
           reclaimable: true
-          usage: {}
         jobs:
         - name: a
           priority: train

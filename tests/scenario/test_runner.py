@@ -105,7 +105,7 @@ def test_a_result_has_the_documented_form() -> None:
     result = play(
         """
         name: shape
-        queues: [{name: q0, gpu: {limit: 1}}]
+        queues: [{name: q0, gpu: {weight: 1, limit: 1}}]
         jobs:
         - {name: a, queue: q0, pods: [{gpus: 1, cpu: 500m, memory: 1G}]}
         - {name: b, queue: q0, pods: [{gpus: 1}]}
@@ -127,7 +127,12 @@ def test_a_result_has_the_documented_form() -> None:
                 "and the job asks for 1 more",
             },
         },
-        "queues": {"q0": {"fairShare": {}, "allocated": {"gpu": 1.0, "cpu": 0.5, "memory": 1e9}}},
+        "queues": {
+            "q0": {
+                "fairShare": {"gpu": 1.0, "cpu": 0.5, "memory": 1e9},
+                "allocated": {"gpu": 1.0, "cpu": 0.5, "memory": 1e9},
+            }
+        },
         "failures": [],
     }
 

@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parents[1] / "scenarios"
 
 def _scenarios() -> list[Scenario]:
     found = []
-    for path in sorted(FOLDER.glob("*.yaml")):
+    for path in sorted(FOLDER.rglob("*.yaml")):
         for item in read_scenarios(path):
             if isinstance(item, FileError):
                 raise item

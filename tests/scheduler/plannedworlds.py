@@ -13,6 +13,10 @@ from bindery.kube import objects as kube
 SHAPES = ((1, 0), (2, 0), (1, 1), (3, 2))
 """CPU and GPU of one pod."""
 SPECIAL = "example.com/licence"
+SUB_GROUPS = [
+    kube.SubGroup(name="left", min_member=1),
+    kube.SubGroup(name="right", min_member=1),
+]
 
 
 @dataclass(frozen=True)
@@ -40,6 +44,7 @@ def worlds(
             draw(st.integers(1, 8)),
             draw(st.sampled_from([0, 0, 2, 4])),
             pods=draw(st.sampled_from([3, 110])),
+            model=draw(st.sampled_from([None, "H100", "A100"])),
             more={SPECIAL: draw(st.integers(0, 2))},
         )
         for i in range(draw(st.integers(0, 4)))
@@ -56,7 +61,14 @@ def worlds(
         is_group = draw(st.booleans())
         if is_group and draw(st.integers(0, 9)):
             groups.append(
-                group(name, draw(st.integers(0, size)), draw(st.sampled_from(queue_names)))
+                group(
+                    name,
+                    draw(st.integers(0, size)),
+                    draw(st.sampled_from(queue_names)),
+                    preemptibility=draw(st.sampled_from([None, None, "NonPreemptible"])),
+                    roles=draw(st.sampled_from([{}, {}, {"worker": 1}])),
+                    sub_groups=draw(st.sampled_from([[], [], SUB_GROUPS])),
+                )
             )
         for i in range(size):
             cpu, gpu = shapes[i % len(shapes)]
@@ -72,6 +84,9 @@ def worlds(
                     on=on,
                     deleting="2025-06-15T15:06:41Z" if leaves else None,
                     gated=not on and draw(st.integers(0, 9)) == 0,
+                    preemptible=draw(st.sampled_from([None, None, None, True, False])),
+                    role=draw(st.sampled_from(["", "worker"])) if is_group else "",
+                    sub_group=draw(st.sampled_from(["", "left", "right"])) if is_group else "",
                     scheduler="other" if foreign and draw(st.integers(0, 5)) == 0 else "bindery",
                     more={SPECIAL: draw(st.sampled_from([0, 0, 1]))},
                 )
@@ -92,6 +107,7 @@ def _queues(draw: st.DrawFn) -> list[kube.Queue]:
                 parent=draw(st.sampled_from(parents)),
                 priority=draw(st.sampled_from([100, 100, 200])),
                 limits={key: limit or -1 for key, limit in limits.items()},
+                quotas={"gpu": draw(st.sampled_from([0, 1, 4, -1]))},
             )
         )
     return queues

@@ -1,22 +1,33 @@
 """Builders of watched objects, and what a plan state looks like by names instead of rows."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from typing import Any
 
+from bindery.api import quantity
 from bindery.api.configuration import (
     BindRequestConfiguration,
     PluginConfiguration,
     SchedulerConfiguration,
 )
-from bindery.api.names import POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import (
+    GPU_MODEL_LABEL,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    QUEUE_LABEL,
+    ROLE_LABEL,
+    SUB_GROUP_LABEL,
+)
 from bindery.kube import objects as kube
+from bindery.kube import podspec
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import JobKey, TaskStatus
-from bindery.scheduler.model.resources import Request
+from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.jobs import Job, JobKey, Tally, TaskStatus, Uid
+from bindery.scheduler.model.resources import MODEL_PREFIX, Request
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins.registry import PluginSet, load
@@ -44,12 +55,17 @@ def node(
     taints: Sequence[kube.Taint] = (),
     ready: bool = True,
     unschedulable: bool = False,
+    model: str | None = None,
     more: Amounts | None = None,
 ) -> kube.Node:
     amounts = {"cpu": cpu, "memory": memory, "pods": pods, GPU: gpu, **(more or {})}
     status = "True" if ready else "False"
     return kube.Node(
-        metadata=kube.Meta(name=name, uid=f"node-{name}", labels=dict(labels or {})),
+        metadata=kube.Meta(
+            name=name,
+            uid=f"node-{name}",
+            labels=({GPU_MODEL_LABEL: model} if model else {}) | dict(labels or {}),
+        ),
         spec=kube.NodeSpec(taints=list(taints), unschedulable=unschedulable),
         status=kube.NodeStatus(
             allocatable={key: str(value) for key, value in amounts.items() if value != 0},
@@ -58,8 +74,10 @@ def node(
     )
 
 
-def requirements(amounts: Amounts) -> kube.ResourceRequirements:
-    return kube.ResourceRequirements(requests={key: str(value) for key, value in amounts.items()})
+def requirements(amounts: Amounts) -> podspec.ResourceRequirements:
+    return podspec.ResourceRequirements(
+        requests={key: str(value) for key, value in amounts.items()}
+    )
 
 
 def pod(
@@ -76,6 +94,9 @@ def pod(
     gated: bool = False,
     scheduler: str = "bindery",
     priority: int | None = None,
+    preemptible: bool | None = None,
+    role: str = "",
+    sub_group: str = "",
     namespace: str = NAMESPACE,
     labels: Mapping[str, str] | None = None,
     conditions: Sequence[kube.Condition] = (),
@@ -83,22 +104,26 @@ def pod(
     **spec: Any,
 ) -> kube.Pod:
     """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec."""
+    annotations = {POD_GROUP_ANNOTATION: group or ""}
+    if preemptible is not None:
+        annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
+    said = {QUEUE_LABEL: queue, ROLE_LABEL: role, SUB_GROUP_LABEL: sub_group}
     amounts = {key: v for key, v in {"cpu": cpu, GPU: gpu, **(more or {})}.items() if v != 0}
-    spec.setdefault("containers", [kube.Container(resources=requirements(amounts))])
+    spec.setdefault("containers", [podspec.Container(resources=requirements(amounts))])
     return kube.Pod(
         metadata=kube.Meta(
             name=name,
             namespace=namespace,
             uid=uid or f"uid-{name}",
             deletion_timestamp=deleting,
-            annotations={POD_GROUP_ANNOTATION: group} if group else {},
-            labels=({QUEUE_LABEL: queue} if queue else {}) | dict(labels or {}),
+            annotations={key: value for key, value in annotations.items() if value},
+            labels={key: value for key, value in said.items() if value} | dict(labels or {}),
         ),
-        spec=kube.PodSpec(
+        spec=podspec.PodSpec(
             node_name=on,
             scheduler_name=scheduler,
             priority=priority,
-            scheduling_gates=[kube.SchedulingGate(name="wait")] if gated else None,
+            scheduling_gates=[podspec.SchedulingGate(name="wait")] if gated else None,
             **spec,
         ),
         status=kube.PodStatus(
@@ -116,7 +141,9 @@ def group(
     created: str | None = None,
     priority_class: str | None = None,
     conditions: Sequence[kube.Condition] = (),
+    **spec: Any,
 ) -> kube.PodGroup:
+    """Return a PodGroup; `spec`: further fields of its spec."""
     return kube.PodGroup(
         metadata=kube.Meta(
             name=name,
@@ -124,7 +151,9 @@ def group(
             uid=uid or f"uid-group-{name}",
             creation_timestamp=created,
         ),
-        spec=kube.PodGroupSpec(min_member=minimum, queue=queue, priority_class_name=priority_class),
+        spec=kube.PodGroupSpec(
+            min_member=minimum, queue=queue, priority_class_name=priority_class, **spec
+        ),
         status=kube.ConditionedStatus(conditions=list(conditions)),
     )
 
@@ -144,19 +173,24 @@ def queue(
     state: str = "Open",
     conditions: Sequence[kube.Condition] = (),
     limits: Amounts | None = None,
+    quotas: Amounts | None = None,
     **more_limits: int | str,
 ) -> kube.Queue:
-    """Return a queue; `limits` and `more_limits`: resource -> limit."""
+    """Return a queue; `limits`, `more_limits` and `quotas`: by resource."""
     all_limits = {**(limits or {}), **more_limits}
+    all_quotas = quotas or {}
     return kube.Queue(
         metadata=kube.Meta(name=name, uid=f"uid-queue-{name}"),
         spec=kube.QueueSpec(
             parent=parent,
             priority=priority,
             state=state,
-            resources={key: kube.QueueResource(limit=limit) for key, limit in all_limits.items()},
+            resources={
+                key: kube.QueueResource(limit=all_limits.get(key, -1), quota=all_quotas.get(key))
+                for key in {**all_limits, **all_quotas}
+            },
         ),
-        status=kube.ConditionedStatus(conditions=list(conditions)),
+        status=kube.QueueStatus(conditions=list(conditions)),
     )
 
 
@@ -313,61 +347,51 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
 class View:
     """A plan state by names, so that states whose rows differ can be compared."""
 
-    nodes: dict[str, dict[str, tuple[int, int, int, int]]]
-    """Node -> resource -> allocatable, idle, releasing, pipelined; all-zero ones left out."""
-    queues: dict[str, dict[str, int]]
-    """Queue -> resource -> allocated, zeros left out."""
-    tasks: dict[str, tuple[TaskStatus, str, JobKey, str | None]]
-    """Pod uid -> status, node, job, queue (None: not ours)."""
+    nodes: dict[str, dict[str, tuple[int, ...]]]
+    """Node -> resource -> allocatable, idle, releasing, pipelined, foreign; all-zero ones left out.
+    """
+    queues: dict[str, dict[str, tuple[int, ...]]]
+    """Queue -> resource -> allocated, non-preemptible, pending; all-zero ones left out."""
+    tasks: dict[str, tuple[TaskStatus, str, JobKey, str | None, bool]]
+    """Pod uid -> status, node, job, queue (None: not ours), whether it may be evicted."""
     jobs: dict[JobKey, tuple[Any, ...]]
+    """Job -> what its PodGroup says."""
+    counts: dict[JobKey, tuple[Any, ...]]
+    """Job -> its pods, those that are pending, tallies of the placed, promised and waiting ones,
+    how many are gated."""
     waiting: frozenset[JobKey]
 
 
 def view(state: PlanState) -> View:
     """Return `state` by names."""
-    axis, nodes, queues = state.axis, state.nodes, state.queues
-    by_node = {}
-    for name, row in nodes.rows.items():
-        amounts = {
-            axis.names[i]: (
-                int(nodes.allocatable[i, row]),
-                int(nodes.idle[i, row]),
-                int(nodes.releasing[i, row]),
-                int(nodes.pipelined[i, row]),
-            )
-            for i in range(len(axis))
-        }
-        by_node[name] = {key: value for key, value in amounts.items() if any(value)}
-    by_queue = {}
-    for name, row in queues.rows.items():
-        held = {axis.names[i]: int(queues.allocated[i, row]) for i in range(len(axis))}
-        by_queue[name] = {key: value for key, value in held.items() if value}
+    nodes, queues = state.nodes, state.queues
+    node_columns = (nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign)
+    queue_columns = (queues.allocated, queues.non_preemptible, queues.pending)
     return View(
-        nodes=by_node,
-        queues={name: held for name, held in by_queue.items() if held},
+        nodes={name: _amounts(state, row, node_columns) for name, row in nodes.rows.items()},
+        queues=_without_empty(
+            {name: _amounts(state, row, queue_columns) for name, row in queues.rows.items()}
+        ),
         tasks={
             uid: (
                 task.status,
                 task.node_name or (nodes.name(task.row) if task.row >= 0 else ""),
                 task.job,
                 queues.entries[task.queue_row].name if task.is_ours else None,
+                task.is_preemptible,
             )
             for uid, task in state.tasks.items()
         },
         jobs={
+            key: tuple(getattr(job, name) for name in _SAID_BY_THE_GROUP)
+            for key, job in state.jobs.items()
+        },
+        counts={
             key: (
-                job.uid,
-                job.queue,
-                job.priority_class,
-                job.min_member,
-                job.created,
-                job.exists,
-                job.invalid,
                 frozenset(job.tasks),
                 frozenset(job.pending),
-                job.active_count,
+                *(_tally(tally) for tally in (job.placed, job.promised, job.waiting)),
                 job.gated_count,
-                job.finished_count,
             )
             for key, job in state.jobs.items()
         },
@@ -375,49 +399,43 @@ def view(state: PlanState) -> View:
     )
 
 
+_COUNTED = ("tasks", "pending", "placed", "promised", "waiting", "gated_count")
+_SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COUNTED]
+
+
+def _amounts(
+    state: PlanState, row: int, columns: Sequence[IntColumns]
+) -> dict[str, tuple[int, ...]]:
+    """Return resource -> what each of `columns` says at `row`; all-zero ones left out."""
+    amounts = {
+        name: tuple(int(column[index, row]) for column in columns)
+        for index, name in enumerate(state.axis.names)
+    }
+    return {name: values for name, values in amounts.items() if any(values)}
+
+
+def _without_empty(
+    by_name: dict[str, dict[str, tuple[int, ...]]],
+) -> dict[str, dict[str, tuple[int, ...]]]:
+    return {name: amounts for name, amounts in by_name.items() if amounts}
+
+
+def _tally(tally: Tally) -> tuple[int, dict[str, int], dict[str, int]]:
+    """Return the counts of `tally`: in all, by sub-group, by role; zeros left out."""
+    by_group = {name: count for name, count in tally.groups.items() if count}
+    by_role = {name: count for name, count in tally.roles.items() if count}
+    return tally.total, by_group, by_role
+
+
 def recount(state: PlanState) -> View:
     """Return the view that `state` should give, counted anew from its tasks' statuses alone."""
     now = view(state)
-    axis = state.axis
-    nodes: dict[str, dict[str, list[int]]] = {}
-    for name, row in state.nodes.rows.items():
-        found = state.nodes.nodes[row]
-        assert found is not None
-        nodes[name] = {r: [0, 0, 0, 0] for r in axis.names}
-        for i, resource in enumerate(axis.names):
-            amount = int(state.nodes.allocatable[i, row])
-            nodes[name][resource][:2] = [amount, amount]
-    queues: dict[str, dict[str, int]] = {}
-    for uid, (status, place, _, queue_name) in now.tasks.items():
-        request = state.tasks[uid].shape.request  # type: ignore[index]  # keys are Uids
-        for resource, amount in _named(axis.names, request):
-            if place in nodes:
-                held = nodes[place][resource]
-                held[1] -= amount if status.holds_room else 0
-                held[2] += amount if status is TaskStatus.RELEASING else 0
-                held[3] += amount if status is TaskStatus.PIPELINED else 0
-            if queue_name is not None and status.is_active:
-                of_queue = queues.setdefault(queue_name, {})
-                of_queue[resource] = of_queue.get(resource, 0) + amount
-    jobs: dict[JobKey, tuple[Any, ...]] = {}
-    for key, job in state.jobs.items():
-        statuses = [task.status for task in job.tasks.values()]
-        jobs[key] = (
-            *now.jobs[key][:7],
-            frozenset(uid for uid, task in now.tasks.items() if task[2] == key and task[3]),
-            frozenset(u for u, t in job.tasks.items() if t.status is TaskStatus.PENDING),
-            sum(status.is_active for status in statuses),
-            statuses.count(TaskStatus.GATED),
-            statuses.count(TaskStatus.SUCCEEDED),
-        )
     return View(
-        nodes={
-            name: {r: (v[0], v[1], v[2], v[3]) for r, v in amounts.items() if any(v)}
-            for name, amounts in nodes.items()
-        },
-        queues=queues,
+        nodes=_recounted_nodes(state, now),
+        queues=_recounted_queues(state, now),
         tasks=now.tasks,
-        jobs=jobs,
+        jobs=now.jobs,
+        counts={key: _recounted_job(job, now) for key, job in state.jobs.items()},
         waiting=frozenset(
             key
             for key, job in state.jobs.items()
@@ -425,6 +443,91 @@ def recount(state: PlanState) -> View:
                 task.status in (TaskStatus.PENDING, TaskStatus.GATED) for task in job.tasks.values()
             )
         ),
+    )
+
+
+def _recounted_nodes(state: PlanState, now: View) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what nodes hold: of a pod that a plan moves both places, as it holds the old one."""
+    counted: dict[str, dict[str, list[int]]] = {}
+    for name, row in state.nodes.rows.items():
+        found = state.nodes.nodes[row]
+        assert found is not None
+        offered = {
+            resource: quantity.parse(text, resource)
+            for resource, text in (found.status.allocatable or {}).items()
+        }
+        counted[name] = {r: [offered.get(r, 0)] * 2 + [0, 0, 0] for r in state.axis.names}
+    for uid, (status, place, _, queue_name, _) in now.tasks.items():
+        task = state.tasks[Uid(uid)]
+        moves = status is TaskStatus.PIPELINED and task.pod_status is TaskStatus.RUNNING
+        promised = state.nodes.name(task.row) if status is TaskStatus.PIPELINED else ""
+        held = task.pod_node if moves else place if status.holds_room else ""
+        for resource, amount in _named(state.axis.names, task.shape.request):
+            if held in counted:
+                amounts = counted[held][resource]
+                amounts[1] -= amount
+                amounts[2] += amount if moves or status is TaskStatus.RELEASING else 0
+                amounts[4] += amount if queue_name is None else 0
+            if promised:
+                counted[promised][resource][3] += amount
+    return {
+        name: {resource: tuple(values) for resource, values in amounts.items() if any(values)}
+        for name, amounts in counted.items()
+    }
+
+
+def _recounted_queues(state: PlanState, now: View) -> dict[str, dict[str, tuple[int, ...]]]:
+    """Return what queues hold and are asked for; a promise is not held, and still asked for."""
+    counted: dict[str, dict[str, list[int]]] = {}
+    for uid, (status, place, _, queue_name, is_preemptible) in now.tasks.items():
+        if queue_name is None:
+            continue
+        task = state.tasks[Uid(uid)]
+        awaits = status is TaskStatus.PENDING or (
+            status is TaskStatus.PIPELINED and task.pod_status is TaskStatus.PENDING
+        )
+        request = charged(state, task.shape.request, place if status.is_active else "")
+        for resource, amount in request.items():
+            of_queue = counted.setdefault(queue_name, {}).setdefault(resource, [0, 0, 0])
+            of_queue[0] += amount if status.is_active else 0
+            of_queue[1] += amount if status.is_active and not is_preemptible else 0
+            of_queue[2] += amount if awaits else 0
+    return _without_empty(
+        {
+            name: {resource: tuple(values) for resource, values in amounts.items() if any(values)}
+            for name, amounts in counted.items()
+        }
+    )
+
+
+def charged(state: PlanState, request: Request, place: str) -> dict[str, int]:
+    """Return what a pod on the node `place` counts for in its queue: GPUs of its model too."""
+    amounts = dict(_named(state.axis.names, request))
+    row = state.nodes.rows.get(place)
+    found = state.nodes.nodes[row] if row is not None else None
+    model = found.metadata.labels.get(GPU_MODEL_LABEL) if found is not None else None
+    if model and amounts.get(GPU):
+        amounts[MODEL_PREFIX + model] = amounts[GPU]
+    return amounts
+
+
+def _recounted_job(job: Job, now: View) -> tuple[Any, ...]:
+    statuses = {uid: task.status for uid, task in job.tasks.items()}
+    placed = [u for u, s in statuses.items() if s.is_active or s is TaskStatus.SUCCEEDED]
+    promised = [u for u, s in statuses.items() if s is TaskStatus.PIPELINED]
+    waiting = [u for u, s in statuses.items() if s is TaskStatus.PENDING]
+    return (
+        frozenset(uid for uid, task in now.tasks.items() if task[2] == job.key and task[3]),
+        frozenset(waiting),
+        *(
+            (
+                len(uids),
+                Counter(job.tasks[uid].sub_group for uid in uids if job.tasks[uid].sub_group),
+                Counter(job.tasks[uid].role for uid in uids if job.tasks[uid].role),
+            )
+            for uids in (placed, promised, waiting)
+        ),
+        list(statuses.values()).count(TaskStatus.GATED),
     )
 
 

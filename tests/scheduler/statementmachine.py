@@ -4,6 +4,7 @@ What a Statement has done is modelled by its operations alone; all columns are c
 statuses of the pods after every step.
 """
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -17,7 +18,7 @@ from hypothesis.stateful import (
     rule,
 )
 from plannedworlds import World, worlds
-from schedulerworld import NOW, add, recount, session_of, view
+from schedulerworld import NOW, add, charged, recount, session_of, view
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster
@@ -39,8 +40,8 @@ class MoodyLedger:
     name = "moody"
 
     def __init__(self) -> None:
-        self.entries: dict[str, tuple[str, int]] = {}
-        """Pod uid -> kind of operation, row."""
+        self.entries: dict[str, list[tuple[str, int]]] = {}
+        """Pod uid -> kind of operation, row; the oldest first."""
         self.refuses_after = -1
         """How many more operations it takes before it refuses one; below 0: never."""
 
@@ -49,12 +50,16 @@ class MoodyLedger:
             self.refuses_after = -1
             raise LedgerRefusalError("not in the mood")
         self.refuses_after -= 1
-        assert operation.task.uid not in self.entries
-        self.entries[operation.task.uid] = (operation.kind.value, operation.row)
+        log = self.entries.setdefault(operation.task.uid, [])
+        log.append((operation.kind.value, operation.row))
+        # A pod takes part once; only one that is moved is evicted and then promised a place.
+        assert len(log) == 1 or [kind for kind, _ in log] == ["evict", "pipeline"]
 
     def revert(self, operation: Operation) -> None:
-        entry = self.entries.pop(operation.task.uid)
-        assert entry == (operation.kind.value, operation.row)
+        log = self.entries[operation.task.uid]
+        assert log.pop() == (operation.kind.value, operation.row)
+        if not log:
+            del self.entries[operation.task.uid]
 
 
 class MoodyPlugin:
@@ -91,12 +96,14 @@ class StatementMachine(RuleBasedStateMachine):
         """Return everything that a discard must restore, bit for bit."""
         state, session = self.cluster.state, self.session
         nodes = state.nodes
-        columns = (nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined)
+        columns = [nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign]
+        columns += [state.queues.allocated, state.queues.non_preemptible, state.queues.pending]
         return (
-            *(column.tobytes() for column in (*columns, state.queues.allocated)),
+            *(column.tobytes() for column in columns),
             session.queue_ledger.allocated.tobytes(),
+            session.queue_ledger.non_preemptible.tobytes(),
             view(state),
-            dict(self.plugin.books.entries),
+            {uid: tuple(log) for uid, log in self.plugin.books.entries.items()},
         )
 
     # -- operations ----------------------------------------------------------------------------
@@ -122,6 +129,13 @@ class StatementMachine(RuleBasedStateMachine):
     @rule(statement=statements, data=st.data(), refuses=st.integers(0, 5))
     def pipeline(self, statement: Statement, data: st.DataObject, refuses: int) -> None:
         task, row = self._drawn(data, TaskStatus.PENDING)
+        self._tried(statement, refuses, lambda: statement.pipeline(task, row))
+
+    @precondition(lambda self: self.tasks and self.cluster.state.nodes.rows)
+    @rule(statement=statements, data=st.data(), refuses=st.integers(0, 5))
+    def move(self, statement: Statement, data: st.DataObject, refuses: int) -> None:
+        """Promise another place to a pod that is evicted, by this Statement or another one."""
+        task, row = self._drawn(data, TaskStatus.RELEASING)
         self._tried(statement, refuses, lambda: statement.pipeline(task, row))
 
     @precondition(lambda self: self.tasks)
@@ -291,17 +305,25 @@ class StatementMachine(RuleBasedStateMachine):
     def columns_are_what_the_pods_say(self) -> None:
         seen, counted = view(self.cluster.state), recount(self.cluster.state)
         # A Statement leaves `waiting` to the commit: nothing reads it during a session.
-        assert (seen.nodes, seen.queues, seen.jobs) == (counted.nodes, counted.queues, counted.jobs)
+        assert (seen.nodes, seen.queues) == (counted.nodes, counted.queues)
+        assert seen.counts == counted.counts
 
     @invariant()
     def queues_hold_what_is_below_them(self) -> None:
         state, ledger = self.cluster.state, self.session.queue_ledger
         for name, row in state.queues.rows.items():
-            held = dict.fromkeys(range(len(state.axis)), 0)
-            for task in self.tasks:
-                counts = task.status.is_active or task.status is TaskStatus.PIPELINED
-                if task.is_ours and counts and row in ledger.chains[task.queue_row]:
-                    request = task.shape.request
-                    for i, amount in zip(request.indices, request.amounts, strict=True):
-                        held[i] += amount
-            assert [int(v) for v in ledger.allocated[:, row]] == list(held.values()), name
+            below = [
+                task
+                for task in self.tasks
+                if task.is_ours
+                and (task.status.is_active or task.status is TaskStatus.PIPELINED)
+                and row in ledger.chains[task.queue_row]
+            ]
+            pinned = [task for task in below if not task.is_preemptible]
+            for column, tasks in ((ledger.allocated, below), (ledger.non_preemptible, pinned)):
+                held = Counter[str]()
+                for task in tasks:
+                    place = state.nodes.name(task.row) if task.row >= 0 else ""
+                    held.update(charged(state, task.shape.request, place))
+                amounts = zip(state.axis.names, column[:, row].tolist(), strict=True)
+                assert dict(amounts) == {axis: held[axis] for axis in state.axis.names}, name

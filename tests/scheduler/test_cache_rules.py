@@ -23,6 +23,7 @@ from schedulerworld import (
 
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube import objects as kube
+from bindery.kube import podspec
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
@@ -110,7 +111,7 @@ def test_a_single_pod_follows_its_queue_label() -> None:
 
     modify(cluster, pod("a", on="n", queue="new"))
 
-    assert view(cluster.state).queues == {"new": {"cpu": 1000, "pods": 1}}
+    assert view(cluster.state).queues == {"new": {"cpu": (1000, 0, 0), "pods": (1, 0, 0)}}
 
 
 def test_pods_of_a_removed_gang_are_counted_as_if_it_had_never_been() -> None:
@@ -197,9 +198,9 @@ def test_another_pools_objects_are_not_seen(kind: str) -> None:
 
 def test_pods_that_differ_in_volume_names_alone_have_one_shape() -> None:
     cluster = cluster_with(
-        pod("a", volumes=[kube.Volume(name="kube-api-access-x7d2k")]),
-        pod("b", volumes=[kube.Volume(name="kube-api-access-9hq4z")]),
-        pod("c", volumes=[kube.Volume(name="data", ephemeral={})]),
+        pod("a", volumes=[podspec.Volume(name="kube-api-access-x7d2k")]),
+        pod("b", volumes=[podspec.Volume(name="kube-api-access-9hq4z")]),
+        pod("c", volumes=[podspec.Volume(name="data", ephemeral={})]),
     )
     a, b, c = (cluster.state.tasks[Uid(f"uid-{name}")].shape for name in "abc")
 

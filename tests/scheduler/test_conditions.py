@@ -11,7 +11,6 @@ from schedulerworld import (
     node,
     plan,
     pod,
-    queue,
 )
 
 from bindery.kube.objects import Condition
@@ -112,17 +111,6 @@ def test_a_gang_that_cannot_be_used_is_not_called_scheduled() -> None:
     writes = writes_of(engine_with(node("n"), *gang("g", 2, -1)))
 
     assert says(writes["g"]) == (Subject.POD_GROUP, "Scheduled", "False", "Invalid")
-
-
-def test_a_queue_says_that_it_cannot_be_used_and_later_that_it_can() -> None:
-    engine = engine_with(queue("fine"), queue("bad", cpu="much"))
-    writes = writes_of(engine)
-
-    assert set(writes) == {"bad"}
-    assert says(writes["bad"]) == (Subject.QUEUE, "Ready", "False", "Invalid")
-    assert "spec.resources.cpu.limit: 'much'" in writes["bad"].condition.message
-    modify(engine.cluster, queue("bad", cpu=4, conditions=[writes["bad"].condition]))
-    assert says(writes_of(engine)["bad"]) == (Subject.QUEUE, "Ready", "True", "Valid")
 
 
 def test_words_change_with_the_reason_and_not_with_time() -> None:

@@ -6,7 +6,7 @@ import pytest
 from schedulerworld import engine_with, node, plan, pod, report_of, requirements
 
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import (
+from bindery.kube.podspec import (
     Affinity,
     Container,
     ContainerPort,

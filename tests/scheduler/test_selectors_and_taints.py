@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulerworld import engine_with, node, plan, pod, report_of
 
-from bindery.kube.objects import (
+from bindery.kube.objects import Taint
+from bindery.kube.podspec import (
     Affinity,
     NodeAffinity,
     NodeSelector,
     NodeSelectorRequirement,
     NodeSelectorTerm,
     PreferredSchedulingTerm,
-    Taint,
     Toleration,
 )
 from bindery.scheduler.plugins.predicates import tolerates

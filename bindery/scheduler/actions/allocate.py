@@ -5,45 +5,72 @@ turn with other jobs. A gang of which one pod must wait for room to be released 
 its places are promised to it for this cycle and nothing is bound early.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.actions.reserve import Reserver
 from bindery.scheduler.explain import no_place_text, node_reasons
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.statement import Statement
 
+
+@dataclass(frozen=True, slots=True)
+class _Placer:
+    """How a wish places pods. `place`: all of them or none. `mark`: returns what goes back here."""
+
+    place: Callable[[Sequence[Task]], bool]
+    mark: Callable[[], Callable[[], None]]
+
+
+_Wish = Callable[[_Placer], bool]
+"""Places what shall be placed together; returns whether it all was."""
+
 _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
 
 class Allocate:
-    """Places what fits; explains what does not."""
+    """Places what fits; explains what does not. `reserver`: keeps room for what does not fit."""
 
     name = "allocate"
 
+    def __init__(self, reserver: Reserver | None = None) -> None:
+        self._reserver = reserver
+
     def execute(self, session: Session) -> Iterator[Commit]:
         """Serve every waiting job once, and again for each extra pod that finds a place."""
+        attempts = Attempts(session)
         waiting = [job for job in session.state.waiting.values() if job.pending]
-        work = WorkList(session, waiting)
-        attempts = _Attempts(session)
+        first = [job for job in waiting if session.has_room_coming(job)]
+        # Those for which others were evicted get their places before these ask for them again.
+        for job in WorkList(session, first):
+            served = attempts.serve(job)
+            if isinstance(served, Commit):
+                yield served
+        unserved = [job for job in waiting if job.pending and not job.promised.total]
+        work = WorkList(session, unserved)
         for job in work:
             served = attempts.serve(job)
             if isinstance(served, Commit):
                 yield served
+            elif served is Outcome.WAITS and self._reserver is not None:
+                self._reserver.consider(session, job)
             # A gang that is only promised its places gets no extra pods before it has them.
-            has_gang = isinstance(served, Commit) or job.missing == 0
-            if served is not _Outcome.WAITS and has_gang and job.pending:
+            has_gang = isinstance(served, Commit) or job.is_satisfied
+            if served is not Outcome.WAITS and has_gang and job.pending:
                 work.put_back(job)
 
 
-class _Outcome(Enum):
+class Outcome(Enum):
     """What became of a job that was not committed."""
 
     PROMISED = "promised"
@@ -58,7 +85,7 @@ class _Shortage:
     text: str
 
 
-class _Attempts:
+class Attempts:
     """Tries to place jobs, and remembers what cannot succeed again in this session."""
 
     def __init__(self, session: Session) -> None:
@@ -66,55 +93,45 @@ class _Attempts:
         self._shortages: dict[Shape, _Shortage] = {}
         """Allocate only takes room: until the session ends no more than that will fit."""
 
-    def serve(self, job: Job) -> Commit | _Outcome:
+    def serve(self, job: Job) -> Commit | Outcome:
         """Place the gang of `job`, or one extra pod of it; note why it waits otherwise."""
         session = self._session
         for validator in session.plugins.validity:
             refusal = validator.invalid(session, job)
             if refusal is not None:
                 return self._refuse(job, refusal)
-        tasks = session.pods_in_order(job)
-        if job.missing > 0:
-            return self._serve_chunk(job, tasks[: job.missing])
-        first_of_shape = {task.shape: task for task in reversed(tasks)}
-        served: Commit | _Outcome = _Outcome.WAITS
-        for task in sorted(first_of_shape.values(), key=tasks.index):
-            served = self._serve_chunk(job, [task])
-            if served is not _Outcome.WAITS:
+        served: Commit | Outcome = Outcome.WAITS
+        for wish in _wishes(session, job):
+            served = self._serve_wish(job, wish)
+            if served is not Outcome.WAITS:
                 break
         return served
 
-    def _serve_chunk(self, job: Job, tasks: Sequence[Task]) -> Commit | _Outcome:
-        """Place `tasks`, all of them or none."""
-        session = self._session
-        for task in tasks:
-            if task.shape.refusal is not None:
-                text = f"pod {task.name}: {task.shape.refusal}"
-                return self._refuse(job, Refusal("NotSupported", text))
-        for gate in session.plugins.capacity_gates:
-            refusal = gate.over_capacity(session, job, tasks)
-            if refusal is not None:
-                return self._refuse(job, refusal)
-        tried = False
-        for domain in _domains(session, job):
-            served = self._serve_in(job, tasks, session.placement.finder(job, domain))
-            if served is not _Outcome.WAITS:
+    def _serve_wish(self, job: Job, wish: _Wish) -> Commit | Outcome:
+        """Place all that `wish` asks for, or nothing."""
+        session, tried = self._session, False
+        for domain in session.domains(job):
+            served = self._serve_in(job, wish, session.placement.finder(job, domain))
+            if served is not Outcome.WAITS:
                 return served
             tried = True
         if not tried:
             self._refuse(job, Refusal("Unschedulable", "a plugin leaves it no nodes to try"))
-        return _Outcome.WAITS
+        return Outcome.WAITS
 
-    def _serve_in(self, job: Job, tasks: Sequence[Task], finder: JobFinder) -> Commit | _Outcome:
+    def _serve_in(self, job: Job, wish: _Wish, finder: JobFinder) -> Commit | Outcome:
         session = self._session
-        shortage = self._known_shortage(tasks, finder)
-        if shortage is not None:
-            return self._refuse_short(job, tasks, shortage)
         with session.statement() as statement:
-            placed = self._place(statement, tasks, finder)
-            if placed < len(tasks):
-                shortage = self._shortage(tasks, finder, placed)
-                return self._refuse_short(job, tasks, shortage)
+
+            def place(tasks: Sequence[Task]) -> bool:
+                return self._place_chunk(job, statement, tasks, finder)
+
+            def mark() -> Callable[[], None]:
+                return partial(statement.rollback, statement.savepoint())
+
+            if not wish(_Placer(place, mark)):
+                return Outcome.WAITS
+            tasks = [operation.task for operation in statement.operations]
             if any(task.status is TaskStatus.PIPELINED for task in tasks):
                 return self._promise(job, statement, tasks)
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
@@ -122,10 +139,45 @@ class _Attempts:
             session.refusals.pop(job, None)
             return Commit(job, statement.commit(), len(tasks) > 1)
 
-    def _place(self, statement: Statement, tasks: Sequence[Task], finder: JobFinder) -> int:
-        """Place `tasks` in order until one fits nowhere; return how many were placed."""
+    def _place_chunk(
+        self, job: Job, statement: Statement, tasks: Sequence[Task], finder: JobFinder
+    ) -> bool:
+        """Place `tasks`, all of them or none; note why not."""
+        session = self._session
+        for task in tasks:
+            if task.shape.refusal is not None:
+                text = f"pod {task.name}: {task.shape.refusal}"
+                self._refuse(job, Refusal("NotSupported", text))
+                return False
+        for gate in session.plugins.capacity_gates:
+            refusal = gate.over_capacity(session, job, tasks)
+            if refusal is not None:
+                self._refuse(job, refusal)
+                return False
+        shortage = self._known_shortage(tasks, finder)
+        if shortage is None:
+            savepoint = statement.savepoint()
+            placed = self._place(statement, tasks, finder, session.promised_rows(job))
+            if placed == len(tasks):
+                return True
+            shortage = self._shortage(tasks, finder, placed)
+            statement.rollback(savepoint)
+        self._refuse_short(job, tasks, shortage)
+        return False
+
+    def _place(
+        self,
+        statement: Statement,
+        tasks: Sequence[Task],
+        finder: JobFinder,
+        kept: Mapping[Uid, int],
+    ) -> int:
+        """Place `tasks` in order until one fits nowhere; return how many were placed.
+
+        `kept`: pod -> the node row where room is kept for it.
+        """
         for placed, task in enumerate(tasks):
-            while (place := finder.best(task.shape)) is not None:
+            while (place := finder.best_or_kept(task.shape, kept.get(task.uid))) is not None:
                 try:
                     if place.fits_now:
                         statement.allocate(task, place.row)
@@ -139,7 +191,7 @@ class _Attempts:
                 return placed
         return len(tasks)
 
-    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> _Outcome:
+    def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
         """Turn the whole gang into promises and keep them for this session."""
         session = self._session
         rows = [task.row for task in tasks]
@@ -152,17 +204,17 @@ class _Attempts:
             except LedgerRefusalError as refusal:
                 return self._refuse(job, Refusal("Unschedulable", str(refusal)))
             if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
-                return _Outcome.WAITS
+                return Outcome.WAITS
             session.hold(promises)
-        return _Outcome.PROMISED
+        return Outcome.PROMISED
 
     # -- what does not fit ---------------------------------------------------------------------
 
-    def _refuse(self, job: Job, refusal: Refusal) -> _Outcome:
+    def _refuse(self, job: Job, refusal: Refusal) -> Outcome:
         self._session.refusals[job] = refusal
-        return _Outcome.WAITS
+        return Outcome.WAITS
 
-    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> _Outcome:
+    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> Outcome:
         text = shortage.text
         if len(tasks) > 1:
             text = f"{shortage.fitted} of {len(tasks)} pods fit; for the next one {text}"
@@ -185,17 +237,44 @@ class _Attempts:
         return shortage
 
 
+def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
+    """Yield what `job` asks for next: its gang; or when it has that, one more of anything."""
+    if not job.is_satisfied:
+        yield partial(_gang, session, job)
+        return
+    if job.tree is not None:
+        for group in gangs.optional(job.tree, job.lacking):
+            yield partial(_sub_group, session, job, group)
+    tasks = session.pods_in_order(job)
+    lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
+    # Of equal pods the first speaks for all.
+    first_of_shape = {task.shape: task for task in reversed(tasks) if task.sub_group not in lacking}
+    for task in sorted(first_of_shape.values(), key=tasks.index):
+        yield partial(_one, task)
+
+
+def _gang(session: Session, job: Job, placer: _Placer) -> bool:
+    """Place what the gang lacks: its sub-groups, then its roles and the rest of its minimum."""
+    if job.tree is not None and not _sub_group(session, job, job.tree, placer):
+        return False
+    rest = session.minimum_pods(job)
+    return not rest or placer.place(rest)
+
+
+def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> bool:
+    def attempt(leaf: Group) -> bool:
+        tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
+        chunk = tasks[: job.lacking(leaf)]
+        return len(chunk) == job.lacking(leaf) and placer.place(chunk)
+
+    return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
+
+
+def _one(task: Task, placer: _Placer) -> bool:
+    return placer.place([task])
+
+
 def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:
     """Return whether `tasks` are interchangeable with equal pods of other jobs."""
     shape = tasks[0].shape
     return not finder.is_restricted and all(task.shape is shape for task in tasks)
-
-
-def _domains(session: Session, job: Job) -> Iterator[BoolColumn | None]:
-    """Yield the sets of nodes to try: those of the first plugin that names some, else all nodes."""
-    for plugin in session.plugins.domains:
-        domains = plugin.domains(session, job)
-        if domains is not None:
-            yield from domains
-            return
-    yield None

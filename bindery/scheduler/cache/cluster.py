@@ -25,7 +25,11 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
-from bindery.scheduler.cache.tasks import TaskStore, job_key
+from bindery.scheduler.cache.priorities import PriorityClasses
+from bindery.scheduler.cache.promises import Promises
+from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.staleness import StalenessMemory
+from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
 
@@ -51,16 +55,20 @@ class Cluster:
         self.state = PlanState()
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
-        self._tasks = TaskStore(self.state, self.holds, configuration.scheduler_name)
         self.groups: dict[JobKey, PodGroup] = {}
         self.pods: dict[Uid, Pod] = {}
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
         self.queues: dict[str, Queue] = {}
-        self.priority_classes: dict[str, int] = {}
+        self.priority_classes = PriorityClasses()
+        self._tasks = TaskStore(
+            self.state, self.holds, configuration.scheduler_name, self.priority_classes
+        )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""
         self.problems: list[ObjectProblem] = []
+        self.promises = Promises()
+        self.staleness = StalenessMemory()
 
     def apply(self, change: Change[KubeObject]) -> None:
         """Take in one watch event."""
@@ -78,22 +86,21 @@ class Cluster:
             self._apply_queue(item, gone)
         elif isinstance(item, PriorityClass):
             if gone:
-                self.priority_classes.pop(item.metadata.name, None)
+                self.priority_classes.remove(item.metadata.name)
             else:
-                self.priority_classes[item.metadata.name] = item.value
+                self.priority_classes.put(item)
+            self._tasks.priority_class_changed(item.metadata.name)
         else:
             raise TypeError(f"the scheduler does not watch {type(item).__name__}")
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
-        if job.priority_class is not None:
-            value = self.priority_classes.get(job.priority_class)
-            if value is not None:
-                return value
-        return max(job.priorities(), default=0)
+        value = self.priority_classes.value(job.priority_class)
+        return max(job.priorities(), default=0) if value is None else value
 
     def note_time(self, now: float) -> None:
-        """Take note of what time alone changes: pods that are stuck in being deleted."""
+        """Take note of what time alone changes: promises that end, pods stuck in deletion."""
+        self.promises.expire(now)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
     # -- commits -------------------------------------------------------------------------------
@@ -105,6 +112,17 @@ class Cluster:
         self.holds.assume(request, places, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
+            self.promises.end(task.job)
+
+    def evicting(self, task: Task, claimant: JobKey) -> None:
+        """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""
+        self._tasks.evicting(task)
+        if claimant != task.job:
+            self.promises.make(claimant, self._clock())
+
+    def not_evicted(self, uid: Uid) -> None:
+        """Undo `evicting`: the eviction was refused."""
+        self._tasks.not_evicted(uid)
 
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
@@ -138,21 +156,33 @@ class Cluster:
             key = job_key(pod)
             if not key.is_group:
                 self.failures.forget(key)
+                self.promises.end(key)
             return
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
+            self._take_up_promise(pod, self.pods.get(uid))
             self.pods[uid] = pod
         self._tasks.put_pod(pod)
+
+    def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
+        """Keep the place that another scheduler, which led before, has promised to `pod`."""
+        uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
+        said = known.status.nominated_node_name if known is not None else ""
+        if node_name and node_name != said and self.holds.get(uid) is None:
+            self.promises.take_up(job_key(pod), uid, node_name, self._clock())
 
     def _apply_node(self, node: Node, gone: bool) -> None:
         name, nodes = node.metadata.name, self.state.nodes
         known = name in nodes.rows
         if gone:
             if known:
-                self._tasks.node_goes(name)
+                self._tasks.charges.node_goes(name)
                 nodes.remove(name)
             return
+        if known and nodes.changes_model(node):
+            self._tasks.charges.node_goes(name)
+            known = False
         try:
             row = nodes.put(node)
         except QuantityError as error:
@@ -162,13 +192,14 @@ class Cluster:
             self._apply_node(node, gone=True)
             return
         if not known:
-            self._tasks.node_came(name, row)
+            self._tasks.charges.node_came(name, row)
 
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
             if self.groups.pop(key, None) is not None:
                 self._tasks.remove_group(key)
+                self.promises.end(key)
                 self.failures.forget(key)
                 self.commit_counts.pop(Uid(group.metadata.uid), None)
             return

@@ -5,11 +5,17 @@ Without it a scheduler that prefers a node takes the same decision again every c
 that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterable
 
 from bindery.kube.objects import BindRequest
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, Uid
 
+SPARE_S = 60.0
+"""How long a pod is not chosen again as a victim after its eviction was refused."""
+MOST_REFUSALS = 8
+"""How many plans for one job may be refused in a row: one budget may guard hundreds of pods, and
+each of them would be asked for in turn."""
 NOT_THE_NODES_FAULT = frozenset(
     {
         "BoundElsewhere",
@@ -30,7 +36,12 @@ class FailureMemory:
     def __init__(self, cooldown_s: float) -> None:
         self.cooldown_s = cooldown_s
         self._until: dict[JobKey, dict[str, float]] = {}
+        self._spared: dict[Uid, float] = {}
+        """Pod UID -> until when it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
+        self._refused_room: dict[JobKey, tuple[float, str]] = {}
+        self._refusals: Counter[JobKey] = Counter()
+        """Job -> how many plans to make room for it were refused while `_refused_room` lasts."""
 
     def note(
         self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
@@ -65,11 +76,33 @@ class FailureMemory:
 
     def postponed(self, job: JobKey, now: float) -> str | None:
         """Return why `job` is left alone at `now`, if it is."""
-        until, why = self._postponed.get(job, (now, ""))
-        if until > now:
-            return why
-        self._postponed.pop(job, None)
-        return None
+        return _current(self._postponed, job, now)
+
+    def note_refused_room(self, job: JobKey, until: float, why: str) -> None:
+        """Remember until `until` that others could not be evicted for `job`."""
+        self._refused_room[job] = (until, why)
+        self._refusals[job] += 1
+
+    def refused_room(self, job: JobKey, now: float) -> str | None:
+        """Return why others could not be evicted for `job` a short while before `now`."""
+        why = _current(self._refused_room, job, now)
+        if why is None:
+            self._refusals.pop(job, None)
+        return why
+
+    def has_tried_enough(self, job: JobKey, now: float) -> bool:
+        """Return whether so many plans for `job` were refused that it makes no more for a while."""
+        return self.refused_room(job, now) is not None and self._refusals[job] >= MOST_REFUSALS
+
+    def spare(self, pods: Iterable[Uid], until: float) -> None:
+        """Evict none of `pods` before `until`: a disruption budget forbids it."""
+        for uid in pods:
+            self._spared[uid] = until
+
+    def spared(self, now: float) -> frozenset[Uid]:
+        """Return the pods that are not to be evicted at `now`."""
+        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        return frozenset(self._spared)
 
     def next_end(self, now: float) -> float | None:
         """Return when the next cool-down after `now` ends."""
@@ -81,3 +114,14 @@ class FailureMemory:
         """Forget a job that is gone."""
         self._until.pop(job, None)
         self._postponed.pop(job, None)
+        self._refused_room.pop(job, None)
+        self._refusals.pop(job, None)
+
+
+def _current(memory: dict[JobKey, tuple[float, str]], job: JobKey, now: float) -> str | None:
+    """Return what `memory` says of `job` at `now`; forget what is past."""
+    until, why = memory.get(job, (now, ""))
+    if until > now:
+        return why
+    memory.pop(job, None)
+    return None

@@ -2,6 +2,7 @@
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.resources import Request
 
 
 class NodeLedger:
@@ -16,11 +17,16 @@ class NodeLedger:
         self._nodes = nodes
         self.touched: list[int] = []
         """Rows in the order in which they were changed; only ever appended to."""
+        self.has_evicted = False
+        """Whether any Statement has evicted something, undone or not."""
+        self.has_kept = False
+        """Whether room has been kept for a reservation, given back or not."""
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse what does not fit."""
         row, request = operation.row, operation.task.shape.request
         if operation.kind is OperationKind.EVICT:
+            self.has_evicted = True
             self._nodes.release(row, request, 1)
         else:
             self._check(operation)
@@ -39,6 +45,15 @@ class NodeLedger:
             self._nodes.hold(row, request, -1)
         else:
             self._nodes.promise(row, request, -1)
+        self.touched.append(row)
+
+    def keep(self, row: int, request: Request, sign: int) -> None:
+        """Keep (`sign` 1) room on a node for a gang that has a reservation, or give it back (-1).
+
+        It is promised room that belongs to no pod, and so to no operation.
+        """
+        self.has_kept = True
+        self._nodes.promise(row, request, sign)
         self.touched.append(row)
 
     def _check(self, operation: Operation) -> None:

@@ -1,29 +1,36 @@
 """The ledger of queue shares: what every queue holds, by itself and with all below it."""
 
-import numpy as np
-
-from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import IntColumns
-from bindery.scheduler.model.queues import QueueTable
+from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.queues import QueueTable, rolled_up
 from bindery.scheduler.model.resources import Request
 
 
 class QueueLedger:
-    """Keeps `allocated` of the queue table in step with Statements, and its sums up the tree."""
+    """Keeps what queues hold in step with Statements, and its sums up the tree."""
 
     name = "queues"
 
-    def __init__(self, queues: QueueTable) -> None:
+    def __init__(self, queues: QueueTable, nodes: NodeTable) -> None:
         self._queues = queues
+        self._nodes = nodes
         self.chains = [queues.chain(row) for row in range(len(queues.entries))]
         """Queue row -> rows of itself and its ancestors, bottom up."""
-        self.allocated: IntColumns = np.zeros_like(queues.allocated)
+        self._quota, _, self._limit = queues.rules()
+        self.allocated = self.rolled_up(queues.allocated)
         """[resource, queue]: what active and pipelined pods hold, with all queues below."""
-        for row, chain in enumerate(self.chains):
-            self.allocated[:, list(chain)] += queues.allocated[:, [row]]
+        self.non_preemptible = self.rolled_up(queues.non_preemptible)
+        """[resource, queue]: the part of it that cannot be evicted for others."""
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`. Limits are the business of the `queuelimits` plugin."""
+        """Enter `operation`. Refuse it where GPUs of the node's model are not granted.
+
+        All other limits are the business of the `queuelimits` and `fairshare` plugins: they do not
+        depend on the node.
+        """
+        if operation.kind is not OperationKind.EVICT:
+            self._check_model(operation)
         self._enter(operation, -1 if operation.kind is OperationKind.EVICT else 1)
 
     def revert(self, operation: Operation) -> None:
@@ -31,12 +38,40 @@ class QueueLedger:
         self._enter(operation, 1 if operation.kind is OperationKind.EVICT else -1)
 
     def _enter(self, operation: Operation, sign: int) -> None:
-        row, request = operation.task.queue_row, operation.task.shape.request
+        task = operation.task
+        request = self._nodes.charge(operation.row, task.shape.request)
+        if operation.kind is OperationKind.ALLOCATE:
+            self._queues.ask(task.queue_row, task.shape.request, -sign)
         if operation.kind is not OperationKind.PIPELINE:
-            self._queues.hold(row, request, sign)
-        self._add(row, request, sign)
+            self._queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
+        self._add(self.allocated, task.queue_row, request, sign)
+        if not task.is_preemptible:
+            self._add(self.non_preemptible, task.queue_row, request, sign)
 
-    def _add(self, row: int, request: Request, sign: int) -> None:
+    def _check_model(self, operation: Operation) -> None:
+        task = operation.task
+        request = task.shape.request
+        charged = self._nodes.charge(operation.row, request)
+        for index, amount in zip(
+            charged.indices[len(request.indices) :],
+            charged.amounts[len(request.amounts) :],
+            strict=True,
+        ):
+            for row in self.chains[task.queue_row]:
+                over = self.allocated[index, row] + amount > self._limit[index, row]
+                pinned = not task.is_preemptible and (
+                    self.non_preemptible[index, row] + amount > self._quota[index, row]
+                )
+                if over or pinned:
+                    name, model = self._queues.entries[row].name, self._queues.axis.names[index]
+                    what = "limit" if over else "quota, for non-preemptible jobs,"
+                    raise LedgerRefusalError(f"queue {name} is at its {what} of {model}")
+
+    def rolled_up(self, own: IntColumns) -> IntColumns:
+        """Return the sums up the tree of what each queue has by itself."""
+        return rolled_up(own, self.chains)
+
+    def _add(self, columns: IntColumns, row: int, request: Request, sign: int) -> None:
         for index, amount in zip(request.indices, request.amounts, strict=True):
             for ancestor in self.chains[row]:
-                self.allocated[index, ancestor] += sign * amount
+                columns[index, ancestor] += sign * amount

@@ -5,12 +5,14 @@ through the cluster cache (truth) and through Statements (plans).
 """
 
 import math
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
 
 from bindery.api.names import DEFAULT_QUEUE
+from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.shapes import Shape
 
 Uid = NewType("Uid", str)
@@ -74,6 +76,12 @@ class Task:
     pod_status: TaskStatus
     """What the pod object alone says: a pending pod in a BindRequest is Binding all the same."""
     pod_node: str = ""
+    has_own_priority: bool = True
+    """Whether the pod says its priority; else it is that of the default PriorityClass."""
+    says_preemptible: bool | None = None
+    """What the pod itself says about being evicted for others."""
+    is_preemptible: bool = True
+    """Whether it may be evicted for others; all that is known taken together."""
     gone_by: float = math.inf
     """When a pod that is being deleted should be gone: seconds since the epoch."""
     is_ours: bool = True
@@ -84,6 +92,28 @@ class Task:
     node_name: str = ""
     """The node that holds room for it; empty for one that is only planned or pipelined."""
     queue_row: int = NO_ROW
+    bound_at: float | None = None
+    """When it was bound: seconds since the epoch."""
+    runtime_s: float = math.inf
+    """How long it runs at the most, by its annotation or its deadline; infinite if unknown."""
+    never_preempts: bool = False
+    """Whether nobody may be evicted for it (`preemptionPolicy: Never`)."""
+    sub_group: str = ""
+    """The leaf of its gang's tree that it belongs to."""
+    role: str = ""
+    """What it is in its gang."""
+
+    eviction_committed: bool = False
+    """Whether its eviction stands in a committed plan; the pod object may not show it yet."""
+
+    @property
+    def is_being_moved(self) -> bool:
+        """Whether the plan at hand evicts it, so that it may be promised another place."""
+        return (
+            self.status is TaskStatus.RELEASING
+            and self.pod_status is TaskStatus.RUNNING
+            and not self.eviction_committed
+        )
 
     @property
     def order(self) -> tuple[int, str, str]:
@@ -97,6 +127,23 @@ def _natural(name: str) -> str:
     return f"{head}{int(name[len(head) :] or 0):012d}"
 
 
+@dataclass(slots=True)
+class Tally:
+    """How many pods of a job are in one state: in all, by sub-group, by role."""
+
+    total: int = 0
+    groups: Counter[str] = field(default_factory=Counter)
+    roles: Counter[str] = field(default_factory=Counter)
+
+    def count(self, task: Task, step: int) -> None:
+        """Add (`step` 1) or take away (-1) `task`."""
+        self.total += step
+        if task.sub_group:
+            self.groups[task.sub_group] += step
+        if task.role:
+            self.roles[task.role] += step
+
+
 @dataclass(slots=True, eq=False)
 class Job:
     """A gang: its tasks and what its PodGroup asks."""
@@ -106,7 +153,19 @@ class Job:
     """Of the PodGroup or of the single pod; empty while the PodGroup has not been seen."""
     queue: str = DEFAULT_QUEUE
     priority_class: str | None = None
+    says_preemptible: bool | None = None
+    """What the PodGroup says about being evicted for others."""
     min_member: int = 1
+    roles: Mapping[str, int] = field(default_factory=dict)
+    """Role -> how many pods of it the gang needs."""
+    preemption_delay_s: float = 0.0
+    """How long it waits before others may be evicted for it."""
+    runtime_s: float = math.inf
+    """How long the gang expects to run; infinite if its PodGroup does not say."""
+    staleness_grace_s: float | None = None
+    """How long it may stay below its minimum once it has run; None: by configuration."""
+    tree: Group | None = None
+    """Its sub-groups, if it has some."""
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
@@ -115,11 +174,13 @@ class Job:
     tasks: dict[Uid, Task] = field(default_factory=dict)
     pending: dict[Uid, Task] = field(default_factory=dict)
     """The tasks with status PENDING."""
-    active_count: int = 0
-    """Tasks whose status is active."""
+    placed: Tally = field(default_factory=Tally)
+    """Tasks that hold room or have succeeded: they count towards the minimum."""
+    promised: Tally = field(default_factory=Tally)
+    """Tasks that are pipelined in this session."""
+    waiting: Tally = field(default_factory=Tally)
+    """Tasks that are pending."""
     gated_count: int = 0
-    finished_count: int = 0
-    """Tasks that have succeeded: they count towards the minimum as well."""
 
     def add(self, task: Task) -> None:
         """Take `task` in with the status it has."""
@@ -139,26 +200,67 @@ class Job:
 
     def _count(self, task: Task, step: int) -> None:
         status = task.status
-        if status.is_active:
-            self.active_count += step
-        elif status is TaskStatus.SUCCEEDED:
-            self.finished_count += step
+        if status.is_active or status is TaskStatus.SUCCEEDED:
+            self.placed.count(task, step)
+        elif status is TaskStatus.PIPELINED:
+            self.promised.count(task, step)
         elif status is TaskStatus.GATED:
             self.gated_count += step
         elif status is TaskStatus.PENDING:
+            self.waiting.count(task, step)
             if step > 0:
                 self.pending[task.uid] = task
             else:
                 del self.pending[task.uid]
 
+    # -- what the gang needs -------------------------------------------------------------------
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Whether the gang has all that it needs."""
+        return self._is_met(self.placed)
+
+    @property
+    def is_promised(self) -> bool:
+        """Whether the gang has, with what is promised to it in this session, all that it needs."""
+        return self._is_met(self.placed, self.promised)
+
+    @property
+    def has_come(self) -> bool:
+        """Whether enough pods are there for the gang to be placed."""
+        return self._is_met(self.placed, self.promised, self.waiting)
+
+    def lacking(self, leaf: Group) -> int:
+        """Return how many pods the sub-group `leaf` lacks, promised ones not counted as lacking."""
+        return self._lacking(leaf, self.placed, self.promised)
+
+    def lacking_roles(self) -> dict[str, int]:
+        """Return role -> how many pods of it the gang lacks."""
+        lacking = {
+            role: minimum - self.placed.roles[role] - self.promised.roles[role]
+            for role, minimum in self.roles.items()
+        }
+        return {role: count for role, count in lacking.items() if count > 0}
+
     @property
     def missing(self) -> int:
-        """How many more pods the gang needs to have its minimum."""
-        return max(0, self.min_member - self.active_count - self.finished_count)
+        """How many more pods the gang needs to have its minimum of all."""
+        return max(0, self.min_member - self.placed.total - self.promised.total)
 
-    def pending_in_order(self) -> list[Task]:
-        """Return the pending tasks in the order in which they are placed."""
-        return sorted(self.pending.values(), key=lambda task: task.order)
+    def _is_met(self, *tallies: Tally) -> bool:
+        if sum(tally.total for tally in tallies) < self.min_member:
+            return False
+        for role, minimum in self.roles.items():
+            if sum(tally.roles[role] for tally in tallies) < minimum:
+                return False
+        tree = self.tree
+        return tree is None or tree.is_satisfied(lambda leaf: self._lacking(leaf, *tallies))
+
+    def _lacking(self, leaf: Group, *tallies: Tally) -> int:
+        needed = leaf.min_member
+        if needed is None:
+            needed = sum(t.groups[leaf.name] for t in (self.placed, self.promised, self.waiting))
+        return needed - sum(tally.groups[leaf.name] for tally in tallies)
 
     def priorities(self) -> Iterator[int]:
         """Yield the priorities of the tasks."""

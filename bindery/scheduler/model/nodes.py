@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api import quantity
+from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
-from bindery.scheduler.model.resources import Request, ResourceAxis
+from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
 
 
 class NodeTable:
@@ -29,10 +30,14 @@ class NodeTable:
         self.nodes: list[Node | None] = []
         """Row -> node object; None for a row that is free."""
         self._free: list[int] = []
+        self._models: dict[int, int] = {}
+        """Row -> place on the resource axis of its GPU model, where the node has one."""
+        self._charged: dict[tuple[int, Request], Request] = {}
         self._allocatable: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._idle: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._pipelined: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._foreign: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._order: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._order_version = -1
         self.version = 0
@@ -65,6 +70,11 @@ class NodeTable:
         return self._pipelined[: len(self.axis), : len(self.nodes)]
 
     @property
+    def foreign(self) -> IntColumns:
+        """The part of what pods hold that is other schedulers'."""
+        return self._foreign[: len(self.axis), : len(self.nodes)]
+
+    @property
     def exists(self) -> BoolColumn:
         """Which rows are nodes."""
         return np.fromiter((node is not None for node in self.nodes), np.bool_, len(self.nodes))
@@ -80,6 +90,36 @@ class NodeTable:
             self._order = np.array([self.rows[name] for name in names], dtype=np.intp)
             self._order_version = self.version
         return self._order
+
+    def charge(self, row: int, request: Request) -> Request:
+        """Return what a pod on the node at `row` counts for in its queue: its GPUs by model too."""
+        model = self._models.get(row)
+        if model is None:
+            return request
+        charged = self._charged.get((model, request))
+        if charged is None:
+            gpu = self.axis.index(GPU_RESOURCE)
+            gpus = sum(a for i, a in zip(request.indices, request.amounts, strict=True) if i == gpu)
+            charged = request.plus({model: gpus}) if gpus else request
+            self._charged[model, request] = charged
+        return charged
+
+    def changes_model(self, node: Node) -> bool:
+        """Return whether `node`, which is known, has another GPU model than before."""
+        old = self.nodes[self.rows[node.metadata.name]]
+        label = node.metadata.labels.get(GPU_MODEL_LABEL)
+        return old is not None and old.metadata.labels.get(GPU_MODEL_LABEL) != label
+
+    def total(self) -> NDArray[np.int64]:
+        """Return what ready nodes offer to queues [resource], GPUs by model too."""
+        ready = [row for row, node in enumerate(self.nodes) if node is not None and is_ready(node)]
+        offered = (self.allocatable - self.foreign)[:, ready]
+        total = np.maximum(offered, 0).sum(axis=1)
+        gpus = offered[self.axis.index(GPU_RESOURCE)]
+        for position, row in enumerate(ready):
+            if row in self._models:
+                total[self._models[row]] += max(0, int(gpus[position]))
+        return np.asarray(total, dtype=np.int64)
 
     def name(self, row: int) -> str:
         """Return the name of the node at `row`."""
@@ -103,6 +143,11 @@ class NodeTable:
         if old is None or _decides_filters(old, node):
             self.version += 1
         self.nodes[row] = node
+        model = node.metadata.labels.get(GPU_MODEL_LABEL)
+        if model:
+            self._models[row] = self.axis.index(MODEL_PREFIX + model)
+        else:
+            self._models.pop(row, None)
         indices = {self.axis.index(name): amount for name, amount in amounts.items()}
         self._make_room()
         used = self.allocatable[:, row] - self.idle[:, row]
@@ -116,8 +161,15 @@ class NodeTable:
         """Forget the node `name`. Its pods must have been released from it before."""
         row = self.rows.pop(name)
         self.nodes[row] = None
+        self._models.pop(row, None)
         self._free.append(row)
-        for columns in (self.allocatable, self.idle, self.releasing, self.pipelined):
+        for columns in (
+            self.allocatable,
+            self.idle,
+            self.releasing,
+            self.pipelined,
+            self.foreign,
+        ):
             columns[:, row] = 0
         self.version += 1
 
@@ -126,6 +178,12 @@ class NodeTable:
         self._make_room()
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._idle[index, row] -= sign * amount
+
+    def hold_foreign(self, row: int, request: Request, sign: int) -> None:
+        """Note that what a pod holds is another scheduler's: it is not divided among queues."""
+        self._make_room()
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            self._foreign[index, row] += sign * amount
 
     def release(self, row: int, request: Request, sign: int) -> None:
         """Add or take back a pod whose room is being released."""
@@ -156,6 +214,7 @@ class NodeTable:
         self._idle = grown(self._idle, resources, items)
         self._releasing = grown(self._releasing, resources, items)
         self._pipelined = grown(self._pipelined, resources, items)
+        self._foreign = grown(self._foreign, resources, items)
 
 
 def is_ready(node: Node) -> bool:

@@ -4,21 +4,43 @@ Written by the cluster cache and by the queue ledger. A queue that is only named
 row too, so that what its pods hold is counted when the Queue object comes later.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.api import quantity
-from bindery.api.names import DEFAULT_QUEUE
+from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.queue import UNLIMITED
-from bindery.kube.objects import Queue
+from bindery.kube.objects import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
-from bindery.scheduler.model.resources import Request, ResourceAxis
+from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
 
-NO_LIMIT = np.iinfo(np.int64).max
-"""The value in `limit` for "unlimited"."""
+NO_LIMIT = np.inf
+"""The value of a quota or limit that is unlimited."""
+
+Amounts = NDArray[np.float64]
+"""[resource, queue], in ledger units; exact for whole numbers up to 2**53."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRule:
+    """What a queue is granted of one resource, in ledger units."""
+
+    quota: float
+    weight: float
+    limit: float
+    says_quota: bool = False
+    """Whether the queue states the quota; else it is the default."""
+
+
+GRANTED = QueueRule(quota=0.0, weight=0.0, limit=NO_LIMIT)
+"""The rule for GPUs where a queue says nothing: a queue gets them by being granted them."""
+SHARED = QueueRule(quota=NO_LIMIT, weight=1.0, limit=NO_LIMIT)
+"""The rule for every other resource where a queue says nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -34,6 +56,9 @@ class QueueEntry:
     """Whether its object has been seen; the default queue need not exist."""
     invalid: str | None = None
     """Why its spec cannot be used: its gangs wait."""
+    reclaimable: bool = True
+    preempt_min_runtime_s: float | None = None
+    reclaim_min_runtime_s: float | None = None
 
 
 class QueueTable:
@@ -44,8 +69,10 @@ class QueueTable:
         self.rows: dict[str, int] = {}
         self.entries: list[QueueEntry] = []
         self._allocated: IntColumns = np.zeros((0, 0), dtype=np.int64)
-        self._limits: dict[int, dict[int, int]] = {}
-        """Queue row -> place on the resource axis -> limit."""
+        self._non_preemptible: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._pending: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._rules: dict[int, dict[int, QueueRule]] = {}
+        """Queue row -> place on the resource axis -> rule; defaults are left out."""
         self.version = 0
         """Grows with every change other than of what queues hold."""
 
@@ -55,13 +82,34 @@ class QueueTable:
         self._make_room()
         return self._allocated[: len(self.axis), : len(self.entries)]
 
-    def limit(self) -> IntColumns:
-        """Return each queue's own limit [resource, queue], NO_LIMIT where there is none."""
-        limit = np.full((len(self.axis), len(self.entries)), NO_LIMIT, dtype=np.int64)
-        for row, limits in self._limits.items():
-            for index, amount in limits.items():
-                limit[index, row] = amount
-        return limit
+    @property
+    def non_preemptible(self) -> IntColumns:
+        """The part of `allocated` that pods hold which cannot be evicted for others."""
+        self._make_room()
+        return self._non_preemptible[: len(self.axis), : len(self.entries)]
+
+    @property
+    def pending(self) -> IntColumns:
+        """What pending pods of the queue itself ask for."""
+        self._make_room()
+        return self._pending[: len(self.axis), : len(self.entries)]
+
+    def rules(self) -> tuple[Amounts, Amounts, Amounts]:
+        """Return quota, over-quota weight and limit of each queue itself."""
+        defaults = [_default(name) for name in self.axis.names]
+        shape = (len(self.axis), len(self.entries))
+        quota, weight, limit = (
+            np.repeat(np.array([getattr(rule, part) for rule in defaults])[:, None], shape[1], 1)
+            for part in ("quota", "weight", "limit")
+        )
+        unruled = self.rows.get(DEFAULT_QUEUE, NO_ROW)
+        if unruled != NO_ROW and unruled not in self._rules:
+            quota[:, unruled], weight[:, unruled] = SHARED.quota, SHARED.weight
+        for row, rules in self._rules.items():
+            for index, rule in rules.items():
+                quota[index, row], weight[index, row] = rule.quota, rule.weight
+                limit[index, row] = rule.limit
+        return quota, weight, limit
 
     def row(self, name: str) -> int:
         """Return the row of the queue `name`, giving it one if it is new."""
@@ -79,20 +127,12 @@ class QueueTable:
         entry.exists, entry.created = True, queue.metadata.creation_timestamp or ""
         entry.priority, entry.parent = queue.spec.priority, queue.spec.parent or None
         entry.is_open = queue.spec.state != "Closed"
-        entry.invalid = None
-        limits: dict[int, int] = {}
-        for name, resource in queue.spec.resources.items():
-            try:
-                index = self.axis.index(name)
-                amount = quantity.parse(resource.limit, self.axis.names[index])
-            except QuantityError as error:
-                entry.invalid = f"spec.resources.{name}.limit: {error}"
-                continue
-            if resource.limit not in (UNLIMITED, str(UNLIMITED)):
-                if amount < 0:
-                    entry.invalid = f"spec.resources.{name}.limit: {resource.limit} is negative"
-                limits[index] = amount
-        self._limits[row] = limits
+        entry.reclaimable = queue.spec.reclaimable
+        entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
+        entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
+        self._rules[row], problems = _rules(queue.spec, self.axis)
+        problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
+        entry.invalid = "; ".join(problems) or None
         if entry.parent is not None:
             self.row(entry.parent)
         self.version += 1
@@ -101,14 +141,25 @@ class QueueTable:
         """Forget the object of the queue `name`; what its pods hold stays counted."""
         row = self.rows[name]
         self.entries[row] = QueueEntry(name, exists=name == DEFAULT_QUEUE)
-        self._limits.pop(row, None)
+        self._rules.pop(row, None)
         self.version += 1
 
-    def hold(self, row: int, request: Request, sign: int) -> None:
+    def ruled(self, row: int) -> Mapping[int, QueueRule]:
+        """Return what the queue itself says: place on the resource axis -> rule."""
+        return self._rules.get(row, {})
+
+    def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) what a pod of the queue holds."""
-        allocated = self.allocated
+        columns = [self.allocated] if preemptible else [self.allocated, self.non_preemptible]
         for index, amount in zip(request.indices, request.amounts, strict=True):
-            allocated[index, row] += sign * amount
+            for column in columns:
+                column[index, row] += sign * amount
+
+    def ask(self, row: int, request: Request, sign: int) -> None:
+        """Add or take back what a pending pod of the queue asks for."""
+        pending = self.pending
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            pending[index, row] += sign * amount
 
     def chain(self, row: int) -> tuple[int, ...]:
         """Return the rows of a queue and its ancestors, bottom up; a cycle ends where it closes."""
@@ -135,8 +186,102 @@ class QueueTable:
             return "QueueInvalid", f"queue {top.name} is its own ancestor"
         return None
 
+    def is_sound(self, row: int) -> bool:
+        """Return whether the queue at `row` and all above it exist and can be used, open or not.
+
+        What a queue deserves is not known while it is not sound: nothing of it is reclaimed.
+        """
+        chain = self.chain(row)
+        entries = [self.entries[at] for at in chain]
+        return entries[-1].parent is None and all(e.exists and e.invalid is None for e in entries)
+
     def _make_room(self) -> None:
-        if self._allocated.shape[0] < len(self.axis) or self._allocated.shape[1] < len(
-            self.entries
-        ):
-            self._allocated = grown(self._allocated, len(self.axis), len(self.entries))
+        resources, items = len(self.axis), len(self.entries)
+        if self._allocated.shape[0] < resources or self._allocated.shape[1] < items:
+            self._allocated = grown(self._allocated, resources, items)
+            self._non_preemptible = grown(self._non_preemptible, resources, items)
+            self._pending = grown(self._pending, resources, items)
+
+
+def rolled_up(own: IntColumns, chains: Sequence[Sequence[int]]) -> IntColumns:
+    """Return the sums up the tree of `own` [any, queue]: what queues have by themselves.
+
+    `chains`: queue row -> rows of itself and its ancestors, as of `QueueTable.chain`.
+    """
+    sums = np.zeros_like(own)
+    ancestors = np.array([at for chain in chains for at in chain], dtype=np.intp)
+    rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
+    for column, total in zip(own, sums, strict=True):
+        np.add.at(total, ancestors, column[rows])
+    return sums
+
+
+def _default(resource: str) -> QueueRule:
+    if resource == GPU_RESOURCE:
+        return GRANTED
+    if resource.startswith(MODEL_PREFIX):
+        # What the rule for GPUs of any model says is all that holds.
+        return QueueRule(quota=NO_LIMIT, weight=0.0, limit=NO_LIMIT)
+    return SHARED
+
+
+def _rules(spec: QueueSpec, axis: ResourceAxis) -> tuple[dict[int, QueueRule], list[str]]:
+    """Return the rules of `spec` that can be used, by place on the axis, and what is wrong."""
+    rules: dict[int, QueueRule] = {}
+    problems: list[str] = []
+    named = [(f"spec.resources.{name}", name, rule) for name, rule in spec.resources.items()]
+    named += [(f"spec.models.{n}", MODEL_PREFIX + n, rule) for n, rule in spec.models.items()]
+    for place, name, resource in named:
+        index = axis.index(name)
+        if index in rules:
+            problems.append(f"{place}: there are rules for {axis.names[index]} already")
+        try:
+            rules[index] = _rule(resource, axis.names[index])
+        except QuantityError as error:
+            problems.append(f"{place}.{error}")
+    return rules, problems
+
+
+def _other_problems(spec: QueueSpec) -> list[str]:
+    problems = []
+    if spec.state not in ("Open", "Closed"):
+        problems.append(f"spec.state: {spec.state!r} is neither Open nor Closed")
+    for name, runtime_s in (
+        ("preemptMinRuntimeSeconds", spec.preempt_min_runtime_seconds),
+        ("reclaimMinRuntimeSeconds", spec.reclaim_min_runtime_seconds),
+    ):
+        if runtime_s is not None and runtime_s < 0:
+            problems.append(f"spec.{name}: {runtime_s:g} is negative")
+    return problems
+
+
+def _rule(resource: QueueResource, name: str) -> QueueRule:
+    """Return the rule that `resource` states.
+
+    Raises:
+        QuantityError: a part of it cannot be used; the text begins with the part's name.
+    """
+    default = _default(name)
+    weight = default.weight if resource.over_quota_weight is None else resource.over_quota_weight
+    if weight < 0:
+        raise QuantityError(f"overQuotaWeight: {weight:g} is negative")
+    return QueueRule(
+        quota=_amount(resource.quota, name, "quota", default.quota),
+        weight=weight,
+        limit=_amount(resource.limit, name, "limit", NO_LIMIT),
+        says_quota=resource.quota is not None,
+    )
+
+
+def _amount(given: int | str | None, resource: str, part: str, default: float) -> float:
+    if given is None:
+        return default
+    if given in (UNLIMITED, str(UNLIMITED)):
+        return NO_LIMIT
+    try:
+        amount = quantity.parse(given, resource)
+    except QuantityError as error:
+        raise QuantityError(f"{part}: {error}") from error
+    if amount < 0:
+        raise QuantityError(f"{part}: {given} is negative")
+    return float(amount)

@@ -11,13 +11,25 @@ from dataclasses import dataclass
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import Container, PodSpec
+from bindery.kube.podspec import Container, PodSpec
 
 PODS = "pods"
+MODEL_PREFIX = "gpu-model/"
+"""On the resource axis, before a model's name: GPUs on nodes of that model."""
 _MOST = 2**56
 """The most that one pod can ask of a resource: a node of 110 such pods, which need not fit as users
 may name a pod's node themselves, stays within int64."""
 _SHORT_NAMES = {"gpu": GPU_RESOURCE}
+
+
+def full_name(name: str) -> str:
+    """Return the name that the resource `name` has on the axis: `gpu` is short for another."""
+    return _SHORT_NAMES.get(name, name)
+
+
+def short_name(name: str) -> str:
+    """Return the name by which people know the resource `name` of the axis."""
+    return "gpu" if name == GPU_RESOURCE else name
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +39,10 @@ class Request:
     indices: tuple[int, ...]
     amounts: tuple[int, ...]
     """int64 range, in the units of `bindery.api.quantity`."""
+
+    def plus(self, amounts: Mapping[int, int]) -> "Request":
+        """Return this request with more places of the axis."""
+        return Request((*self.indices, *amounts.keys()), (*self.amounts, *amounts.values()))
 
 
 class ResourceAxis:
@@ -43,7 +59,7 @@ class ResourceAxis:
 
     def index(self, name: str) -> int:
         """Return the place of the resource `name`, giving it one if it is new."""
-        name = _SHORT_NAMES.get(name, name)
+        name = full_name(name)
         index = self._index.get(name)
         if index is None:
             index = self._index[name] = len(self.names)
@@ -58,6 +74,14 @@ class ResourceAxis:
     def display(self, index: int, amount: int) -> str:
         """Return `amount` of the resource at `index` as people write it."""
         return quantity.display(amount, self.names[index])
+
+    def in_wholes(self, amounts: Iterable[float]) -> dict[str, float]:
+        """Return `amounts` [resource] by name, in devices, cores and bytes; pods left out."""
+        return {
+            short_name(name): float(amount) / quantity.scale(name)
+            for name, amount in zip(self.names, amounts, strict=True)
+            if name != PODS
+        }
 
 
 def pod_amounts(spec: PodSpec) -> dict[str, int]:

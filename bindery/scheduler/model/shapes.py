@@ -10,7 +10,8 @@ import msgspec
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.kube.objects import NodeAffinity, Pod, PodSpec, Toleration, Volume
+from bindery.kube.objects import Pod
+from bindery.kube.podspec import NodeAffinity, PodSpec, Toleration, Volume
 from bindery.scheduler.model.resources import Request, ResourceAxis, pod_amounts
 
 

@@ -27,29 +27,31 @@ class Gang:
             return Refusal("PodGroupDoesNotExist", f"PodGroup {job.key.name} does not exist")
         if job.invalid is not None:
             return Refusal("Invalid", job.invalid)
-        come = len(job.pending) + job.active_count + job.finished_count
-        if come < job.min_member:
+        if not job.has_come:
+            come = job.placed.total + job.waiting.total
             gated = f", {job.gated_count} more are gated" if job.gated_count else ""
-            return Refusal(
-                "NotEnoughPods", f"{come} of the {job.min_member} pods it needs have come{gated}"
-            )
-        if job.missing > 0 and job.active_count > 0:
+            needed = f"of the {job.min_member} pods it needs have come"
+            if come >= job.min_member:
+                needed = "pods have come, which is not enough of every role and sub-group"
+            return Refusal("NotEnoughPods", f"{come} {needed}{gated}")
+        if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)
         return None
 
     def is_ready(self, session: Session, job: Job) -> bool:  # noqa: ARG002
         """Whether the minimum is placed."""
-        return job.missing == 0
+        return job.is_satisfied
 
     def is_pipelined(self, session: Session, job: Job) -> bool:  # noqa: ARG002
         """Whether the minimum is placed or promised."""
-        promised = sum(task.status is TaskStatus.PIPELINED for task in job.tasks.values())
-        return promised >= job.missing
+        return job.is_promised
 
     def job_key(self, session: Session, job: Job) -> SortKey:  # noqa: ARG002
         """Below the minimum first, then at it, then above it."""
-        placed = job.active_count + job.finished_count
-        return (0 if placed < job.min_member else 1 if placed == job.min_member else 2,)
+        placed = job.placed.total
+        if not job.is_satisfied:
+            return (0,)
+        return (1 if placed <= job.min_member else 2,)
 
 
 def _await_outcome(job: Job) -> Refusal | None:

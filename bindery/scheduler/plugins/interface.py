@@ -35,6 +35,8 @@ class Refusal:
     reason: str
     """One CamelCase word for the condition: OverLimit, QueueClosed, …"""
     message: str
+    is_lasting: bool = False
+    """Whether evicting others could not change it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,8 +65,11 @@ class Plugin(Protocol):
 class QueueOrder(Protocol):
     """Which queue is served next. Asked again after each job of the queue."""
 
-    def queue_key(self, session: "Session", queue_row: int) -> SortKey:
-        """Return the sort key of the queue at `queue_row`."""
+    def queue_key(self, session: "Session", queue_row: int, job: Job) -> SortKey:
+        """Return the sort key of the queue at `queue_row`; `job` is the next that it would serve.
+
+        Asked of every level of the tree; it may depend on what the queue holds, not on others'.
+        """
         ...
 
 
@@ -180,22 +185,25 @@ class JobPipelined(Protocol):
 
 @runtime_checkable
 class JobStarving(Protocol):
-    """Whether others may be evicted for a job. Consulted by reclaim and preempt, when they come."""
+    """Whether others may be evicted, or moved, for a job. All plugins must agree."""
 
     def is_starving(self, session: "Session", job: Job) -> bool:
-        """Return whether `job` lacks what its gang needs. All plugins must agree."""
+        """Return whether `job` lacks so much that room may be made for it."""
         ...
 
 
-# ---- making room: consulted by reclaim, preempt and consolidation, when they come ----
+# ---- making room: consulted by reclaim, preempt and consolidation ----
 
 
 @runtime_checkable
 class VictimFilter(Protocol):
-    """Who may be a victim, and of whom. A veto is final: no other plugin can undo it."""
+    """Who may be a victim, and of whom. A veto is final: no other plugin can undo it.
+
+    Asked of every pod that could go, for every job for which room is to be made: be quick.
+    """
 
     def may_evict(self, session: "Session", victim: Task, preemptor: Job, action: str) -> bool:
-        """Return whether `action` may evict `victim` for `preemptor`."""
+        """Return whether `action` may evict `victim`, or move it, for `preemptor`."""
         ...
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from bindery.kube.objects import Node, Taint, Toleration
+from bindery.kube.objects import Node, Taint
+from bindery.kube.podspec import Toleration
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.nodes import is_ready, taints
 from bindery.scheduler.model.shapes import Shape

@@ -24,7 +24,7 @@ class Priority:
         text = f"PriorityClass {job.priority_class} does not exist"
         return Refusal("PriorityClassDoesNotExist", text)
 
-    def queue_key(self, session: Session, queue_row: int) -> SortKey:
+    def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
         """Higher priority first."""
         return (-session.state.queues.entries[queue_row].priority,)
 

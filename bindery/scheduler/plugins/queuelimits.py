@@ -4,8 +4,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.model.queues import NO_LIMIT
-from bindery.scheduler.model.resources import total
+from bindery.scheduler.model.resources import ResourceAxis, total
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
@@ -28,16 +27,24 @@ class QueueLimits:
         """Refuse `tasks` if they would lift a queue above a limit."""
         ledger, axis = session.queue_ledger, session.state.axis
         request = total(task.shape.request for task in tasks)
+        reserved = session.reservations.kept_in_queues
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():
-                limit = int(session.queue_limit[index, row])
+                limit = session.shares.limit[index, row]
                 held = int(ledger.allocated[index, row])
-                if limit != NO_LIMIT and held + amount > limit:
+                kept = 0 if reserved is None else int(reserved[index, row])
+                if held + kept + amount > limit:
                     name = session.state.queues.entries[row].name
+                    granted = axis.display(index, int(limit))
                     return Refusal(
                         "OverLimit",
                         f"queue {name} holds {axis.display(index, held)} of its limit of "
-                        f"{axis.display(index, limit)} {axis.names[index]}, and the job asks for "
-                        f"{axis.display(index, amount)} more",
+                        f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and the job "
+                        f"asks for {axis.display(index, amount)} more",
                     )
         return None
+
+
+def _reserved(axis: ResourceAxis, index: int, amount: int) -> str:
+    """Return what is said of the part of a limit that is kept for a gang which waits."""
+    return f", {axis.display(index, amount)} are reserved" if amount else ""

@@ -40,6 +40,8 @@ class PluginSet:
     capacity_gates: Sequence[points.CapacityGate] = field(init=False)
     readiness: Sequence[points.JobReady] = field(init=False)
     pipelining: Sequence[points.JobPipelined] = field(init=False)
+    starvation: Sequence[points.JobStarving] = field(init=False)
+    victim_filters: Sequence[points.VictimFilter] = field(init=False)
     ledgers: Sequence[points.LedgerProvider] = field(init=False)
     mutations: Sequence[points.BindRequestMutation] = field(init=False)
     bind_data: Sequence[tuple[str, points.BindData]] = field(init=False)
@@ -57,6 +59,8 @@ class PluginSet:
         self.capacity_gates = [p for p in self.plugins if isinstance(p, points.CapacityGate)]
         self.readiness = [p for p in self.plugins if isinstance(p, points.JobReady)]
         self.pipelining = [p for p in self.plugins if isinstance(p, points.JobPipelined)]
+        self.starvation = [p for p in self.plugins if isinstance(p, points.JobStarving)]
+        self.victim_filters = [p for p in self.plugins if isinstance(p, points.VictimFilter)]
         self.ledgers = [p for p in self.plugins if isinstance(p, points.LedgerProvider)]
         self.mutations = [p for p in self.plugins if isinstance(p, points.BindRequestMutation)]
         self.bind_data = [(p.name, p) for p in self.plugins if isinstance(p, points.BindData)]

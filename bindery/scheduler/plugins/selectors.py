@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from bindery.kube.objects import NodeSelectorRequirement, NodeSelectorTerm
+from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.nodes import NodeTable
 

@@ -1,0 +1,147 @@
+"""An Explanation in lines for people. Used by `explain` and, for what would wait, by `whatif`.
+
+A line's indent says what it belongs to; whoever prints it keeps the indent when it wraps.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+
+from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
+from bindery.scheduler.insight.objections import Objection
+from bindery.scheduler.insight.order import Position
+from bindery.scheduler.insight.shares import QueueShare, ResourceShare
+from bindery.scheduler.insight.victims import Victim, VictimPlan
+from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.reports import ReservationReport
+
+_HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
+
+
+def outlook_lines(said: Explanation) -> Iterator[str]:
+    """Yield what the next cycle would do for the job."""
+    if said.would_bind:
+        by_node = pods_by_node([(pod.name, pod.node) for pod in said.would_bind])
+        yield f"A cycle now would place {len(said.would_bind)} of its pods:"
+        yield from (f"  {node}: {listed(pods)}" for node, pods in by_node.items())
+    if said.evictions:
+        yield f"A cycle now would make room for it, by evicting {_pods(len(said.evictions))}:"
+        yield from (f"  {eviction_text(each)}" for each in said.evictions)
+
+
+def waiting_lines(said: Explanation) -> Iterator[str]:
+    """Yield what stands in its way: nodes, shares, its turn, victims, what to do."""
+    for counts in said.nodes:
+        yield from _node_lines(counts)
+    yield from _share_lines(said.shares, said.nodes)
+    if said.position is not None:
+        yield _position_text(said.position, said.queue)
+    if said.reservation is not None:
+        yield _reservation_text(said.reservation)
+    if said.victims is not None:
+        yield from _victim_lines(said.victims)
+    elif said.reason in ("Unschedulable", "OverLimit"):
+        yield "No eviction would help."
+    if said.advice:
+        yield f"What to do: {said.advice}"
+
+
+def eviction_text(each: PlannedEviction) -> str:
+    """Return one eviction as a sentence without its end."""
+    where = f"moves from {each.node} to {each.moves_to}" if each.moves_to else f"leaves {each.node}"
+    return f"{each.action}: {each.namespace}/{each.pod} {where} (queue {each.queue})"
+
+
+def pods_by_node(pods: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    """Return node -> pods of (pod, node) pairs, nodes by name."""
+    found: defaultdict[str, list[str]] = defaultdict(list)
+    for pod, node in pods:
+        found[node].append(pod)
+    return {node: found[node] for node in sorted(found)}
+
+
+def _node_lines(counts: NodeCounts) -> Iterator[str]:
+    count = counts.pod_count
+    pods = "its pod that waits" if count == 1 else f"one of its {count} equal pods that wait"
+    asked = ", ".join(f"{value} {short(name)}" for name, value in counts.requests.items())
+    yield (
+        f"Nodes that would take {pods} ({asked or 'no requests'}): "
+        f"{counts.open_nodes} of {counts.node_count}"
+    )
+    yield from (f"  {count:>6}  {reason}" for reason, count in counts.against.items())
+
+
+def _share_lines(shares: Sequence[QueueShare], nodes: Sequence[NodeCounts]) -> Iterator[str]:
+    """Yield a table for each resource that matters: GPUs if it asks for some, else all it asks."""
+    asked = {short(name) for counts in nodes for name in counts.requests}
+    matters = ["gpu"] if "gpu" in asked else sorted(asked)
+    for resource in matters:
+        rows = [
+            ("  " * share.depth + share.name, _amounts(resource, share.resources[resource]))
+            for share in shares
+            if resource in share.resources
+        ]
+        where = "Its queue" if len(rows) == 1 else "Its queue and those above it"
+        yield f"{where}, in {title(resource)}:"
+        name_width = max(len(name) for name, _ in rows)
+        yield f"  {'':<{name_width}}  {'  '.join(f'{text:>10}' for text in _HEADINGS)}"
+        for name, amounts in rows:
+            yield f"  {name:<{name_width}}  {'  '.join(f'{text:>10}' for text in amounts)}"
+
+
+def _amounts(resource: str, share: ResourceShare) -> list[str]:
+    columns = (share.quota, share.fair_share, share.allocated, share.requested, share.limit)
+    return [amount(resource, column) for column in columns]
+
+
+def _position_text(place: Position, queue: str) -> str:
+    if place.of == 1:
+        return "Its turn: nothing else waits."
+    ahead = [str(key) for key in place.ahead]
+    rest = place.place - 1 - len(ahead)
+    before = ""
+    if ahead:
+        verb = "come" if place.place > 2 else "comes"
+        before = f"; before it {verb} {', '.join(ahead)}{f' and {rest} more' if rest else ''}"
+    return (
+        f"Its turn: {ordinal(place.place)} of {place.of} that wait, "
+        f"{ordinal(place.place_in_queue)} of {place.of_queue} in queue {queue}{before}."
+    )
+
+
+def _reservation_text(kept: ReservationReport) -> str:
+    start = "nobody knows when it can start"
+    if kept.start is not None:
+        start = f"it is expected to start at {datetime.fromtimestamp(kept.start, UTC):%H:%M:%S} UTC"
+    return f"Room is kept for it on {listed(kept.nodes)}; {start}."
+
+
+def _victim_lines(plan: VictimPlan) -> Iterator[str]:
+    count, killed = plan.pod_count, plan.killed_pods
+    verb = "were evicted" if killed == count else "moved" if not killed else "were evicted or moved"
+    yield f"It would fit if {_pods(count)} {verb}:"
+    by_job: defaultdict[JobKey, list[Victim]] = defaultdict(list)
+    for victim in plan.victims:
+        by_job[victim.job].append(victim)
+    for job, victims in by_job.items():
+        yield f"  {job} (queue {victims[0].queue}, priority {victims[0].priority})"
+        pods = [pod for victim in victims for pod in victim.pods]
+        for node, names in pods_by_node([(pod.name, pod.node) for pod in pods]).items():
+            yield f"    on {node}: {listed(names)}"
+        said: dict[tuple[str, str], Objection] = {}
+        for each in (each for victim in victims for each in victim.objections):
+            said.setdefault((each.action, each.reason), each)  # the first tells enough
+        yield from (f"    {_objection_text(each)}" for each in said.values())
+    if plan.objections:
+        yield from (_objection_text(each, "But ") for each in plan.objections)
+    elif not any(victim.objections for victim in plan.victims):
+        yield "No rule forbids it: a later cycle may do it."
+
+
+def _objection_text(each: Objection, prefix: str = "") -> str:
+    return f"{prefix}{each.action} is forbidden: {each.message}."
+
+
+def _pods(count: int) -> str:
+    return plural(count, "pod")

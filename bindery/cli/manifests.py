@@ -1,0 +1,276 @@
+"""What `whatif` is given, manifests as for kubectl or a scenario, as objects of the cluster.
+
+What the API server would do to a manifest before anybody sees it is done here: names, times,
+priorities, and the pods that a Job or a Deployment makes. Nothing is sent to a server.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import msgspec
+from pydantic import BaseModel, ConfigDict
+
+from bindery.api import podgroup, queue
+from bindery.api.base import CustomResource
+from bindery.api.names import API_VERSION
+from bindery.api.yamlfile import Document, FileError, read, validate
+from bindery.cli.live import Look
+from bindery.cli.podtemplates import TEMPLATED, pods_of
+from bindery.cli.sources import objects_of
+from bindery.kube.objects import (
+    Condition,
+    KubeObject,
+    Meta,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Queue,
+)
+from bindery.scenario.files import parse_scenario
+from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+
+Item = TypeVar("Item", bound=KubeObject)
+
+_AMOUNTS: Final = frozenset({"allocatable", "capacity", "limits", "overhead", "requests"})
+"""Keys below which stand quantities by resource."""
+
+_CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
+"""Priority classes that every API server has."""
+
+
+@dataclass
+class Submission:
+    """What a file asks for."""
+
+    objects: list[KubeObject] = field(default_factory=list)
+    passed_over: list[str] = field(default_factory=list)
+    """`kind/name` of what has nothing to do with scheduling."""
+    takes_s: int = 0
+    """How long submitting takes: jobs of a scenario come one a second."""
+
+    def of(self, kind: type[Item]) -> list[Item]:
+        """Return the objects of one kind."""
+        return [item for item in self.objects if isinstance(item, kind)]
+
+
+class _Manifest(BaseModel):
+    """The outer form of every manifest."""
+
+    model_config = ConfigDict(extra="allow")
+
+    apiVersion: str  # noqa: N815  # the key in the file
+    kind: str
+    metadata: dict[str, Any]
+
+
+def read_submission(path: Path, seen: Look, namespace: str, now: datetime) -> Submission:
+    """Return what the file at `path` asks for, as it would be in the cluster `seen` at `now`.
+
+    Raises:
+        FileError: a part of it cannot be used; the API server would refuse it too.
+    """
+    reader = _Reader(seen, namespace, now)
+    documents = read(path)
+    if not documents:
+        raise FileError(str(path), 1, "there is nothing in the file")
+    for document in documents:
+        reader.take(document)
+    return reader.finished(documents[0])
+
+
+class _Reader:
+    """Reads one file."""
+
+    def __init__(self, seen: Look, namespace: str, now: datetime) -> None:
+        self._seen = seen
+        self._namespace = namespace
+        self._now = now
+        self._found = Submission()
+        self._taken = {_name(item) for item in (*seen.pods, *seen.groups)}
+
+    def take(self, document: Document) -> None:
+        """Take in one document.
+
+        Raises:
+            FileError: it cannot be used.
+        """
+        data = document.data
+        if isinstance(data, Mapping) and "kind" not in data and "apiVersion" not in data:
+            self._take_scenario(parse_scenario(document))
+            return
+        manifest = validate(_Manifest, document)
+        if manifest.kind == "List" and isinstance(data, Mapping):
+            for index, item in enumerate(data.get("items") or ()):
+                self.take(Document(document.file, item, _below(document, ("items", index))))
+            return
+        self._take_manifest(document, manifest)
+
+    def finished(self, first: Document) -> Submission:
+        """Return all that was found, with the priorities that admission gives.
+
+        Raises:
+            FileError: something is there already, or a priority class is missing.
+        """
+        values = {
+            **_CRITICAL,
+            **{c.metadata.name: c.value for c in self._seen.priority_classes},
+            **{c.metadata.name: c.value for c in self._found.of(PriorityClass)},
+        }
+        defaults = [c for c in self._seen.priority_classes if c.global_default]
+        default = max((c.value for c in defaults), default=0)
+        objects: list[KubeObject] = []
+        for item in self._found.objects:
+            if isinstance(item, Pod | PodGroup) and _name(item) in self._taken:
+                kind, meta = type(item).__name__, item.metadata
+                text = f"{kind} {meta.namespace}/{meta.name} is there already; ask bindery explain"
+                raise first.error((), text)
+            objects.append(_admitted(item, values, default, first))
+        self._found.objects = objects
+        return self._found
+
+    def _take_scenario(self, scenario: Scenario) -> None:
+        """Take the objects of a scenario without those that every scenario has.
+
+        Its jobs are younger than all that is there.
+        """
+        takes_s = sum(job.count for job in scenario.jobs)
+        self._found.takes_s = max(self._found.takes_s, takes_s)
+        shifted = scenario.model_copy(update={"now": self._now + timedelta(seconds=takes_s)})
+        for item in objects_of(shifted):
+            name = item.metadata.name
+            built_in = isinstance(item, PriorityClass) and (
+                name in BUILT_IN_PRIORITIES and name not in scenario.priority_classes
+            )
+            if not built_in:
+                self._found.objects.append(item)
+
+    def _take_manifest(self, document: Document, manifest: _Manifest) -> None:
+        kind, version = manifest.kind, manifest.apiVersion
+        meta = self._meta(document, manifest)
+        if version == API_VERSION and kind == "PodGroup":
+            wire = _checked(podgroup.PodGroup, document)
+            self._found.objects.append(_converted(document, PodGroup, meta, wire))
+        elif version == API_VERSION and kind == "Queue":
+            wire = _checked(queue.Queue, document)
+            cluster_wide = msgspec.structs.replace(meta, namespace="")
+            self._found.objects.append(_converted(document, Queue, cluster_wide, wire))
+        elif kind in ("Node", "PriorityClass"):
+            cluster_wide = msgspec.structs.replace(meta, namespace="")
+            type_ = Node if kind == "Node" else PriorityClass
+            self._found.objects.append(_converted(document, type_, cluster_wide, document.data))
+        elif kind == "Pod":
+            pod = _converted(document, Pod, meta, document.data)
+            self._found.objects.append(pod)
+        elif kind in TEMPLATED:
+            pods = pods_of(document, meta)
+            self._found.objects += [_converted(document, Pod, m, data) for m, data in pods]
+        else:
+            self._found.passed_over.append(f"{kind}/{meta.name}")
+
+    def _meta(self, document: Document, manifest: _Manifest) -> Meta:
+        """Return the metadata as the API server would complete it."""
+        given = dict(manifest.metadata)
+        count = len(self._found.objects)
+        name = given.get("name") or f"{given.get('generateName', '')}{count}"
+        if not isinstance(name, str) or not given.get("name", given.get("generateName")):
+            raise document.error(("metadata", "name"), "this key is required")
+        namespace = given.get("namespace") or self._namespace
+        given |= {
+            "name": name,
+            "namespace": namespace,
+            "uid": f"submitted-{manifest.kind}-{namespace}-{name}".lower(),
+            "creationTimestamp": self._now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "labels": given.get("labels") or {},
+            "annotations": given.get("annotations") or {},
+        }
+        try:
+            return msgspec.convert(given, Meta)
+        except msgspec.ValidationError as error:
+            raise document.error(("metadata",), str(error)) from error
+
+
+def _admitted(
+    item: KubeObject, values: Mapping[str, int], default: int, document: Document
+) -> KubeObject:
+    """Return a pod with the priority that its class stands for, and a node that is ready.
+
+    Raises:
+        FileError: the class does not exist.
+    """
+    if isinstance(item, Node) and item.status.conditions is None:
+        ready = [Condition(type="Ready", status="True")]
+        status = msgspec.structs.replace(item.status, conditions=ready)
+        return msgspec.structs.replace(item, status=status)
+    if not isinstance(item, Pod) or item.spec.priority is not None:
+        return item
+    name = item.spec.priority_class_name
+    if name and name not in values:
+        raise document.error((), f"pod {item.metadata.name}: PriorityClass {name} does not exist")
+    value = values[name] if name else default
+    spec = msgspec.structs.replace(item.spec, priority=value)
+    return msgspec.structs.replace(item, spec=spec)
+
+
+def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:
+    """Return the wire form of a custom resource of which every key is known.
+
+    Raises:
+        FileError: a key is wrong.
+    """
+    data = document.data
+    assert isinstance(data, dict), "a manifest was validated"
+    inner = {key: data[key] for key in data if key not in ("apiVersion", "kind", "metadata")}
+    validated = validate(model, Document(document.file, inner, document.root))
+    return validated.model_dump(mode="json", by_alias=True, exclude_none=True)
+
+
+def _converted(document: Document, kind: type[Item], meta: Meta, data: Any) -> Item:
+    """Return `data` as an object of `kind` with `meta`.
+
+    Raises:
+        FileError: a part of it has the wrong type.
+    """
+    rest = {key: _with_text_amounts(value) for key, value in data.items() if key != "metadata"}
+    try:
+        item = msgspec.convert(rest, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise document.error((), f"{kind.__name__} {meta.name}: {error}") from error
+    return msgspec.structs.replace(item, metadata=meta)
+
+
+def _with_text_amounts(value: Any) -> Any:
+    """Return `value` with all amounts of resources as text: in YAML they may be numbers."""
+    if isinstance(value, list):
+        return [_with_text_amounts(each) for each in value]
+    if not isinstance(value, dict):
+        return value
+    return {
+        key: {name: str(amount) for name, amount in each.items()}
+        if key in _AMOUNTS and isinstance(each, dict)
+        else _with_text_amounts(each)
+        for key, each in value.items()
+    }
+
+
+def _below(document: Document, location: tuple[str | int, ...]) -> Any:
+    """Return the YAML node at `location` of `document`."""
+    node = document.root
+    for part in location:
+        for found in _children(node, part):
+            node = found
+    return node
+
+
+def _children(node: Any, part: str | int) -> Iterator[Any]:
+    if isinstance(part, int):
+        yield node.value[part]
+    else:
+        yield from (value for key, value in node.value if key.value == part)
+
+
+def _name(item: KubeObject) -> tuple[str, str, str]:
+    return type(item).__name__, item.metadata.namespace, item.metadata.name

@@ -1,0 +1,66 @@
+"""The pods that a Job, a Deployment and their like would make. Used by `manifests`.
+
+As many as their controller would make at once; each is owned by it, so that an evicted one comes
+back.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bindery.api.yamlfile import Document
+from bindery.kube.objects import Meta, OwnerReference
+
+TEMPLATED: Final = frozenset({"Job", "Deployment", "ReplicaSet", "StatefulSet"})
+"""The kinds whose pods are known from `spec.template`."""
+
+
+def pods_of(document: Document, meta: Meta) -> Iterator[tuple[Meta, dict[str, Any]]]:
+    """Yield metadata and manifest of each pod of the controller in `document`, which has `meta`.
+
+    Raises:
+        FileError: it has no template, or its count of pods is no number.
+    """
+    data: Any = document.data
+    spec = data.get("spec")
+    template = spec.get("template") if isinstance(spec, Mapping) else None
+    if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
+        raise document.error(("spec", "template"), "this key is required")
+    owner = OwnerReference(
+        api_version=data["apiVersion"],
+        kind=data["kind"],
+        name=meta.name,
+        uid=meta.uid,
+        controller=True,
+    )
+    inner = template.get("metadata") or {}
+    for index in range(_count(document, data["kind"], spec)):
+        yield (
+            msgspec.structs.replace(
+                meta,
+                name=f"{meta.name}-{index}",
+                uid=f"{meta.uid}-{index}",
+                labels={**(inner.get("labels") or {})},
+                annotations={**(inner.get("annotations") or {})},
+                owner_references=[owner],
+            ),
+            {"spec": template["spec"]},
+        )
+
+
+def _count(document: Document, kind: str, spec: Mapping[str, Any]) -> int:
+    """Return how many pods exist at once."""
+    if kind != "Job":
+        key, count = "replicas", spec.get("replicas", 1)
+    elif spec.get("suspend"):
+        key, count = "suspend", 0
+    else:
+        key = "parallelism"
+        counts = [spec[name] for name in ("parallelism", "completions") if name in spec]
+        count = min(counts, default=1) if all(isinstance(c, int) for c in counts) else None
+        if "parallelism" not in spec:
+            count = min(count or 0, 1)
+    if not isinstance(count, int) or count < 0:
+        raise document.error(("spec", key), "a number from 0 up is expected")
+    return count

@@ -1,0 +1,117 @@
+"""`bindery queues`: the tree of queues, with what each is granted, deserves, holds and asks for.
+
+`sources` reads the cluster, `bindery.scheduler.insight` divides it, `queuetree` draws it.
+"""
+
+import os
+import time
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.live import Live
+
+from bindery.cli.amounts import short
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.queuetree import ASCII, UNICODE, View, draw
+from bindery.cli.sources import ConfigOption, FileOption, Origin, PoolOption, read_source
+from bindery.cli.wire import dump
+from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
+
+app = typer.Typer()
+
+_PIPE_WIDTH = 100
+"""Columns when the output is no terminal and $COLUMNS does not say."""
+_EVERY_S = 2.0
+"""Between two looks with --watch."""
+
+
+class Form(StrEnum):
+    """What `-o` takes."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@app.command(
+    epilog="Examples: bindery queues · bindery queues --resource cpu -o wide · "
+    "bindery queues --watch · bindery queues --file cluster.yaml -o json"
+)
+def queues(
+    context: typer.Context,
+    resource: Annotated[
+        str, typer.Option("--resource", help="gpu, cpu, memory, or any other name.")
+    ] = "gpu",
+    output: Annotated[Form, typer.Option("-o", "--output")] = Form.TEXT,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw anew until stopped.")] = False,
+    file: FileOption = None,
+    config: ConfigOption = None,
+    node_pool: PoolOption = None,
+) -> None:
+    """Draw the tree of queues with their shares as bars.
+
+    A bar shows what a queue, with all below it, holds and what waits in it.
+
+    Marks on it show its quota, its fair share and its limit.
+
+    All bars have one scale: from nothing to all that there is.
+    """
+    origin = Origin(file, config, node_pool)
+    if watch:
+        _watch(context, origin, resource, output)
+        return
+    shares = _look(context, origin)
+    if output in (Form.JSON, Form.YAML):
+        typer.echo(dump(shares, output), nl=False)
+        return
+    console = _console()
+    console.print(_drawing(shares, console, resource, output))
+
+
+def _watch(context: typer.Context, origin: Origin, resource: str, output: Form) -> None:
+    """Draw, wait and draw again until the user interrupts."""
+    if output in (Form.JSON, Form.YAML):
+        raise CommandError(f"--watch draws; it does not go with -o {output}", ExitCode.BAD_INPUT)
+    console = _console()
+    try:
+        with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
+            while True:
+                drawing = _drawing(_look(context, origin), console, resource, output)
+                if console.is_terminal:
+                    live.update(drawing, refresh=True)
+                else:
+                    console.print(drawing)
+                time.sleep(_EVERY_S)
+    except KeyboardInterrupt:
+        return
+
+
+def _look(context: typer.Context, origin: Origin) -> ClusterShares:
+    with read_source(context, origin).world().engine.session() as session:
+        return cluster_shares(session)
+
+
+def _drawing(shares: ClusterShares, console: Console, resource: str, output: Form) -> Group:
+    """Return the tree as wide as `console`.
+
+    Raises:
+        CommandError: no node and no queue has the resource.
+    """
+    name = short(resource)
+    known = set(shares.total).union(*(queue.resources for queue in shares.queues))
+    if name not in known:
+        text = f"no queue and no node has {resource}; known: {', '.join(sorted(known))}"
+        raise CommandError(text, ExitCode.BAD_INPUT)
+    marks = ASCII if console.options.ascii_only else UNICODE
+    view = View(name, console.width, wide=output is Form.WIDE, marks=marks)
+    return Group(*draw(shares, view))
+
+
+def _console() -> Console:
+    console = Console(highlight=False)
+    if console.is_terminal or "COLUMNS" in os.environ:
+        return console
+    return Console(highlight=False, width=_PIPE_WIDTH)

@@ -1,0 +1,85 @@
+"""`bindery whatif FILE`: what would happen if the file were submitted now, changing nothing.
+
+`sources` reads the cluster, `manifests` the file, `bindery.scheduler.insight` plays it; this module
+puts the answer together. The exit code is the answer in short.
+"""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.manifests import Submission, read_submission
+from bindery.cli.sources import ConfigOption, FileOption, Origin, PoolOption, read_source
+from bindery.cli.tables import print_lines
+from bindery.cli.whatiftext import outcome_lines
+from bindery.cli.wire import Format, dump, to_wire
+from bindery.kube.objects import Pod
+from bindery.scheduler.insight.rehearsal import rehearse
+
+app = typer.Typer(no_args_is_help=True)
+
+
+@app.command(
+    epilog="Examples: bindery whatif job.yaml · bindery whatif job.yaml -n team -o json · "
+    "bindery whatif job.yaml --file snapshot.yaml · bindery whatif more-quota.yaml"
+)
+def whatif(
+    context: typer.Context,
+    manifests: Annotated[
+        Path, typer.Argument(metavar="FILE", help="Manifests as for kubectl, or a scenario.")
+    ],
+    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
+    output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
+    file: FileOption = None,
+    config: ConfigOption = None,
+    node_pool: PoolOption = None,
+) -> None:
+    """Say what would happen if FILE were submitted now.
+
+    Which pods go to which nodes, who is evicted or moved for it, by which action, and who waits
+    instead; or why it waits, and what would help.
+
+    FILE holds PodGroups, pods, Jobs and their like, queues, priority classes or nodes; or the jobs,
+    queues and nodes of a scenario.
+
+    It is played in memory until nothing changes any more; the cluster is only read.
+
+    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used.
+    """
+    source = read_source(context, Origin(file, config, node_pool))
+    submission = read_submission(manifests, source.look, namespace, source.now)
+    scheduler = source.configuration.scheduler_name
+    _demand_ours(submission, manifests, scheduler)
+    pools = {pod.metadata.labels.get(NODE_POOL_LABEL, "") for pod in submission.of(Pod)}
+    if node_pool is None and len(pools) == 1:
+        source = source.in_pool(*pools)
+    outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
+    for name in submission.passed_over:
+        typer.echo(f"{name} is passed over: it makes no pods that are known", err=True)
+    if output is Format.TEXT:
+        print_lines(outcome_lines(outcome))
+    else:
+        answer = to_wire(outcome)
+        assert isinstance(answer, dict), "an outcome is a dataclass"
+        typer.echo(dump({"runs": outcome.runs, **answer}, output), nl=False)
+    if not outcome.runs:
+        raise typer.Exit(ExitCode.FAILURE)
+
+
+def _demand_ours(submission: Submission, path: Path, scheduler: str) -> None:
+    """Refuse pods that Bindery would leave to another scheduler.
+
+    Raises:
+        CommandError: there is one.
+    """
+    for pod in submission.of(Pod):
+        if pod.spec.scheduler_name != scheduler:
+            named = pod.spec.scheduler_name or "default-scheduler"
+            raise CommandError(
+                f"{path}: pod {pod.metadata.name} is planned by {named}; "
+                f"write schedulerName: {scheduler} into its spec",
+                ExitCode.BAD_INPUT,
+            )

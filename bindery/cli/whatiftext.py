@@ -1,0 +1,58 @@
+"""The Outcome of a rehearsal in lines for people. Used by `whatif`."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from bindery.cli.amounts import listed, plural
+from bindery.cli.explaintext import eviction_text, pods_by_node, waiting_lines
+from bindery.scheduler.insight.rehearsal import JobOutcome, Outcome, RehearsedEviction
+from bindery.scheduler.model.jobs import JobKey
+
+
+def outcome_lines(outcome: Outcome) -> Iterator[str]:
+    """Yield the whole answer."""
+    if outcome.settled:
+        yield f"If this were submitted now, after {plural(outcome.cycles, 'cycle')}:"
+    else:
+        yield f"If this were submitted now, after {outcome.cycles} cycles, and still changing:"
+    for job in outcome.jobs:
+        yield from _job_lines(job)
+    if not outcome.jobs:
+        yield "  it brings no pods"
+    if outcome.evictions:
+        yield from _eviction_lines(outcome.evictions)
+    for jobs, text in (
+        (outcome.would_run_too, "Others that would run too"),
+        (outcome.would_wait_instead, "Others that would wait instead of running"),
+    ):
+        if jobs:
+            yield f"{text}: {listed([str(job) for job in jobs])}"
+    yield "Nothing has been changed."
+
+
+def _job_lines(job: JobOutcome) -> Iterator[str]:
+    placed, count = len(job.pods), len(job.pods) + job.waiting_pods
+    word = "runs" if job.runs else "waits"
+    yield f"  {job.job} (queue {job.queue}) {word}: {placed} of {plural(count, 'pod')} placed"
+    if job.runs and job.since_cycle > 1:
+        yield f"    from cycle {job.since_cycle} on"
+    by_node = pods_by_node([(pod.name, pod.node) for pod in job.pods])
+    yield from (f"    {node}: {listed(pods)}" for node, pods in by_node.items())
+    said = job.explanation
+    if said is not None and said.reason:
+        yield f"    {said.reason}: {said.message}"
+        yield from (f"    {line}" for line in waiting_lines(said))
+
+
+def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:
+    yield "Room would be made:"
+    by_preemptor: defaultdict[JobKey, list[RehearsedEviction]] = defaultdict(list)
+    for told in evictions:
+        by_preemptor[told.eviction.preemptor].append(told)
+    for preemptor, plan in by_preemptor.items():
+        yield f"  for {preemptor}"
+        for told in plan:
+            fate = "" if told.eviction.moves_to else " and is gone"
+            if told.comes_back and not told.eviction.moves_to:
+                fate = " and waits anew"
+            yield f"    {eviction_text(told.eviction)}{fate}"

@@ -1,0 +1,38 @@
+"""Answers for machines: dataclasses as JSON or YAML with camelCase keys, like Kubernetes' own."""
+
+import json
+from dataclasses import fields, is_dataclass
+from enum import StrEnum
+
+import yaml
+from pydantic.alias_generators import to_camel
+
+from bindery.scheduler.model.jobs import JobKey
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+def to_wire(value: object) -> object:
+    """Return `value` as dictionaries, lists and plain values; a job by its namespace and name."""
+    if isinstance(value, JobKey):
+        return {"namespace": value.namespace, "name": value.name}
+    if is_dataclass(value) and not isinstance(value, type):
+        return {to_camel(f.name): to_wire(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {key: to_wire(each) for key, each in value.items()}
+    if isinstance(value, tuple | list):
+        return [to_wire(each) for each in value]
+    return value
+
+
+def dump(value: object, form: str) -> str:
+    """Return `value` as the text of a JSON or YAML document."""
+    if form == Format.JSON:
+        return json.dumps(to_wire(value), indent=2) + "\n"
+    return str(yaml.safe_dump(to_wire(value), sort_keys=False, allow_unicode=True, width=120))

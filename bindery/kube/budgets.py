@@ -1,0 +1,73 @@
+"""Disruption budgets, as they are listed by those who ask what an eviction would meet.
+
+The scheduler itself never reads them: it asks the Eviction API, which does.
+"""
+
+from typing import Final
+
+import msgspec
+
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
+
+
+class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One expression of a label selector."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`metav1.LabelSelector`."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelRequirement] | None = None
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Return whether `labels` are selected; an empty selector takes all."""
+        wanted = (self.match_labels or {}).items()
+        if not all(labels.get(key) == value for key, value in wanted):
+            return False
+        return all(_holds(each, labels) for each in self.match_expressions or ())
+
+
+class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The pods that a budget covers."""
+
+    selector: LabelSelector | None = None
+
+
+class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """How many of them may go now, as the disruption controller counts."""
+
+    disruptions_allowed: int = 0
+
+
+class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A PodDisruptionBudget, as far as it is read."""
+
+    spec: BudgetSpec = msgspec.field(default_factory=BudgetSpec)
+    status: BudgetStatus = msgspec.field(default_factory=BudgetStatus)
+
+    def covers(self, namespace: str, labels: dict[str, str]) -> bool:
+        """Return whether a pod of `namespace` with `labels` counts against this budget."""
+        selector = self.spec.selector
+        if selector is None or self.metadata.namespace != namespace:
+            return False
+        return selector.matches(labels)
+
+
+DISRUPTION_BUDGETS: Final = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudget
+)
+
+
+def _holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
+    value, values = labels.get(requirement.key), requirement.values or ()
+    if requirement.operator == "In":
+        return value in values
+    if requirement.operator == "NotIn":
+        return value not in values
+    return (value is not None) == (requirement.operator == "Exists")

@@ -1,0 +1,123 @@
+"""What a pod's spec asks for, as msgspec structs: containers, places, volumes.
+
+Part of the objects that `objects.py` declares, by the same rules: only what is read, frozen, and
+not tracked by the garbage collector. Read by the scheduler's model; built by scenarios and tests.
+"""
+
+from typing import Any
+
+import msgspec
+
+
+class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    requests: dict[str, str] | None = None
+    limits: dict[str, str] | None = None
+    claims: list[dict[str, str]] | None = None
+
+
+class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    host_port: int = 0
+
+
+class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    ports: list[ContainerPort] | None = None
+    restart_policy: str | None = None
+    """On an init container, `Always` makes it a sidecar (KEP-753)."""
+
+
+class NodeSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class NodeSelectorTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_fields: list[NodeSelectorRequirement] | None = None
+
+
+class NodeSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    node_selector_terms: list[NodeSelectorTerm] = msgspec.field(default_factory=list)
+
+
+class PreferredSchedulingTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    weight: int
+    preference: NodeSelectorTerm
+
+
+class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    required: NodeSelector | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: list[PreferredSchedulingTerm] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Pod affinity or anti-affinity; the terms are kept as they came."""
+
+    required: list[Any] | None = msgspec.field(
+        default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
+class Affinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    node_affinity: NodeAffinity | None = None
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class Toleration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    key: str = ""
+    operator: str = "Equal"
+    value: str = ""
+    effect: str = ""
+
+
+class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    topology_key: str = ""
+    when_unsatisfiable: str = "DoNotSchedule"
+
+
+class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+
+
+class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+
+
+class PersistentVolumeClaimSource(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
+):
+    claim_name: str = ""
+
+
+class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+    persistent_volume_claim: PersistentVolumeClaimSource | None = None
+    ephemeral: dict[str, Any] | None = None
+
+
+class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    node_name: str = ""
+    scheduler_name: str = ""
+    priority: int | None = None
+    priority_class_name: str = ""
+    preemption_policy: str | None = None
+    containers: list[Container] = msgspec.field(default_factory=list)
+    init_containers: list[Container] | None = None
+    overhead: dict[str, str] | None = None
+    resources: ResourceRequirements | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    topology_spread_constraints: list[TopologySpreadConstraint] | None = None
+    scheduling_gates: list[SchedulingGate] | None = None
+    resource_claims: list[PodResourceClaim] | None = None
+    volumes: list[Volume] | None = None
+    termination_grace_period_seconds: int | None = None
+    active_deadline_seconds: int | None = None

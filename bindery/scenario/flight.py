@@ -1,0 +1,56 @@
+"""Requests in flight: the BindRequests with which a scenario begins.
+
+Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs that the scenario says.
+"""
+
+from bindery.api.bindrequest import Phase
+from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LABEL
+from bindery.kube.objects import (
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
+    Meta,
+    PodBinding,
+    StatementReference,
+    UnboundPod,
+)
+from bindery.scenario.happenings import InFlightRequest
+from bindery.scenario.objects import object_uid, timestamp
+
+
+def request_object(
+    entry: InFlightRequest, namespace: str, pods: list[tuple[str, str]], now: float
+) -> BindRequest:
+    """Return the BindRequest `entry` for `pods`, each a name and a UID."""
+    name, at = f"{pods[0][0]}-in-flight", timestamp(now - entry.age)
+    labels = {NODE_POOL_LABEL: entry.node_pool} if entry.node_pool else {}
+    if len(pods) == 1:
+        labels |= {POD_NAME_LABEL: pods[0][0], SELECTED_NODE_LABEL: entry.node}
+    unbound = [
+        UnboundPod(pod_name=name, pod_uid=uid, node=entry.node, reason="BindFailed")
+        for name, uid in pods
+        if entry.phase is Phase.FAILED
+    ]
+    return BindRequest(
+        metadata=Meta(
+            name=name,
+            namespace=namespace,
+            uid=object_uid("bindrequest", namespace, name),
+            creation_timestamp=at,
+            labels={**labels, **entry.labels},
+        ),
+        spec=BindRequestSpec(
+            pods=[
+                PodBinding(pod_name=name, pod_uid=uid, selected_node=entry.node)
+                for name, uid in pods
+            ],
+            statement=StatementReference(id=name),
+            backoff_limit=entry.backoff_limit,
+        ),
+        status=BindRequestStatus(
+            phase=entry.phase.value,
+            failed_attempts=entry.failed_attempts,
+            completion_time=at if entry.phase.is_final else None,
+            unbound_pods=unbound,
+        ),
+    )

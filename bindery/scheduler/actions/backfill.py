@@ -1,0 +1,56 @@
+"""backfill: jobs that say when they end run past gangs that hold a reservation.
+
+Runs after `allocate`, which has kept room for those gangs and placed what fits beside them. The
+invariant: what is placed here has gone, by its own word, before the gang is expected to start.
+"""
+
+from collections.abc import Iterator
+
+from bindery.scheduler.actions.allocate import Attempts, Outcome
+from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.model.endings import last_end
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.session import Session
+
+
+class Backfill:
+    """Lends reserved room to jobs that give it back in time."""
+
+    name = "backfill"
+
+    def execute(self, session: Session) -> Iterator[Commit]:
+        """Serve the waiting jobs that end before some reserved gang starts."""
+        starts = [each.start for each in session.reservations.all if each.start is not None]
+        latest = max(starts, default=session.now)
+        if latest <= session.now:
+            return
+        lenders: dict[frozenset[Job], Attempts] = {}
+        candidates = [job for job in session.state.waiting.values() if _may_try(session, job)]
+        work = WorkList(session, candidates)
+        for job in work:
+            end = last_end(job, session.next_pods(job), session.now)
+            if end > latest:
+                continue
+            lent = frozenset(r.job for r in session.reservations.all if r.outlasts(end))
+            # What has not fitted into the same room before does not fit into what is left of it.
+            served = _serve(session, job, end, lenders.setdefault(lent, Attempts(session)))
+            if isinstance(served, Commit):
+                yield served
+                if job.pending:
+                    work.put_back(job)
+
+
+def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit | Outcome:
+    """Place what `job`, which ends at `end`, asks for next, reserved room included."""
+    with session.reservations.lifted(lambda each: each.outlasts(end)):
+        served = attempts.serve(job)
+        if isinstance(served, Commit):
+            placed = [operation.task for operation in served.operations]
+            session.reservations.lend(placed, end)
+        return served
+
+
+def _may_try(session: Session, job: Job) -> bool:
+    """Return whether `job` waits, with no room promised or reserved for it."""
+    waits = bool(job.pending) and not job.promised.total
+    return waits and session.reservations.of(job) is None

@@ -1,0 +1,116 @@
+"""What reclaim, preempt and consolidation share: waiting jobs in order, one search each."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from enum import Enum
+
+from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.search import Search
+from bindery.scheduler.solver.victims import VictimTable
+
+
+class MakeRoom:
+    """Serves waiting jobs that could not be placed, by evicting others as `rule` allows."""
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.name = rule.name
+
+    def execute(self, session: Session) -> Iterator[Commit]:
+        """Try each waiting job once; yield the plans that were committed."""
+        waiting = [job for job in session.state.waiting.values() if _may_try(session, job)]
+        if not waiting:
+            return
+        failed: set[Hashable] = set()
+        for job in WorkList(session, waiting):
+            claim = Claim(job, tuple(session.next_pods(job)))
+            likeness = _likeness(session, claim)
+            if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
+                continue
+            made = self._try(session, claim)
+            if isinstance(made, Commit):
+                failed.clear()
+                yield made
+            elif made is _Outcome.NO_PLAN and likeness is not None:
+                failed.add(likeness)
+
+    def _try(self, session: Session, claim: Claim) -> "Commit | _Outcome":
+        """Return the committed plan for `claim`; what is reserved for its job counts as free."""
+        with session.reservations.lifted(lambda each: each.job is claim.job):
+            if self._rule.moves_all and exceeds_idle(session, claim):
+                return _Outcome.NO_PLAN
+            for domain in session.domains(claim.job):
+                made = self._search(session, claim, domain)
+                if made is not _Outcome.NO_PLAN:
+                    return made
+        return _Outcome.NO_PLAN
+
+    def _search(
+        self, session: Session, claim: Claim, domain: BoolColumn | None
+    ) -> "Commit | _Outcome":
+        """Return the committed plan for `claim`; first one in which all victims may just go."""
+        table = session.victims = session.victims or VictimTable(session)
+        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
+            with session.statement() as statement:
+                search = Search(
+                    session,
+                    statement,
+                    claim,
+                    self._rule,
+                    table,
+                    with_moves=with_moves,
+                    domain=domain,
+                )
+                if not search.run():
+                    continue
+                votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
+                if not all(votes):
+                    return _Outcome.HELD_BACK
+                table.gone(search.gone)
+                session.promised(claim.job)
+                is_gang = len(claim.tasks) > 1
+                return Commit(claim.job, session.commit(statement), is_gang)
+        return _Outcome.NO_PLAN
+
+
+class _Outcome(Enum):
+    """What became of a claim for which nothing was committed."""
+
+    NO_PLAN = "no plan"
+    HELD_BACK = "held back"
+    """There was a plan, but a plugin does not want its promises kept."""
+
+
+def _has_idle(session: Session, claim: Claim) -> bool:
+    """Return whether of all that `claim` asks for something is idle, so that others could move."""
+    asked = total(task.shape.request for task in claim.tasks)
+    idle = session.state.nodes.idle
+    return all(bool((idle[index] > 0).any()) for index in asked)
+
+
+def _likeness(session: Session, claim: Claim) -> Hashable:
+    """Return what claims that fare equally share; None for one with wishes of its own."""
+    if session.plugins.domains or session.plugins.victim_filters:
+        return None
+    if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
+        return None
+    shapes = Counter((task.shape, task.is_preemptible) for task in claim.tasks)
+    return session.queue_row(claim.job), session.priority(claim.job), frozenset(shapes.items())
+
+
+def _may_try(session: Session, job: Job) -> bool:
+    """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
+    if not job.pending or job.promised.total or session.has_tried_enough(job):
+        return False
+    if any(task.shape.refusal is not None for task in job.pending.values()):
+        return False
+    plugins = session.plugins
+    if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):
+        return False
+    return all(plugin.invalid(session, job) is None for plugin in plugins.validity)

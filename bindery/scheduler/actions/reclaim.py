@@ -1,0 +1,151 @@
+"""reclaim: a queue below its share takes back what others hold above theirs.
+
+The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), compared at the first
+ancestors in which the two queues differ.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver import protection
+from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.victims import Chunk, VictimTable
+
+
+class ReclaimRule:
+    """Who may reclaim, from whom, and how far. `saturation`: see `_saturated`; at least 1."""
+
+    name = "reclaim"
+    moves_all = False
+    most_jobs = None
+
+    def __init__(self, saturation: float = 1.0) -> None:
+        self._saturation = max(1.0, saturation)
+
+    def refuse(self, session: Session, claim: Claim) -> Refusal | None:
+        """Refuse a claim that would lift its queue above its fair share."""
+        shares, ledger = session.shares, session.queue_ledger
+        row = session.queue_row(claim.job)
+        with_claim = ledger.allocated[:, row] + _request(session, claim)
+        if ((with_claim > shares.fair[:, row]) & shares.counted).any():
+            return Refusal("OverFairShare", "with this job its queue would be above its fair share")
+        return protection.delay(session, claim)
+
+    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the chunks of other queues that are reclaimable and hold more than they may."""
+        mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
+        for queue, of_queue in table.by_queue.items():
+            levels = levels_apart(session, own, queue)
+            if levels is not None and not self._may_lose(session, claim, *levels):
+                mask[of_queue] = False
+        return mask
+
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the chunks of other queues that are reclaimable: who moves loses nothing."""
+        mask = np.zeros(len(table.chunks), dtype=np.bool_)
+        own = session.queue_row(claim.job)
+        for queue, of_queue in table.by_queue.items():
+            levels = levels_apart(session, own, queue)
+            mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
+        return protection.unprotected(session, table, mask, own, "reclaim")
+
+    def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
+        """Return whether the chunk's queue, as it stands now, may lose it."""
+        levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
+        return levels is not None and self._may_lose(session, claim, *levels)
+
+    def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
+        """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
+        own, asked = session.queue_row(claim.job), total(t.shape.request for t in claim.tasks)
+        involved: dict[tuple[int, int], set[int]] = {}
+        for chunk in gone:
+            levels = levels_apart(session, own, session.queue_row(chunk.job))
+            if levels is not None:
+                lost = total(task.shape.request for task in chunk.tasks)
+                involved.setdefault(levels, set(asked)).update(lost)
+        return not any(
+            self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
+            for levels, resources in involved.items()
+        )
+
+    def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
+        """Return whether the queue `other` holds more than it may keep against `own`.
+
+        More than its share; or more than its quota, if the claim stays within the quota of `own`.
+        """
+        shares, ledger = session.shares, session.queue_ledger
+        held = ledger.allocated[:, other]
+        if ((held > shares.allocatable[:, other]) & shares.counted).any():
+            return True
+        with_claim = self._with_claim(session, claim, own)
+        within_quota = not ((with_claim > shares.quota[:, own]) & shares.counted).any()
+        return within_quota and bool(((held > shares.quota[:, other]) & shares.counted).any())
+
+    def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
+        """Return what `own` holds with the claim, whose placed pods the ledger counts already."""
+        held = session.queue_ledger.allocated[:, own].astype(np.float64)
+        waiting = [task for task in claim.tasks if task.uid in claim.job.pending]
+        for index, amount in total(task.shape.request for task in waiting).items():
+            held[index] += amount
+        return held
+
+    def _saturated(
+        self,
+        session: Session,
+        with_claim: NDArray[np.float64],
+        levels: tuple[int, int],
+        resources: Iterable[int],
+    ) -> bool:
+        """Return whether `levels[0]` would be above its fair share of one of `resources`, and
+        fuller than `levels[1]` is left. `with_claim`: what it would hold [resource].
+        """
+        (own, other), shares, ledger = levels, session.shares, session.queue_ledger
+        for index in resources:
+            if not shares.counted[index] or shares.fair[index, other] <= 0:
+                continue
+            mine = _ratio(with_claim[index], shares.fair[index, own])
+            left = _ratio(float(ledger.allocated[index, other]), shares.fair[index, other])
+            if mine > 1 and mine * self._saturation >= left:
+                return True
+        return False
+
+
+def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
+    request = np.zeros(len(session.state.axis))
+    for index, amount in total(task.shape.request for task in claim.tasks).items():
+        request[index] = amount
+    return request
+
+
+def levels_apart(session: Session, own: int, other: int) -> tuple[int, int] | None:
+    """Return the first ancestors, from the root down, in which the two queues differ."""
+    mine = session.queue_ledger.chains[own][::-1]
+    theirs = session.queue_ledger.chains[other][::-1]
+    for one, two in zip(mine, theirs, strict=False):
+        if one != two:
+            return one, two
+    return None
+
+
+def is_reclaimable(session: Session, queue: int, level: int) -> bool:
+    """Return whether neither `queue` nor a queue above it, up to `level`, forbids it."""
+    if not session.state.queues.is_sound(queue):
+        return False
+    for row in session.queue_ledger.chains[queue]:
+        if not session.state.queues.entries[row].reclaimable:
+            return False
+        if row == level:
+            break
+    return True
+
+
+def _ratio(held: float, share: float) -> float:
+    if held <= 0:
+        return 0.0
+    return held / share if share > 0 else float("inf")

@@ -1,0 +1,97 @@
+"""stalegangeviction: what is left of a gang that has lost its minimum goes, after a grace period.
+
+Its pods hold room and cannot do their work. Counted by the gang's own rule: minimum, roles and the
+tree of sub-groups with `minSubGroup`, so a gang that can do without a sub-group is sound (which
+KAI-Scheduler gets wrong, its issue 2208); of a sound gang, what is left of a sub-group that it can
+do without goes alone. A gang of which a pod has succeeded is finishing, not stale.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bindery.scheduler.actions.base import Commit
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.times import timestamp
+
+
+class StaleGangEviction:
+    """Evicts gangs, whole, that stay below their minimum. `grace_s`: where they do not say."""
+
+    name = "stalegangeviction"
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+
+    def execute(self, session: Session) -> Iterator[Commit]:
+        """Yield the evictions of each gang whose grace period has passed."""
+        parts = [part for job in session.state.jobs.values() for part in _stale_parts(job)]
+        since = session.stale_since([(job, name) for job, name, _ in parts])
+        for (job, name, tasks), at in zip(parts, since, strict=True):
+            grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
+            if not name:
+                _report(session, job, at + grace_s if grace_s >= 0 else None)
+            is_due = 0 <= grace_s < session.now - at
+            if is_due and not any(task.uid in session.spared for task in tasks):
+                commit = _evict(session, job, tasks)
+                if commit is not None:
+                    yield commit
+
+
+def _stale_parts(job: Job) -> Iterator[tuple[Job, str, list[Task]]]:
+    """Yield what of `job` cannot do its work: it as a whole, or else sub-groups by name.
+
+    Pods that are about to be bound, or are promised places, may complete it yet.
+    """
+    if not job.exists or job.invalid is not None or not job.placed.total:
+        return
+    if job.is_satisfied and job.tree is None:
+        return
+    statuses = {task.status for task in job.tasks.values()}
+    if TaskStatus.RUNNING not in statuses or TaskStatus.SUCCEEDED in statuses:
+        return
+    if not job.is_satisfied:
+        if TaskStatus.BINDING not in statuses and not job.is_promised:
+            yield job, "", _running(job)
+        return
+    for group in gangs.optional(job.tree, job.lacking) if job.tree is not None else ():
+        leaves = {leaf.name for leaf in group.leaves()}
+        tasks = [task for task in _running(job) if task.sub_group in leaves]
+        in_order = TaskStatus.BINDING not in {
+            task.status for task in job.tasks.values() if task.sub_group in leaves
+        }
+        if tasks and in_order:
+            yield job, group.name, tasks
+
+
+def _report(session: Session, job: Job, goes_at: float | None) -> None:
+    """Say of `job` that it is below its minimum, and when it goes."""
+    text = "fewer of its pods run than it needs"
+    if goes_at is not None:
+        text = f"{text}: it is evicted after {timestamp(goes_at)} if that does not change"
+    refusal = session.refusals.get(job)
+    session.refusals[job] = (
+        Refusal("BelowMinimum", text)
+        if refusal is None
+        else replace(refusal, message=f"{refusal.message}; {text}")
+    )
+    session.stale.append(job)
+
+
+def _running(job: Job) -> list[Task]:
+    tasks = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    return sorted((task for task in tasks if task.row != NO_ROW), key=lambda task: task.order)
+
+
+def _evict(session: Session, job: Job, tasks: Sequence[Task]) -> Commit | None:
+    """Return the committed eviction of `tasks`, the last pods first; None if a ledger refuses."""
+    with session.statement() as statement:
+        try:
+            for task in reversed(tasks):
+                statement.evict(task, "its gang has had less than its minimum for too long")
+        except LedgerRefusalError:
+            return None
+        return Commit(job, session.commit(statement), is_gang=True)

@@ -1,0 +1,84 @@
+"""What tasks hold of their nodes and queues: the columns, written for one task at a time.
+
+Used by tasks.py, which says when. The one invariant: what was entered for a task is withdrawn for
+exactly the same status, node and queue, as neither changes in between.
+"""
+
+from collections import defaultdict
+
+from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
+from bindery.scheduler.model.state import PlanState
+
+
+class Charges:
+    """Writes the columns of `state`; knows which tasks stand on which node, known or not."""
+
+    def __init__(self, state: PlanState) -> None:
+        self._state = state
+        self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
+        """Node name -> tasks that hold room there."""
+
+    def enter(self, task: Task) -> None:
+        """Charge `task`, whose status, node name and queue are settled; find its node's row."""
+        if task.status.holds_room:
+            self._on_node[task.node_name].add(task.uid)
+            task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
+            self._charge_node(task, 1)
+        self._charge_queue(task, 1)
+
+    def withdraw(self, task: Task) -> None:
+        """Take back what was charged for `task`."""
+        self._charge_queue(task, -1)
+        if task.status.holds_room:
+            self._on_node[task.node_name].discard(task.uid)
+            if not self._on_node[task.node_name]:
+                del self._on_node[task.node_name]
+            self._charge_node(task, -1)
+            task.row = NO_ROW
+
+    def adopt(self, task: Task, node_name: str) -> None:
+        """Note that `task` stands on `node_name`, for which ledgers have charged it already."""
+        task.node_name = node_name
+        self._on_node[node_name].add(task.uid)
+
+    def node_came(self, node_name: str, row: int) -> None:
+        """Charge the tasks that stand on a node which has just become known."""
+        for uid in self._on_node.get(node_name, ()):
+            task = self._state.tasks[uid]
+            if task.row == NO_ROW:
+                self._charge_queue(task, -1)
+                task.row = row
+                self._charge_node(task, 1)
+                self._charge_queue(task, 1)
+
+    def node_goes(self, node_name: str) -> None:
+        """Take the tasks off a node that is about to be forgotten, or to change its GPU model."""
+        for uid in self._on_node.get(node_name, ()):
+            task = self._state.tasks[uid]
+            if task.row != NO_ROW:
+                self._charge_queue(task, -1)
+                self._charge_node(task, -1)
+                task.row = NO_ROW
+                self._charge_queue(task, 1)
+
+    def _charge_node(self, task: Task, sign: int) -> None:
+        if task.row == NO_ROW:
+            return
+        nodes, request = self._state.nodes, task.shape.request
+        nodes.hold(task.row, request, sign)
+        if not task.is_ours:
+            nodes.hold_foreign(task.row, request, sign)
+        if task.status is TaskStatus.RELEASING:
+            nodes.release(task.row, request, sign)
+
+    def _charge_queue(self, task: Task, sign: int) -> None:
+        """Count what an active task holds, or a pending one asks for: on its node's model too."""
+        if not task.is_ours:
+            return
+        queues, request = self._state.queues, task.shape.request
+        if task.status.is_active:
+            if task.row != NO_ROW:
+                request = self._state.nodes.charge(task.row, request)
+            queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
+        elif task.status is TaskStatus.PENDING:
+            queues.ask(task.queue_row, request, sign)

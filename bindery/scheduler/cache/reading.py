@@ -1,0 +1,140 @@
+"""What one pod or one PodGroup says by itself, as a task and as a job's demands.
+
+Used by tasks.py, which knows what else decides: requests, nodes, other pods. Nothing here looks at
+more than one object.
+"""
+
+import math
+
+from bindery.api.names import (
+    DEFAULT_QUEUE,
+    EXPECTED_RUNTIME_ANNOTATION,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    QUEUE_LABEL,
+    ROLE_LABEL,
+    SUB_GROUP_LABEL,
+)
+from bindery.api.times import seconds
+from bindery.kube.objects import Pod, PodGroup
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
+
+_PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
+_SAYS = {"true": True, "false": False}
+
+
+def job_key(pod: Pod) -> JobKey:
+    """Return the job that `pod` belongs to: its PodGroup, or itself."""
+    group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+    if group:
+        return JobKey(pod.metadata.namespace, group, True)
+    return JobKey(pod.metadata.namespace, pod.metadata.name, False)
+
+
+def queue_of(pod: Pod) -> str:
+    """Return the queue of a pod without a PodGroup."""
+    return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+
+
+def status_by_pod(pod: Pod) -> TaskStatus | None:
+    """Return what the pod object alone says; None for a pod that will never be bound."""
+    if pod.status.phase == "Succeeded":
+        return TaskStatus.SUCCEEDED
+    if pod.status.phase == "Failed":
+        return TaskStatus.FAILED
+    leaving = pod.metadata.deletion_timestamp is not None
+    if pod.spec.node_name:
+        return TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
+    if leaving:
+        return None
+    return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
+
+
+def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) -> Task:
+    """Return the task of `pod`, charged nowhere yet. `scheduler_name`: whose pods are planned."""
+    return Task(
+        uid=Uid(pod.metadata.uid),
+        namespace=pod.metadata.namespace,
+        name=pod.metadata.name,
+        job=job_key(pod),
+        shape=shape,
+        priority=pod.spec.priority or 0,
+        has_own_priority=pod.spec.priority is not None,
+        created=pod.metadata.creation_timestamp or "",
+        pod_status=status,
+        pod_node=pod.spec.node_name,
+        gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
+        says_preemptible=_SAYS.get(
+            pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower()
+        ),
+        bound_at=_bound_at(pod),
+        runtime_s=_runtime_s(pod),
+        never_preempts=pod.spec.preemption_policy == "Never",
+        sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
+        role=pod.metadata.labels.get(ROLE_LABEL, ""),
+        is_ours=pod.spec.scheduler_name == scheduler_name,
+    )
+
+
+def say_the_same(one: Task, other: Task) -> bool:
+    """Return whether two tasks, read from states of one pod, say the same."""
+    return (
+        one.shape is other.shape
+        and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
+        and one.says_preemptible == other.says_preemptible
+        and (one.sub_group, one.role) == (other.sub_group, other.role)
+        and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
+        and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
+        and one.gone_by == other.gone_by
+    )
+
+
+def read_group(job: Job, group: PodGroup) -> None:
+    """Write into `job` all that `group` says, but for its queue."""
+    job.exists, job.uid = True, Uid(group.metadata.uid)
+    job.created = group.metadata.creation_timestamp or ""
+    job.priority_class = group.spec.priority_class_name
+    job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
+    job.preemption_delay_s = group.spec.preemption_delay_seconds
+    job.staleness_grace_s = group.spec.staleness_grace_period_seconds
+    job.runtime_s = _positive(group.spec.expected_runtime_seconds)
+    job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
+    job.invalid = None
+    try:
+        job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
+    except gangs.GangError as error:
+        job.tree, job.invalid = None, str(error)
+    if group.spec.min_member < 0:
+        job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+
+
+def forget_group(job: Job) -> None:
+    """Leave `job` as it is when its PodGroup has not been seen, but for its queue."""
+    read_group(job, PodGroup())
+    job.exists = False
+
+
+def _own_priority(task: Task) -> int | None:
+    return task.priority if task.has_own_priority else None
+
+
+def _bound_at(pod: Pod) -> float | None:
+    for condition in pod.status.conditions or ():
+        if condition.type == "PodScheduled" and condition.status == "True":
+            return seconds(condition.last_transition_time)
+    return None
+
+
+def _runtime_s(pod: Pod) -> float:
+    """Return how long the pod runs at the most; one that cannot be read is as good as none."""
+    try:
+        said = float(pod.metadata.annotations.get(EXPECTED_RUNTIME_ANNOTATION, "inf"))
+    except ValueError:
+        said = math.inf
+    return min(_positive(said), _positive(pod.spec.active_deadline_seconds))
+
+
+def _positive(seconds_said: float | None) -> float:
+    return seconds_said if seconds_said is not None and seconds_said > 0 else math.inf

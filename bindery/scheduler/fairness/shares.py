@@ -1,0 +1,135 @@
+"""What each queue deserves in one session, and how much of it it holds.
+
+Made once a session from the queue table; the queue ledger says what queues hold at any moment.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from bindery.api import quantity
+from bindery.api.names import GPU_RESOURCE
+from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
+from bindery.scheduler.fairness.usage import Moment
+from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.usage.source import PastUsage
+
+NOTHING = 1000.0
+"""By what a queue's holdings are multiplied where it deserves nothing (KAI-Scheduler's value)."""
+
+
+class Shares:
+    """Quota, weight, limit and fair share of every queue; arrays are [resource, queue]."""
+
+    def __init__(self, state: PlanState, ledger: QueueLedger, past: PastUsage, now: float) -> None:
+        queues, axis = state.queues, state.axis
+        self._ledger = ledger
+        self._axis, self._entries = axis, list(queues.entries)
+        self.quota, self.weight, self.limit = queues.rules()
+        self.total: Amounts = state.nodes.total().astype(np.float64)
+        """[resource]: what there is to divide."""
+        self.pending = ledger.rolled_up(queues.pending).astype(np.float64)
+        self.request: Amounts = ledger.allocated + self.pending
+        """What queues hold and ask for, with all below."""
+        _ask_for_models(axis, self.request, self.pending)
+        # Every node has room for far more pods than queues could share fairly.
+        self.counted = np.array([name != PODS for name in axis.names])
+        """[resource]: whether it is divided at all."""
+        self.request[~self.counted] = 0.0
+        demand = Demand(
+            quota=self.quota,
+            weight=self.weight,
+            limit=self.limit,
+            request=self.request,
+            usage=past.account(self._moment(now)),
+        )
+        unit = np.array([float(quantity.scale(name)) for name in axis.names])
+        unit[axis.index("cpu")] = 1.0
+        self.fair: Amounts = fair_shares(
+            _tree(state, ledger), demand, self.total, unit, past.k_value
+        )
+        self.allocatable: Amounts = np.where(
+            np.isinf(self.quota),
+            self.limit,
+            np.minimum(self.limit, np.maximum(self.quota, self.fair)),
+        )
+        """The most that a queue may keep when others want their share."""
+        of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
+        self._whole: Amounts = np.where(
+            np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
+        )
+        """What a queue's part is measured by: all that there is, where no limit is set. A model of
+        which a queue says nothing does not count beside the GPUs of any model."""
+
+    def _moment(self, now: float) -> Moment:
+        return Moment(
+            now=now,
+            queues=[entry.name for entry in self._entries],
+            resources=self._axis.names,
+            held=self._ledger.allocated.astype(np.float64),
+            capacity=self.total,
+        )
+
+    def by_queue(self) -> dict[str, dict[str, float]]:
+        """Return the fair shares by queue and resource: devices, cores, bytes."""
+        return {
+            entry.name: self._axis.in_wholes(self.fair[:, row])
+            for row, entry in enumerate(self._entries)
+        }
+
+    def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
+        """Return the largest part of its allocatable share that the queue holds of a resource.
+
+        Where that is unlimited, the part of all that there is (KAI-Scheduler's rule).
+        `added`: place on the resource axis -> units that it would hold beside.
+        """
+        held = self._ledger.allocated[:, row].astype(np.float64)
+        for index, amount in (added or {}).items():
+            held[index] += amount
+        share = self._whole[:, row]
+        ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
+        return float(np.max(ratio[self.counted], initial=0.0))
+
+    def is_over(self, row: int) -> bool:
+        """Return whether the queue holds more than its fair share of every resource.
+
+        Of those that it holds and that its quota bounds: it cannot be above its share of others.
+        """
+        held = self._ledger.allocated[:, row]
+        matters = self.counted & (held > 0) & np.isfinite(self.quota[:, row])
+        return bool(matters.any() and (held > self.fair[:, row])[matters].all())
+
+    def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
+        """Return whether the queue stays within its quota with `added` (axis place -> units)."""
+        held, quota = self._ledger.allocated[:, row].copy(), self.quota[:, row]
+        for index, amount in added.items():
+            held[index] += amount
+        return not ((held > quota) & self.counted).any()
+
+
+def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> None:
+    """Let pending GPUs count as asked for of every model: a pod that names none takes any."""
+    for index, name in enumerate(axis.names):
+        if name.startswith(MODEL_PREFIX):
+            request[index] += pending[axis.index(GPU_RESOURCE)]
+
+
+def _tree(state: PlanState, ledger: QueueLedger) -> QueueTree:
+    entries = state.queues.entries
+    parent = [chain[1] if len(chain) > 1 else -1 for chain in ledger.chains]
+    if any(row in ledger.chains[above] for row, above in enumerate(parent) if above >= 0):
+        # Queues on a cycle wait; for the division they stand alone.
+        parent = [
+            -1 if above >= 0 and row in ledger.chains[above] else above
+            for row, above in enumerate(parent)
+        ]
+    by_age = sorted(range(len(entries)), key=lambda row: (entries[row].created, entries[row].name))
+    seniority = np.empty(len(entries), dtype=np.int64)
+    seniority[by_age] = np.arange(len(entries))
+    return QueueTree(
+        parent=np.array(parent, dtype=np.intp),
+        priority=np.array([entry.priority for entry in entries], dtype=np.int64),
+        seniority=seniority,
+    )

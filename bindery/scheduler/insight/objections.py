@@ -1,0 +1,167 @@
+"""What the rules say against a victim: the reason in words of what the rules themselves refuse.
+
+Asked by `victims` while it replays a plan, so that each victim is judged after those before it. The
+verdicts are the rules' own; only the words are made here.
+"""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api.names import GPU_RESOURCE
+from bindery.scheduler.actions.preempt import PreemptRule
+from bindery.scheduler.actions.reclaim import ReclaimRule, is_reclaimable, levels_apart
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.protection import delay, min_runtime_s
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.victims import Chunk, VictimTable
+
+
+@dataclass(frozen=True, slots=True)
+class Objection:
+    """Why an action does not do it."""
+
+    action: str
+    reason: str
+    """One CamelCase word."""
+    message: str
+
+
+class Judge:
+    """Says what stands against victims for one claim. Made before anything is evicted."""
+
+    def __init__(
+        self, session: Session, claim: Claim, table: VictimTable, actions: Collection[str]
+    ) -> None:
+        self._session = session
+        self._claim = claim
+        self._actions = actions
+        self._own = session.queue_row(claim.job)
+        self._rules: tuple[Rule, Rule] = (PreemptRule(), ReclaimRule())
+        self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
+        self._refused = [rule.refuse(session, claim) for rule in self._rules]
+
+    def action_for(self, chunk: Chunk) -> str:
+        """Return the action that would take `chunk`: preempt in its own queue, else reclaim."""
+        return self._rule(chunk).name
+
+    def against_claim(self, chunk: Chunk) -> Iterator[Objection]:
+        """Yield why the action that takes `chunk` does nothing for the claim at all."""
+        rule = self._rule(chunk)
+        if rule.name not in self._actions:
+            yield Objection(rule.name, "ActionOff", f"the action {rule.name} is not configured")
+        refusals = (self._refused[self._rules.index(rule)], delay(self._session, self._claim))
+        for refusal in dict.fromkeys(refusals):
+            if refusal is not None:
+                yield Objection(rule.name, refusal.reason, refusal.message)
+
+    def against(self, index: int, chunk: Chunk) -> Iterator[Objection]:
+        """Yield what protects `chunk`, which is the `index`th of the table, as things stand now."""
+        rule, action = self._rule(chunk), self.action_for(chunk)
+        before = [*self._protection(chunk), *self._by_action(chunk)]
+        yield from (Objection(action, refusal.reason, refusal.message) for refusal in before)
+        if before:
+            return
+        eligible = self._eligible[self._rules.index(rule)][index]
+        if not eligible or not rule.allows(self._session, self._claim, chunk):
+            yield Objection(action, "NotAllowed", f"the rule of {action} does not allow it")
+
+    def against_plan(self, gone: Collection[Chunk]) -> Iterator[Objection]:
+        """Yield why a rule does not accept the plan as a whole; asked when all of it stands."""
+        for rule in self._rules:
+            chunks = [chunk for chunk in gone if self._rule(chunk) is rule]
+            if chunks and not rule.accepts(self._session, self._claim, chunks):
+                text = "its queue would then be fuller, for its share, than the one that loses"
+                yield Objection(rule.name, "WouldBeFuller", text)
+
+    def hardness(self, table: VictimTable) -> NDArray[np.int64]:
+        """Return how much would have to give way for each chunk of `table` to go.
+
+        0: nothing about the chunk itself; 1: a rule of sharing or of time; 2: a disruption budget;
+        3: it is not preemptible.
+        """
+        session = self._session
+        own = table.queue == self._own
+        free = np.where(own, self._eligible[0], self._eligible[1])
+        levels = np.where(free, 0, 1)
+        for index, chunk in enumerate(table.chunks):
+            if any(not task.is_preemptible for task in chunk.tasks):
+                levels[index] = 3
+            elif any(task.uid in session.spared for task in chunk.tasks):
+                levels[index] = 2
+        return levels
+
+    def _rule(self, chunk: Chunk) -> Rule:
+        return self._rules[0 if self._session.queue_row(chunk.job) == self._own else 1]
+
+    def _protection(self, chunk: Chunk) -> Iterator[Refusal]:
+        """Yield what protects `chunk` from everyone."""
+        session = self._session
+        if any(not task.is_preemptible for task in chunk.tasks):
+            priority = session.priority(chunk.job)
+            yield Refusal("NonPreemptible", f"it is not preemptible (priority {priority})")
+        if any(task.uid in session.spared for task in chunk.tasks):
+            text = "its eviction has just been refused, as by a disruption budget"
+            yield Refusal("EvictionRefused", text)
+
+    def _by_action(self, chunk: Chunk) -> Iterator[Refusal]:
+        if self.action_for(chunk) == PreemptRule.name:
+            yield from self._preempt(chunk)
+        else:
+            yield from self._reclaim(chunk)
+        yield from self._min_runtime(chunk)
+
+    def _preempt(self, chunk: Chunk) -> Iterator[Refusal]:
+        theirs = self._session.priority(chunk.job)
+        mine = self._session.priority(self._claim.job)
+        if theirs >= mine:
+            yield Refusal(
+                "PriorityNotLower",
+                f"its priority {theirs} is not below the {mine} of the one that waits",
+            )
+
+    def _reclaim(self, chunk: Chunk) -> Iterator[Refusal]:
+        session, row = self._session, self._session.queue_row(chunk.job)
+        levels = levels_apart(session, self._own, row)
+        if levels is None:
+            yield Refusal("RelatedQueue", "its queue and the other are one above the other")
+            return
+        name = session.state.queues.entries[row].name
+        if not is_reclaimable(session, row, levels[1]):
+            yield Refusal("NotReclaimable", f"queue {name}, or one above it, is not reclaimable")
+        elif not self._rules[1].allows(session, self._claim, chunk):
+            yield Refusal("WithinShare", self._within(levels[1]))
+
+    def _within(self, row: int) -> str:
+        """Return in words that the queue at `row` holds no more than it may keep."""
+        session, shares = self._session, self._session.shares
+        axis, ledger = session.state.axis, session.queue_ledger
+        gpu = axis.index(GPU_RESOURCE)
+        quota, share = shares.quota[gpu, row], shares.allocatable[gpu, row]
+        name = session.state.queues.entries[row].name
+        held = axis.display(gpu, int(ledger.allocated[gpu, row]))
+        word, most = ("quota", quota) if ledger.allocated[gpu, row] <= quota else ("share", share)
+        if np.isinf(most):
+            return f"queue {name} is within its {word}, which is unlimited"
+        granted = axis.display(gpu, int(most))
+        return f"queue {name} is within its {word}: it holds {held} of {_gpus(granted)}"
+
+    def _min_runtime(self, chunk: Chunk) -> Iterator[Refusal]:
+        session, action = self._session, self.action_for(chunk)
+        row = session.queue_row(chunk.job)
+        least_s = min_runtime_s(session, self._own, row, action)
+        runs_s = session.now - session.running_since(chunk.job)
+        if chunk.is_core and runs_s < least_s:
+            name = session.state.queues.entries[row].name
+            yield Refusal(
+                "MinRuntime",
+                f"it has run for {runs_s:.0f} s of the {least_s:.0f} s that jobs of queue {name} "
+                "run in peace",
+            )
+
+
+def _gpus(amount: str) -> str:
+    return f"{amount} GPU" if amount == "1" else f"{amount} GPUs"

@@ -1,0 +1,181 @@
+"""What would happen if this were submitted now: the cluster in memory, played on until it settles.
+
+Called by `bindery whatif`. It is played twice, with and without what is submitted, so that only the
+difference is told: who runs, who waits and why, who is evicted or moved, who waits instead.
+"""
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+
+from bindery.kube.objects import KubeObject
+from bindery.scheduler.insight.waiting import (
+    Explanation,
+    PlannedEviction,
+    PlannedPod,
+    explain_all,
+    planned,
+)
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
+from bindery.scheduler.reports import Eviction, RefusedPlan
+
+MOST_CYCLES = 50
+"""More cycles are not played: a plan that has not settled by then is said not to have."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobOutcome:
+    """What becomes of one job."""
+
+    job: JobKey
+    queue: str
+    runs: bool
+    """Whether its gang has what it needs in the end."""
+    since_cycle: int
+    """In which cycle it got that; 0 if it never does."""
+    pods: tuple[PlannedPod, ...]
+    """The pods that run in the end, and where."""
+    waiting_pods: int
+    explanation: Explanation | None
+    """Why it, or what is left of it, waits; None if nothing does."""
+
+
+@dataclass(frozen=True, slots=True)
+class RehearsedEviction:
+    """An eviction, and when."""
+
+    cycle: int
+    eviction: PlannedEviction
+    comes_back: bool
+    """Whether the pod waits anew: it has a controller."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What would happen, as far as it would not happen anyway."""
+
+    cycles: int
+    settled: bool
+    jobs: tuple[JobOutcome, ...]
+    """What was submitted."""
+    evictions: tuple[RehearsedEviction, ...]
+    would_run_too: tuple[JobKey, ...]
+    """Others that would run, and would not otherwise."""
+    would_wait_instead: tuple[JobKey, ...]
+    """Others that would not run, and would otherwise."""
+
+    @property
+    def runs(self) -> bool:
+        """Whether all that was submitted would run."""
+        return all(job.runs for job in self.jobs)
+
+
+class _Play:
+    """One world, played until nothing happens any more."""
+
+    def __init__(self, world: World) -> None:
+        self.world = world
+        self.evictions: list[RehearsedEviction] = []
+        self.since: dict[JobKey, int] = {}
+        """Job -> the cycle after which its gang first had what it needs."""
+        self.cycles = 0
+        self.settled = False
+
+    def run(self) -> None:
+        """Play cycles until one changes nothing, or there have been too many."""
+        while self.cycles < MOST_CYCLES and not self.settled:
+            self.cycles += 1
+            self.settled = not self._cycle()
+            self.world.clock.now += 1
+        self.cycles -= self.settled
+
+    def running(self) -> set[JobKey]:
+        """Return the jobs whose gangs have what they need."""
+        jobs = self.world.engine.cluster.state.jobs
+        return {key for key, job in jobs.items() if job.tasks and job.is_satisfied}
+
+    def _cycle(self) -> bool:
+        """Play one cycle and the step after it; return whether anything happened."""
+        world, engine = self.world, self.world.engine
+        drafts = list(engine.cycle())
+        evictions = list(engine.report.evictions)
+        for _, plan in groupby(evictions, key=lambda eviction: eviction.preemptor):
+            self._evict(list(plan))
+        world.bind(drafts)
+        for key in self.running():
+            self.since.setdefault(key, self.cycles)
+        released = world.release()
+        return bool(drafts or evictions or released)
+
+    def _evict(self, plan: Sequence[Eviction]) -> None:
+        """Carry out a plan's evictions; if a disruption budget forbids one, none."""
+        world = self.world
+        refused = world.refused(eviction.task.uid for eviction in plan)
+        if refused is not None:
+            (at,) = (each for each in plan if each.task.uid == refused)
+            problem = "a disruption budget does not allow it"
+            world.engine.dropped(RefusedPlan(at, tuple(plan), problem, is_begun=False))
+            return
+        for eviction in plan:
+            owners = world.pods[eviction.task.uid].metadata.owner_references
+            comes_back = any(owner.controller for owner in owners)
+            told = RehearsedEviction(self.cycles, planned(eviction, world), comes_back)
+            self.evictions.append(told)
+            world.evict(eviction.task.uid)
+
+
+def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -> Outcome:
+    """Play the world that `make_world` makes with `submitted` added, and once without.
+
+    `make_world` is called twice and must make equal worlds.
+    """
+    without = _Play(make_world())
+    without.run()
+    world = make_world()
+    known = set(world.engine.cluster.state.jobs)
+    for item in submitted:
+        world.add(item)
+    state = world.engine.cluster.state
+    new = [key for key, job in state.jobs.items() if key not in known and job.tasks]
+    play = _Play(world)
+    play.run()
+    waiting = [key for key in new if key in state.waiting]
+    explanations = explain_all(world, waiting)
+    before, after = without.running(), play.running()
+    gone = {told.eviction.job for told in play.evictions}
+    return Outcome(
+        cycles=play.cycles,
+        settled=play.settled,
+        jobs=tuple(_outcome(play, state.jobs[key], explanations.get(key)) for key in new),
+        evictions=_beyond(play.evictions, without.evictions),
+        would_run_too=tuple(sorted(after - before - set(new))),
+        would_wait_instead=tuple(sorted(before - after - gone)),
+    )
+
+
+def _beyond(
+    evictions: Sequence[RehearsedEviction], anyway: Collection[RehearsedEviction]
+) -> tuple[RehearsedEviction, ...]:
+    """Return those of `evictions` that would not happen anyway."""
+    expected = {(e.eviction.namespace, e.eviction.pod, e.eviction.preemptor) for e in anyway}
+    return tuple(
+        told
+        for told in evictions
+        if (told.eviction.namespace, told.eviction.pod, told.eviction.preemptor) not in expected
+    )
+
+
+def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutcome:
+    runs = job.is_satisfied and job.invalid is None
+    on_node = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    on_node.sort(key=lambda task: task.order)
+    return JobOutcome(
+        job=job.key,
+        queue=job.queue,
+        runs=runs,
+        since_cycle=play.since.get(job.key, 0) if runs else 0,
+        pods=tuple(PlannedPod(task.name, task.node_name) for task in on_node),
+        waiting_pods=job.waiting.total + job.gated_count,
+        explanation=explanation,
+    )

@@ -1,0 +1,253 @@
+"""The cheapest victims whose going would make a waiting gang fit, and the rules that spare them.
+
+The solver is asked again and again with ever fewer rules in force, until it finds a plan; that plan
+is then replayed step by step and every rule that was left out is heard. All of it in Statements
+that are discarded.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from bindery.scheduler.actions.preempt import ConsolidationRule
+from bindery.scheduler.insight.objections import Judge, Objection
+from bindery.scheduler.ledgers.base import OperationKind
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.search import Search
+from bindery.scheduler.solver.victims import Chunk, VictimTable
+from bindery.scheduler.statement import Plan
+
+_HARDEST = 3
+
+
+@dataclass(frozen=True, slots=True)
+class VictimPod:
+    """A pod that would have to leave its node."""
+
+    name: str
+    node: str
+    moves_to: str
+    """The node that it would find instead; empty if it would just go."""
+
+
+@dataclass(frozen=True, slots=True)
+class Victim:
+    """Pods of one job that would have to leave."""
+
+    job: JobKey
+    queue: str
+    priority: int
+    action: str
+    """The action that takes such victims."""
+    is_core: bool
+    """Whether its gang falls below its minimum by it."""
+    pods: tuple[VictimPod, ...]
+    objections: tuple[Objection, ...]
+    """What spares them."""
+
+
+@dataclass(frozen=True, slots=True)
+class VictimPlan:
+    """What would have to go, and why it does not."""
+
+    victims: tuple[Victim, ...]
+    objections: tuple[Objection, ...]
+    """What stands against the whole, whoever the victims are."""
+
+    @property
+    def killed_pods(self) -> int:
+        """How many pods would find no other place."""
+        return sum(not pod.moves_to for victim in self.victims for pod in victim.pods)
+
+    @property
+    def pod_count(self) -> int:
+        """How many pods would have to leave their nodes."""
+        return sum(len(victim.pods) for victim in self.victims)
+
+
+@dataclass(frozen=True, slots=True)
+class _Permissive:
+    """A rule under which all of `among` may go."""
+
+    among: BoolColumn
+    moves_all: bool = False
+    most_jobs: int | None = None
+    name: str = "reclaim"
+    """The action in whose name plugins are asked whether they veto a victim."""
+
+    def refuse(self, session: Session, claim: Claim) -> Refusal | None:  # noqa: ARG002
+        """Refuse nobody."""
+        return None
+
+    def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
+        """Return the chunks that were chosen beforehand."""
+        return self.among.copy()
+
+    def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
+        """Return the same chunks: the caller decides what must move."""
+        return self.eligible(session, claim, table)
+
+    def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
+        """Every chunk but the claimant's own may go."""
+        return chunk.job is not claim.job
+
+    def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:  # noqa: ARG002
+        """Accept every plan in which those have other places that must."""
+        return not (self.moves_all and gone)
+
+
+def cheapest_victims(
+    session: Session, job: Job, actions: Collection[str], most_moved: int
+) -> VictimPlan | None:
+    """Return what would have to go for the next pods of `job` to fit; None if nothing helps.
+
+    The plan that breaks the softest rules; of these the one that kills, then moves, fewest pods.
+    `actions`: those that are configured; `most_moved`: how many jobs consolidation may move.
+    """
+    claim = Claim(job, tuple(session.next_pods(job)))
+    if not claim.tasks or any(task.shape.refusal is not None for task in claim.tasks):
+        return None
+    table = VictimTable(session, _is_somewhere)
+    judge = Judge(session, claim, table, actions)
+    hardness = judge.hardness(table)
+    others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
+    if not exceeds_idle(session, claim):
+        movable = others & (hardness < _HARDEST)
+        mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
+        found = _search(session, claim, mover, table)
+        if found is not None:
+            return _moving(session, claim, table, found, (actions, most_moved))
+    own_queue = table.queue == session.queue_row(job)
+    for level in range(_HARDEST + 1):
+        softer = others & (hardness <= level)
+        rules = (
+            _Permissive(softer & own_queue, name="preempt"),
+            _Permissive(softer & ~own_queue),
+            _Permissive(softer),
+        )
+        plans = [
+            _replayed(session, judge, table, found)
+            for rule in rules
+            if rule.among.any() and (found := _search(session, claim, rule, table))
+        ]
+        if plans:
+            return min(plans, key=lambda plan: (plan.killed_pods, plan.pod_count))
+    return None
+
+
+def _is_somewhere(session: Session, task: Task) -> bool:  # noqa: ARG001
+    return task.row != NO_ROW and task.is_ours
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What the solver answers."""
+
+    plan: Plan
+    gone: tuple[int, ...]
+    """Chunks in the order in which they go."""
+
+
+def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
+    with session.statement() as statement:
+        search = Search(session, statement, claim, rule, table)
+        if search.run() and search.gone:
+            return _Found(statement.extract(), tuple(search.gone))
+    return None
+
+
+def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found) -> VictimPlan:
+    """Return the plan with what the rules say to each step of it."""
+    places = _new_places(found.plan)
+    victims: list[Victim] = []
+    chunk_of = {task.uid: i for i in found.gone for task in table.chunks[i].tasks}
+    heard: set[int] = set()
+    against: list[Objection] = []
+    with session.statement() as statement:
+        for step in found.plan.operations:
+            index = chunk_of.get(step.task.uid)
+            if step.kind is OperationKind.EVICT and index is not None and index not in heard:
+                heard.add(index)
+                chunk = table.chunks[index]
+                against += judge.against_claim(chunk)
+                objections = tuple(judge.against(index, chunk))
+                victims.append(_victim(session, chunk, places, judge.action_for(chunk), objections))
+            statement.replay(Plan((step,)))
+        killed = [
+            table.chunks[i]
+            for i in found.gone
+            if any(task.uid not in places for task in table.chunks[i].tasks)
+        ]
+        if not against and not any(victim.objections for victim in victims):
+            against += judge.against_plan(killed)
+    return VictimPlan(tuple(victims), tuple(dict.fromkeys(against)))
+
+
+def _moving(
+    session: Session,
+    claim: Claim,
+    table: VictimTable,
+    found: _Found,
+    configured: tuple[Collection[str], int],
+) -> VictimPlan:
+    """Return a plan in which everybody finds another place, with what keeps it from happening."""
+    name, (actions, most_moved) = ConsolidationRule.name, configured
+    places = _new_places(found.plan)
+    chunks = [table.chunks[index] for index in found.gone]
+    against: list[Objection] = []
+    if name not in actions:
+        against.append(Objection(name, "ActionOff", "the action consolidation is not configured"))
+    refusal = ConsolidationRule(most_moved).refuse(session, claim)
+    if refusal is not None:
+        against.append(Objection(name, refusal.reason, refusal.message))
+    jobs = {chunk.job.key for chunk in chunks}
+    if refusal is None and len(jobs) > most_moved:
+        text = f"pods of {len(jobs)} jobs would move, and consolidation moves {most_moved} at most"
+        against.append(Objection(name, "TooManyMoves", text))
+    spared = Objection(name, "EvictionRefused", "its eviction has just been refused")
+    victims = tuple(
+        _victim(
+            session,
+            chunk,
+            places,
+            name,
+            (spared,) if any(task.uid in session.spared for task in chunk.tasks) else (),
+        )
+        for chunk in chunks
+    )
+    return VictimPlan(victims, tuple(against))
+
+
+def _new_places(plan: Plan) -> dict[str, str]:
+    """Return pod UID -> the node that the plan promises to it."""
+    promised = (step for step in plan.operations if step.kind is OperationKind.PIPELINE)
+    return {step.task.uid: step.node_name for step in promised}
+
+
+def _victim(
+    session: Session,
+    chunk: Chunk,
+    places: dict[str, str],
+    action: str,
+    objections: tuple[Objection, ...],
+) -> Victim:
+    return Victim(
+        job=chunk.job.key,
+        queue=chunk.job.queue,
+        priority=session.priority(chunk.job),
+        action=action,
+        is_core=chunk.is_core,
+        pods=tuple(_pods(chunk, places)),
+        objections=objections,
+    )
+
+
+def _pods(chunk: Chunk, places: dict[str, str]) -> Iterator[VictimPod]:
+    for task in chunk.tasks:
+        yield VictimPod(task.name, task.node_name, places.get(task.uid, ""))

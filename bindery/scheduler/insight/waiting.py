@@ -1,0 +1,229 @@
+"""Why a job waits: one cycle in memory, and what can be read from it.
+
+Called by `bindery explain` for what is in a cluster, and by the rehearsal for what might be. The
+cycle is the engine's own, so the answer is what the scheduler would do now and why not.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.engine import most_moved
+from bindery.scheduler.explain import node_reasons
+from bindery.scheduler.insight.advice import ADVICE
+from bindery.scheduler.insight.order import Position, position
+from bindery.scheduler.insight.shares import QueueShare, chain_shares
+from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import Job, JobKey
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.reports import Eviction, ReservationReport
+from bindery.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class NodeCounts:
+    """Which nodes would take one of some equal pods as it is, and why the others would not."""
+
+    pod_count: int
+    requests: dict[str, str]
+    """What one of them asks for, by resource."""
+    node_count: int
+    open_nodes: int
+    """How many nodes would take one such pod on its own."""
+    against: dict[str, int]
+    """By reason: nodes, each counted once; the most first."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedPod:
+    """A pod and the node that it would get."""
+
+    name: str
+    node: str
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedEviction:
+    """A pod that would be evicted, by which action, for whom."""
+
+    action: str
+    namespace: str
+    pod: str
+    job: JobKey
+    queue: str
+    node: str
+    moves_to: str
+    """The node that it is promised instead; empty if it has to wait."""
+    preemptor: JobKey
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """Where a job stands, and why it waits if it does."""
+
+    job: JobKey
+    queue: str
+    priority: int
+    preemptible: bool
+    min_member: int
+    placed_pods: int
+    waiting_pods: int
+    satisfied: bool
+    """Whether its gang has what it needs; extra pods may still wait."""
+    reason: str
+    """One CamelCase word; empty when nothing of it waits."""
+    message: str
+    would_bind: tuple[PlannedPod, ...]
+    """What the next cycle would commit for it."""
+    evictions: tuple[PlannedEviction, ...]
+    """Whom the next cycle would evict for it."""
+    nodes: tuple[NodeCounts, ...]
+    shares: tuple[QueueShare, ...]
+    """Its queue and those above it, from the top down."""
+    position: Position | None
+    victims: VictimPlan | None
+    """What would have to go for it to fit, although a rule forbids it."""
+    reservation: ReservationReport | None
+    """Room that is kept for it until it fits."""
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Before:
+    """What was read of a job before the cycle."""
+
+    job: Job
+    priority: int
+    placed_pods: int
+    waiting_pods: int
+    nodes: tuple[NodeCounts, ...]
+    shares: tuple[QueueShare, ...]
+    victims: VictimPlan | None
+
+
+@dataclass(frozen=True, slots=True)
+class _AtEnd:
+    """What was read of a job that waits, from the session at the end of the cycle."""
+
+    position: Position | None = None
+    victims: VictimPlan | None = None
+
+
+def explain(world: World, key: JobKey) -> Explanation | None:
+    """Run a cycle in `world` and say what it means for the job `key`; None: there is no such job.
+
+    The pods that the cycle commits count as Binding in `world` afterwards.
+    """
+    return explain_all(world, (key,)).get(key)
+
+
+def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanation]:
+    """Return the explanations of those jobs of `keys` that exist, all of the same cycle."""
+    engine = world.engine
+    jobs = engine.cluster.state.jobs
+    with engine.session() as session:
+        before = {key: _before(session, jobs[key], world) for key in keys if key in jobs}
+    at_end: dict[JobKey, _AtEnd] = {}
+
+    def inspect(session: Session) -> None:
+        for key, known in before.items():
+            if known.job.pending and not known.job.promised.total:
+                # What the cycle has just placed is no victim yet: then what was before has to do.
+                victims = _victims(session, known.job, world) or known.victims
+                at_end[key] = _AtEnd(position(session, known.job), victims)
+
+    drafts = list(engine.cycle(inspect=inspect))
+    return {
+        key: _explanation(world, known, at_end.get(key, _AtEnd()), drafts)
+        for key, known in before.items()
+    }
+
+
+def _before(session: Session, job: Job, world: World) -> _Before:
+    return _Before(
+        job,
+        priority=session.priority(job),
+        placed_pods=job.placed.total,
+        waiting_pods=job.waiting.total + job.gated_count,
+        nodes=tuple(_node_counts(session, job)),
+        shares=chain_shares(session, session.queue_row(job)),
+        victims=_victims(session, job, world),
+    )
+
+
+def _explanation(
+    world: World, known: _Before, at_end: _AtEnd, drafts: Sequence[BindRequestDraft]
+) -> Explanation:
+    engine, job = world.engine, known.job
+    report = engine.report.jobs.get(job.key)
+    bound = tuple(
+        PlannedPod(task.name, pod.selected_node)
+        for draft in drafts
+        for task, pod in zip(draft.tasks, draft.spec.pods, strict=True)
+        if task.job == job.key
+    )
+    evictions = [each for each in engine.report.evictions if each.preemptor == job.key]
+    return Explanation(
+        job=job.key,
+        queue=job.queue,
+        priority=known.priority,
+        preemptible=all(task.is_preemptible for task in job.tasks.values()),
+        min_member=job.min_member,
+        placed_pods=known.placed_pods,
+        waiting_pods=known.waiting_pods,
+        satisfied=report.satisfied if report is not None else True,
+        reason=report.reason if report is not None else "",
+        message=report.message if report is not None else "",
+        would_bind=bound,
+        evictions=tuple(planned(each, world) for each in evictions),
+        nodes=known.nodes,
+        shares=known.shares,
+        position=at_end.position,
+        victims=at_end.victims,
+        reservation=report.reservation if report is not None else None,
+        advice=ADVICE.get(report.reason, "") if report is not None else "",
+    )
+
+
+def planned(eviction: Eviction, world: World) -> PlannedEviction:
+    """Return `eviction` in names."""
+    task, job = eviction.task, world.engine.cluster.state.jobs.get(eviction.task.job)
+    return PlannedEviction(
+        action=eviction.action,
+        namespace=task.namespace,
+        pod=task.name,
+        job=task.job,
+        queue=job.queue if job is not None else "",
+        node=task.node_name,
+        moves_to=eviction.moves_to,
+        preemptor=eviction.preemptor,
+    )
+
+
+def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
+    """Return what would have to go, for a job that is sound itself."""
+    for plugin in session.plugins.validity:
+        if plugin.invalid(session, job) is not None:
+            return None
+    configuration = world.engine.configuration
+    with session.reservations.lifted(lambda each: each.job is job):
+        return cheapest_victims(session, job, configuration.actions, most_moved(configuration))
+
+
+def _node_counts(session: Session, job: Job) -> Iterator[NodeCounts]:
+    counts: Counter[Shape] = Counter(task.shape for task in session.pods_in_order(job))
+    for shape, count in counts.items():
+        finder = session.placement.finder(job)
+        against = node_reasons(session, session.placement, finder, shape)
+        axis = session.state.axis
+        requests = {
+            axis.names[index]: axis.display(index, amount)
+            for index, amount in total((shape.request,)).items()
+            if axis.names[index] != "pods"
+        }
+        nodes = len(session.order)
+        open_nodes = nodes - sum(against.values())
+        yield NodeCounts(count, requests, nodes, open_nodes, dict(against.most_common()))

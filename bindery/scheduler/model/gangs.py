@@ -1,0 +1,152 @@
+"""What a gang needs: a minimum of pods, of each role, and a tree of sub-groups.
+
+Pure arithmetic over counts; `jobs.py` keeps the counts, actions ask what to place next. Leaves of
+the tree hold pods and need `minMember` of them; an inner group needs `minSubGroup` of its children.
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from bindery.kube.objects import SubGroup
+
+MOST_SUB_GROUPS = 10_000
+
+
+class GangError(ValueError):
+    """The sub-groups of a PodGroup do not form a tree; the text says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A node of the tree. The root has no name."""
+
+    name: str
+    min_member: int | None
+    """Of a leaf: how many pods it needs; None: all that there are."""
+    min_sub_group: int | None
+    """Of an inner group: how many children it needs; None: all."""
+    children: tuple["Group", ...]
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether it holds pods."""
+        return not self.children
+
+    @property
+    def needed_children(self) -> int:
+        """How many children must be satisfied."""
+        count = len(self.children)
+        return count if self.min_sub_group is None else min(self.min_sub_group, count)
+
+    def leaves(self) -> Iterator["Group"]:
+        """Yield all leaves below, itself if it is one."""
+        if self.is_leaf:
+            yield self
+        for child in self.children:
+            yield from child.leaves()
+
+    def is_satisfied(self, lacking: Callable[["Group"], int]) -> bool:
+        """Return whether the group has what it needs; `lacking`: leaf -> pods that it lacks."""
+        if self.is_leaf:
+            return lacking(self) <= 0
+        return sum(child.is_satisfied(lacking) for child in self.children) >= self.needed_children
+
+
+def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | None:
+    """Return the tree of `sub_groups`, None if there are none.
+
+    Raises:
+        GangError: a name stands twice, a parent does not exist, or the parents form a cycle.
+    """
+    if not sub_groups:
+        return None
+    if len(sub_groups) > MOST_SUB_GROUPS:
+        raise GangError(f"spec.subGroups has more than {MOST_SUB_GROUPS} entries")
+    by_name = {group.name: group for group in sub_groups}
+    if len(by_name) < len(sub_groups):
+        twice = next(g.name for g in sub_groups if sum(o.name == g.name for o in sub_groups) > 1)
+        raise GangError(f"spec.subGroups: {twice} stands twice")
+    below: dict[str, list[SubGroup]] = {}
+    for group in sub_groups:
+        parent = group.parent or ""
+        if parent and parent not in by_name:
+            raise GangError(
+                f"spec.subGroups: {group.name} has the parent {parent}, which is not there"
+            )
+        below.setdefault(parent, []).append(group)
+    built: list[str] = []
+    root = Group("", None, min_sub_group, tuple(_grow(g, below, built) for g in below.get("", ())))
+    if len(built) < len(sub_groups):
+        lost = next(group.name for group in sub_groups if group.name not in set(built))
+        raise GangError(f"spec.subGroups: {lost} is its own ancestor")
+    return root
+
+
+def _grow(group: SubGroup, below: Mapping[str, list[SubGroup]], built: list[str]) -> Group:
+    built.append(group.name)
+    children = tuple(_grow(child, below, built) for child in below.get(group.name, ()))
+    for part in (group.min_member, group.min_sub_group):
+        if part is not None and part < 0:
+            raise GangError(f"spec.subGroups: {group.name} has a negative minimum")
+    return Group(group.name, group.min_member, group.min_sub_group, children)
+
+
+def wanted(
+    group: Group, lacking: Callable[[Group], int], waiting: Mapping[str, int]
+) -> dict[str, int] | None:
+    """Return how many pods of each leaf `group` takes next, children in the order written.
+
+    `waiting`: leaf name -> pods that wait. None: not enough pods wait.
+    """
+    if group.is_leaf:
+        missing = max(0, lacking(group))
+        return {group.name: missing} if missing <= waiting.get(group.name, 0) else None
+    found: dict[str, int] = {}
+    done = sum(child.is_satisfied(lacking) for child in group.children)
+    for child in group.children:
+        if done < group.needed_children and not child.is_satisfied(lacking):
+            below = wanted(child, lacking, waiting)
+            if below is not None:
+                found |= below
+                done += 1
+    return found if done >= group.needed_children else None
+
+
+def optional(group: Group, lacking: Callable[[Group], int]) -> Iterator[Group]:
+    """Yield the highest groups that are not satisfied though `group` is."""
+    for child in group.children:
+        if child.is_satisfied(lacking):
+            yield from optional(child, lacking)
+        else:
+            yield child
+
+
+Try = Callable[[Group], bool]
+"""Tries to place what a leaf lacks; True if that worked, and else nothing has changed."""
+
+
+def satisfy(
+    group: Group,
+    attempt: Try,
+    is_satisfied: Callable[[Group], bool],
+    mark: Callable[[], Callable[[], None]],
+) -> bool:
+    """Place what `group` lacks, trying its children in the order in which they are written.
+
+    `mark` returns what goes back to where it was called; it undoes a child that fails half-way. A
+    group that fails as a whole is left to the caller to undo.
+    """
+    if group.is_leaf:
+        return is_satisfied(group) or attempt(group)
+    done = sum(is_satisfied(child) for child in group.children)
+    for child in group.children:
+        if done >= group.needed_children:
+            break
+        if is_satisfied(child):
+            continue
+        go_back = mark()
+        if satisfy(child, attempt, is_satisfied, mark):
+            done += 1
+        else:
+            go_back()
+    return done >= group.needed_children

@@ -1,0 +1,63 @@
+"""fairshare: queues are served by what they deserve, and cannot pin more than their quota.
+
+The order and the gate are KAI-Scheduler's (v0.17, plugins/proportion/queue_order and
+capacity_policy), from the shares that `bindery.scheduler.fairness` divides.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.interface import Refusal, SortKey
+from bindery.scheduler.session import Session
+
+
+class FairShare:
+    """Orders queues by their shares; holds non-preemptible work to the quota up the tree."""
+
+    name = "fairshare"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+
+    def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:
+        """Return the key of a queue whose next job is `job`.
+
+        Not above its fair share in all that it holds first; then who stays within its quota with
+        the job; higher priority; who deserves something at all; smaller dominant share with the
+        job, and without; smaller allocatable share.
+        """
+        shares = session.shares
+        request = total(task.shape.request for task in session.next_pods(job))
+        deserves = shares.allocatable[:, queue_row]
+        wants_undeserved = any(deserves[index] <= 0 for index in request)
+        return (
+            shares.is_over(queue_row),
+            not shares.fits_quota(queue_row, request),
+            -session.state.queues.entries[queue_row].priority,
+            wants_undeserved,
+            shares.dominant(queue_row, request),
+            shares.dominant(queue_row),
+            float(deserves[shares.counted].sum()),
+        )
+
+    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+        """Refuse work that cannot be evicted where it would not fit the quota."""
+        pinned = total(task.shape.request for task in tasks if not task.is_preemptible)
+        ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota
+        for row in ledger.chains[session.queue_row(job)] if pinned else ():
+            for index, amount in pinned.items():
+                held = int(ledger.non_preemptible[index, row])
+                if held + amount > quota[index, row]:
+                    name = session.state.queues.entries[row].name
+                    granted = axis.display(index, int(quota[index, row]))
+                    return Refusal(
+                        "NonPreemptibleOverQuota",
+                        f"non-preemptible jobs of queue {name} hold {axis.display(index, held)} of "
+                        f"its quota of {granted} {axis.names[index]}, and this one asks for "
+                        f"{axis.display(index, amount)} more",
+                        is_lasting=True,
+                    )
+        return None

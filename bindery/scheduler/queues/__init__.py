@@ -1,0 +1,1 @@
+"""What Queue objects say: findings about their specs, and what their gangs hold and deserve."""

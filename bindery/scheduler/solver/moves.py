@@ -1,0 +1,57 @@
+"""Moving victims: those that find another place are moved there, not just killed.
+
+Asked by the search once the claim has its places.
+"""
+
+from collections.abc import Sequence
+
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.statement import Statement
+
+
+def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+    """Return what the first gate says against `tasks` in the queue of `job`."""
+    for gate in session.plugins.capacity_gates:
+        refusal = gate.over_capacity(session, job, tasks)
+        if refusal is not None:
+            return refusal
+    return None
+
+
+def move_victims(
+    session: Session, statement: Statement, table: VictimTable, gone: Sequence[int]
+) -> set[int]:
+    """Promise other places to victims where there are any; return the chunks that have one.
+
+    The last that went, which is worth most, comes first.
+    """
+    moved: set[int] = set()
+    for index in reversed(gone):
+        chunk, savepoint = table.chunks[index], statement.savepoint()
+        within = over_capacity(session, chunk.job, chunk.tasks) is None
+        may_stay = len(chunk.tasks) > 1  # a gang that moves starts anew as a whole
+        if within and all(_move(session, statement, t, may_stay=may_stay) for t in chunk.tasks):
+            moved.add(index)
+        else:
+            statement.rollback(savepoint)
+    return moved
+
+
+def _move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
+    assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
+    finder = session.placement.finder(session.state.jobs[task.job])
+    place = finder.best(task.shape)
+    if place is not None and place.row == task.row and not may_stay:
+        finder.exclude(task.shape, task.row, "it is moved away from it")
+        place = finder.best(task.shape)
+    if place is None:
+        return False
+    try:
+        statement.pipeline(task, place.row)
+    except LedgerRefusalError:
+        return False
+    return True

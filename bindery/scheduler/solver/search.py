@@ -1,0 +1,291 @@
+"""The search for a plan that makes room: node by node, victims in their order, and no more of them
+than needed.
+
+Pod by pod of the claim: into room that is free, or being released; else onto the node on which the
+first eligible victims stand. Of those only as many go as the pod needs, and the most valuable are
+spared first. At the end victims that find another place are moved, and the action's rule judges the
+whole. Everything happens in one Statement, so a plan that fails leaves nothing behind. Bounded by
+counts, not by time: the same session gives the same plan.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.resources import Request
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.moves import move_victims, over_capacity
+from bindery.scheduler.solver.order import victims as victims_in_order
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.vetoes import permitted
+from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.statement import Savepoint, Statement
+
+NODES_TRIED = 64
+"""How many nodes are tried for one pod before the claim is given up for this cycle."""
+_MOST_TO_SPARE = 4000
+"""Up to so many (victims x pods of the claim) it is tried to leave out victims one by one."""
+
+
+class Search:
+    """One attempt to make room for `claim` by `rule`."""
+
+    def __init__(
+        self,
+        session: Session,
+        statement: Statement,
+        claim: Claim,
+        rule: Rule,
+        table: VictimTable,
+        *,
+        with_moves: bool = False,
+        domain: BoolColumn | None = None,
+    ) -> None:
+        self._session = session
+        self._statement = statement
+        self._claim = claim
+        self._rule = rule
+        self._table = table
+        candidates = rule.movable if with_moves else rule.eligible
+        eligible = candidates(session, claim, table) & table.alive
+        self._left = permitted(session, claim, table, eligible, rule.name)
+        """Chunk -> whether it may still go in this plan."""
+        self._with_moves = with_moves
+        """Whether victims that the rule protects may go too, as long as they find other places."""
+        self._must_move: set[int] = set()
+        self._waits = False
+        """Whether a pod has been promised room that is not free yet."""
+        self._domain = domain
+        """The nodes to which the claim is held, if it is."""
+        self._finder = session.placement.finder(claim.job, domain)
+        self.gone: list[int] = []
+        """Chunks that go, in the order in which they were chosen."""
+
+    def run(self) -> bool:
+        """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
+        if not self._is_possible() or not self._place_all():
+            return False
+        if not self.gone:  # others have made more room than they need
+            return self._waits
+        return self._is_acceptable()
+
+    def _is_possible(self) -> bool:
+        """Return whether a search can succeed at all, as far as cheap bounds can tell."""
+        if not self._left.any() and not self._session.is_releasing:
+            return False
+        return not can_never_fit(self._session, self._claim, self._table, self._left)
+
+    def _is_acceptable(self) -> bool:
+        """Leave out who need not go, move who can be moved, and let the rule judge the rest."""
+        self._spare()
+        moved = move_victims(self._session, self._statement, self._table, self.gone)
+        if not moved.issuperset(self._must_move.intersection(self.gone)):
+            return False
+        stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
+        if self._rule.moves_all and stays_gone:
+            return False
+        return self._rule.accepts(self._session, self._claim, stays_gone)
+
+    # -- placing the claim -----------------------------------------------------------------------
+
+    def _place_all(self) -> bool:
+        for position, task in enumerate(self._claim.tasks):
+            if not self._make_capacity(self._claim.tasks[position:]):
+                return False
+            if not self._place(task) and not self._make_room(task):
+                return False
+        return True
+
+    def _place(self, task: Task) -> bool:
+        """Promise `task` the best node that has, or will have, room; evicts nobody."""
+        finder = self._finder
+        while (place := finder.best(task.shape)) is not None:
+            if self._pipeline(task, place.row):
+                self._waits = self._waits or not place.fits_now
+                return True
+            if finder is self._finder:  # which must not forget a node for the rest of the search
+                finder = self._session.placement.finder(self._claim.job, self._domain)
+            finder.exclude(task.shape, place.row, "a ledger has refused it")
+        return False
+
+    def _pipeline(self, task: Task, row: int) -> bool:
+        try:
+            self._statement.pipeline(task, row)
+        except LedgerRefusalError:
+            return False
+        return True
+
+    def _make_capacity(self, tasks: Sequence[Task]) -> bool:
+        """Evict until no gate is against `tasks`: a queue at its limit needs its own pods gone."""
+        refusal = over_capacity(self._session, self._claim.job, tasks)
+        if refusal is None:
+            return True
+        if refusal.is_lasting or self._rule.moves_all:
+            return False
+        chains = self._session.queue_ledger.chains
+        own = set(chains[self._session.queue_row(self._claim.job)])
+        related = np.array([not own.isdisjoint(chain) for chain in chains], dtype=np.bool_)
+        for index in self._in_order(self._left & related[self._table.queue]):
+            self._evict(index)
+            if over_capacity(self._session, self._claim.job, tasks) is None:
+                return True
+        return False
+
+    def _make_room(self, task: Task) -> bool:
+        """Evict on one node as much as `task` needs there, and promise it the room."""
+        request = task.shape.request
+        useful = self._useful_nodes(task)
+        for row in self._nodes_in_order(useful):
+            savepoint, chosen = self._statement.savepoint(), len(self.gone)
+            if self._clear(row, request) and self._pipeline(task, row) and self._can_move():
+                return True
+            self._go_back(savepoint, chosen)
+        return False
+
+    def _can_move(self) -> bool:
+        """Return whether all victims so far find other places, where they must."""
+        gone = set(self.gone)
+        must_move = gone if self._rule.moves_all else gone & self._must_move
+        if not must_move:
+            return True
+        savepoint = self._statement.savepoint()
+        moved = move_victims(self._session, self._statement, self._table, self.gone)
+        self._statement.rollback(savepoint)
+        return moved >= must_move
+
+    def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
+        """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
+        self._statement.rollback(savepoint)
+        self._left[self.gone[chosen:]] = True
+        del self.gone[chosen:]
+
+    def _useful_nodes(self, task: Task) -> BoolColumn:
+        """Return the nodes that could take `task` if all that may go had gone."""
+        nodes, request = self._session.state.nodes, task.shape.request
+        useful = self._finder.allowed(task.shape).copy()
+        freed = self._table.evictable(self._left, request.indices)
+        for held, index, amount in zip(freed, request.indices, request.amounts, strict=True):
+            room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
+            useful &= room + held >= amount
+        return useful
+
+    def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
+        """Yield useful nodes by the first victim on them; a fixed number at the most."""
+        table = self._table
+        on_useful = np.zeros(len(table.chunks), dtype=np.bool_)
+        on_useful[table.chunk[useful[table.row]]] = True
+        seen: set[int] = set()
+        for index in self._in_order(self._left & on_useful):
+            for row in table.row[table.pods(index)].tolist():
+                if useful[row] and row not in seen:
+                    seen.add(row)
+                    yield row
+                    if len(seen) >= NODES_TRIED:
+                        return
+
+    def _clear(self, row: int, request: Request) -> bool:
+        """Evict on the node at `row` until `request` fits, sparing what need not go."""
+        table = self._table
+        here = np.zeros(len(table.chunks), dtype=np.bool_)
+        here[table.chunk[table.row == row]] = True
+        savepoint, before = self._statement.savepoint(), len(self.gone)
+        needed = self._shortfall(row, request)
+        for index in self._in_order(self._left & here):
+            if not (needed > 0).any():
+                break
+            if self._left[index] and self._evict(index):
+                needed = self._shortfall(row, request)
+        if (needed > 0).any():
+            return False
+        chosen = self.gone[before:]
+        for index in reversed(list(chosen)):
+            held = self._held(index, row, request)
+            if not (needed + held > 0).any() and not self._goes_with_its_core(index, chosen):
+                chosen.remove(index)
+                needed = needed + held
+        if len(chosen) < len(self.gone) - before:
+            self._go_back(savepoint, before)
+            return all(self._evict_alone(index) for index in chosen)
+        return True
+
+    def _goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
+        """Return whether `index` is an extra whose core is among `chosen` too."""
+        job, chunks = self._table.chunks[index].job, self._table.chunks
+        return not chunks[index].is_core and any(
+            chunks[other].is_core and chunks[other].job is job for other in chosen
+        )
+
+    def _shortfall(self, row: int, request: Request) -> NDArray[np.int64]:
+        """Return by how much each requested resource falls short on the node at `row`."""
+        nodes, index = self._session.state.nodes, list(request.indices)
+        room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
+        return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
+
+    def _held(self, chunk: int, row: int, request: Request) -> NDArray[np.int64]:
+        """Return what `chunk` holds of each requested resource on the node at `row`."""
+        pods = self._table.pods(chunk)
+        held = self._table.request[list(request.indices), pods]
+        return np.asarray(held[:, self._table.row[pods] == row].sum(axis=1))
+
+    # -- victims ---------------------------------------------------------------------------------
+
+    def _in_order(self, among: BoolColumn) -> Iterator[int]:
+        """Yield chunks in the order in which they go."""
+        return victims_in_order(self._session, self._table, among)
+
+    def _evict(self, index: int) -> bool:
+        """Evict a chunk, and before it those of its job that go first, if the rule allows it."""
+        chunk, table = self._table.chunks[index], self._table
+        if not self._rule.allows(self._session, self._claim, chunk):
+            if not self._with_moves:
+                return False
+            self._must_move.add(index)
+        first = range(table.first_of_job(index), index) if chunk.is_core else ()
+        return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
+
+    def _evict_alone(self, index: int) -> bool:
+        most = self._rule.most_jobs
+        if most is not None:
+            jobs = {id(self._table.chunks[i].job) for i in (*self.gone, index)}
+            if len(jobs) > most:
+                return False
+        reason = f"{self._rule.name} for {self._claim.job.key}"
+        savepoint = self._statement.savepoint()
+        try:
+            for task in self._table.chunks[index].tasks:
+                self._statement.evict(task, reason)
+        except LedgerRefusalError:
+            self._statement.rollback(savepoint)
+            return False
+        self._left[index] = False
+        self.gone.append(index)
+        return True
+
+    def _spare(self) -> None:
+        """Leave out victims, the last first, without which the claim finds its places as well."""
+        if len(self.gone) < 2 or len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
+            return
+        start = Savepoint(0)
+        best, plan = list(self.gone), self._statement.extract()
+        for index in reversed(self.gone):
+            trial = [i for i in best if i != index]
+            if self._goes_with_its_core(index, trial):
+                continue
+            self._go_back(start, 0)
+            if all(self._evict_alone(i) for i in trial) and self._fits():
+                best, plan = trial, self._statement.extract()
+        self._go_back(start, 0)
+        self._statement.replay(plan)
+        self._left[best] = False
+        self.gone = best
+
+    def _fits(self) -> bool:
+        """Place the whole claim into the room that there is."""
+        if over_capacity(self._session, self._claim.job, self._claim.tasks) is not None:
+            return False
+        return all(self._place(task) for task in self._claim.tasks)

@@ -1,0 +1,35 @@
+"""What plugins say against victims: a veto is final, whatever other plugins say and rules allow.
+
+Asked by the search before it chooses. Costs nothing unless a plugin offers `may_evict`.
+"""
+
+import numpy as np
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.victims import VictimTable
+
+
+def permitted(
+    session: Session, claim: Claim, table: VictimTable, among: BoolColumn, action: str
+) -> BoolColumn:
+    """Return the chunks of `among` (mask) with no pod that a plugin keeps from `action`.
+
+    The chunks of its job that would go after such a one are kept with it.
+    """
+    filters = session.plugins.victim_filters
+    if not filters:
+        return among
+    mask, kept = among.copy(), set[int]()
+    for index in np.flatnonzero(among).tolist():
+        first = table.first_of_job(index)
+        if first not in kept and all(
+            plugin.may_evict(session, task, claim.job, action)
+            for task in table.chunks[index].tasks
+            for plugin in filters
+        ):
+            continue
+        kept.add(first)
+        mask[index] = False
+    return mask

@@ -1,0 +1,207 @@
+"""Who could be evicted: running pods as columns, and in which portions they go.
+
+A portion (chunk) is what goes together: an extra pod of an elastic job by itself, the rest of a
+gang as a whole. Inside a job extras go before the core, the last pods first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.session import Session
+
+_MOST_RECOUNTED = 64
+"""Up to so many chunks are counted one by one."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Chunk:
+    """Pods of one job that are evicted together."""
+
+    job: Job
+    tasks: tuple[Task, ...]
+    is_core: bool
+    """Whether the gang falls below its minimum by it."""
+
+
+def may_go(session: Session, task: Task) -> bool:
+    """Return whether `task` may be evicted at all, for whomever."""
+    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
+
+
+MayGo = Callable[[Session, Task], bool]
+
+
+def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
+    """Return the portions in which `job` can be evicted, in the order in which they go.
+
+    A portion with a pod that is not `allowed` to go ends the list.
+    """
+    running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    running.sort(key=session.pod_sort_key, reverse=True)
+    found: list[Chunk] = []
+    left = list(running)
+    for extra in _extras(job, running):
+        found.append(Chunk(job, tuple(extra), is_core=False))
+        left = [task for task in left if task not in extra]
+    if left:
+        found.append(Chunk(job, tuple(left), is_core=True))
+    for position, chunk in enumerate(found):
+        if not all(allowed(session, task) for task in chunk.tasks):
+            return found[:position]
+    return found
+
+
+def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
+    """Yield what can go while the gang keeps its minimum; `running` in order of eviction."""
+    surplus = job.placed.total - job.min_member
+    spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
+    spare_leaves: dict[str, int] = {}
+    if job.tree is not None:
+        for group in _optional(job, job.tree):
+            members = {leaf.name for leaf in group.leaves()}
+            tasks = [task for task in running if task.sub_group in members]
+            if tasks and len(tasks) <= surplus and _roles_allow(tasks, spare_roles):
+                surplus -= len(tasks)
+                yield tasks
+                running = [task for task in running if task not in tasks]
+        spare_leaves = {leaf.name: -job.lacking(leaf) for leaf in job.tree.leaves()}
+        if job.tree.is_satisfied(job.lacking):
+            useless = (leaf.name for leaf in _useless_leaves(job, job.tree))
+            spare_leaves.update((name, job.placed.groups[name]) for name in useless)
+    for task in running:
+        spare = spare_leaves.get(task.sub_group, surplus)
+        if surplus > 0 and spare > 0 and _roles_allow([task], spare_roles):
+            surplus -= 1
+            if task.sub_group in spare_leaves:
+                spare_leaves[task.sub_group] -= 1
+            yield [task]
+
+
+def _optional(job: Job, group: Group) -> Iterable[Group]:
+    """Yield satisfied groups that `group` can do without, the last written first."""
+    satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
+    yield from reversed(satisfied[group.needed_children :])
+    for child in reversed(satisfied[: group.needed_children]):
+        yield from _optional(job, child)
+
+
+def _useless_leaves(job: Job, group: Group) -> Iterable[Group]:
+    """Yield the leaves of `group`, which is satisfied, whose pods are too few to count."""
+    for child in group.children:
+        if child.is_satisfied(job.lacking):
+            yield from _useless_leaves(job, child)
+        else:
+            yield from child.leaves()
+
+
+def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
+    for task in tasks:
+        if spare.get(task.role, 1) <= 0:
+            return False
+    for task in tasks:
+        if task.role in spare:
+            spare[task.role] -= 1
+    return True
+
+
+class VictimTable:
+    """All chunks of all jobs, as columns over their pods.
+
+    Made once a session; `gone` marks what a committed plan has taken. `allowed`: see `chunks`.
+    """
+
+    def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
+        self.chunks: list[Chunk] = []
+        chunk_of: list[int] = []
+        rows: list[int] = []
+        requests: list[Task] = []
+        for job in session.state.jobs.values():
+            for chunk in chunks(session, job, allowed):
+                for task in chunk.tasks:
+                    chunk_of.append(len(self.chunks))
+                    rows.append(task.row)
+                    requests.append(task)
+                self.chunks.append(chunk)
+        self.row: NDArray[np.intp] = np.array(rows, dtype=np.intp)
+        """Pod -> node row."""
+        self.chunk: NDArray[np.intp] = np.array(chunk_of, dtype=np.intp)
+        """Pod -> its chunk; pods of one chunk stand together."""
+        self._first: NDArray[np.intp] = np.searchsorted(self.chunk, np.arange(len(self.chunks) + 1))
+        self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
+        """[resource, pod]."""
+        for pod, task in enumerate(requests):
+            shape = task.shape.request
+            self.request[list(shape.indices), pod] = shape.amounts
+        count = len(self.chunks)
+        self._counted: BoolColumn = np.zeros(count, dtype=np.bool_)
+        self._held = np.zeros((len(session.state.axis), len(session.state.nodes.nodes)), np.int64)
+        """[resource, node]: what the `_counted` chunks hold."""
+        self.queue: NDArray[np.intp] = np.array(
+            [session.queue_row(chunk.job) for chunk in self.chunks], dtype=np.intp
+        )
+        """Chunk -> queue row."""
+        self.priority: NDArray[np.int64] = np.array(
+            [session.priority(chunk.job) for chunk in self.chunks], dtype=np.int64
+        )
+        """Chunk -> priority of its job."""
+        self.is_core: BoolColumn = np.array([c.is_core for c in self.chunks], dtype=np.bool_)
+        """Chunk -> whether its gang falls below its minimum by it."""
+        self.started: NDArray[np.float64] = np.array(
+            [session.running_since(c.job) for c in self.chunks], dtype=np.float64
+        )
+        """Chunk -> since when its job runs."""
+        self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
+        """Chunk -> whether it is still running."""
+        starts = {i: c.job for i, c in reversed(list(enumerate(self.chunks)))}
+        first = {id(job): i for i, job in starts.items()}
+        self._job_starts = [first[id(chunk.job)] for chunk in self.chunks]
+        self.by_queue: dict[int, NDArray[np.intp]] = {}
+        """Queue row -> its chunks in the order in which they go: the last job first, extras before
+        the core."""
+        last_first = sorted(
+            first.values(), key=lambda i: session.job_sort_key(self.chunks[i].job), reverse=True
+        )
+        place = {i: position for position, i in enumerate(last_first)}
+        rank = np.array([place[i] for i in self._job_starts], dtype=np.intp)
+        ranked = np.argsort(rank, kind="stable")
+        for queue in np.unique(self.queue):
+            self.by_queue[int(queue)] = ranked[self.queue[ranked] == queue]
+
+    def pods(self, chunk: int) -> slice:
+        """Return where the pods of `chunk` stand."""
+        return slice(int(self._first[chunk]), int(self._first[chunk + 1]))
+
+    def first_of_job(self, chunk: int) -> int:
+        """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
+        return int(self._job_starts[chunk])
+
+    def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
+        """Return what the `eligible` chunks (mask) hold on each node: [one of resources, node].
+
+        Asked with nearly the same chunks again and again, so only the difference is counted.
+        """
+        changed = np.flatnonzero(eligible != self._counted)
+        if len(changed) > _MOST_RECOUNTED:
+            self._held[:] = 0
+            pods = eligible[self.chunk]
+            for resource, held in enumerate(self.request[:, pods]):
+                if held.any():
+                    sums = np.bincount(self.row[pods], held, self._held.shape[1])
+                    self._held[resource] = sums.astype(np.int64)
+        else:
+            for chunk in changed.tolist():
+                span = self.pods(chunk)
+                sign = 1 if eligible[chunk] else -1
+                np.add.at(self._held.T, self.row[span], sign * self.request[:, span].T)
+        self._counted = eligible.copy()
+        return self._held[list(resources)]
+
+    def gone(self, indices: Iterable[int]) -> None:
+        """Note that chunks have been evicted."""
+        self.alive[list(indices)] = False

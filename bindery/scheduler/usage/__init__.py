@@ -1,0 +1,1 @@
+"""Where past usage is known from: the scheduler's own record, or a Prometheus."""

@@ -1,0 +1,88 @@
+"""Keeps what a Prometheus says of past usage up to date while a scheduler leads.
+
+Chosen by `keeping.py`. As KAI-Scheduler has it (v0.17, usagedb): what was fetched last is used
+until something newer has been, however old it is; from the staleness limit on with a warning.
+Invariant: the usage in use is always one whole answer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+import aiohttp
+
+from bindery.api.usage import UsageConfiguration
+from bindery.kube.lease import Leadership
+from bindery.scheduler.fairness.usage import Decay
+from bindery.scheduler.usage.keeper import Complaints
+from bindery.scheduler.usage.metrics import USAGE_ERRORS, USAGE_STALE, USAGE_UPDATED
+from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError
+from bindery.scheduler.usage.source import GivenUsage
+
+_CONNECTIONS: Final = 4
+
+
+class PrometheusKeeper:
+    """Fetches usage into `given` every so often. `clock`: seconds since the epoch."""
+
+    def __init__(
+        self,
+        given: GivenUsage,
+        configuration: UsageConfiguration,
+        complaints: Complaints,
+        clock: Callable[[], float],
+    ) -> None:
+        self._given = given
+        self._configuration = configuration
+        self._complaints = complaints
+        self._clock = clock
+        self._updated: float | None = None
+        """When usage was last fetched."""
+
+    @asynccontextmanager
+    async def kept(self, _leadership: Leadership) -> AsyncIterator[None]:
+        """Fetch once, so that the first plan is by past usage already, then now and then."""
+        wanted = self._configuration
+        decay = Decay(wanted.window_seconds, wanted.half_life_seconds)
+        connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
+        async with aiohttp.ClientSession(connector=connector) as session:
+            reader = PrometheusReader(session, wanted.prometheus, decay)
+            await self.update(reader)
+            fetching = asyncio.create_task(self._update_now_and_then(reader))
+            try:
+                yield
+            finally:
+                fetching.cancel()
+                await asyncio.gather(fetching, return_exceptions=True)
+
+    async def update(self, reader: PrometheusReader) -> None:
+        """Fetch usage; keep what there is if that fails."""
+        now = self._clock()
+        try:
+            fetched = await reader.fetch(now)
+        except UsageQueryError as error:
+            kept = "what was known before is used" if self._updated is not None else "none is used"
+            problem = f"past usage could not be fetched, {kept}: {error}"
+            self._complaints.error("query", "UsageUnavailable", problem)
+        else:
+            self._given.parts, self._updated = fetched.usage, now
+            USAGE_UPDATED.set(now)
+            if fetched.unusable:
+                USAGE_ERRORS.labels("sample").inc(fetched.unusable)
+        self._check_age()
+
+    async def _update_now_and_then(self, reader: PrometheusReader) -> None:
+        while True:
+            await asyncio.sleep(self._configuration.prometheus.fetch_seconds)
+            await self.update(reader)
+
+    def _check_age(self) -> None:
+        prometheus = self._configuration.prometheus
+        limit_s = max(prometheus.staleness_seconds, prometheus.fetch_seconds)
+        is_stale = self._updated is None or self._clock() - self._updated > limit_s
+        USAGE_STALE.set(is_stale)
+        if is_stale and self._updated is not None:
+            self._complaints.warning(
+                "UsageStale", f"past usage in use is more than {limit_s:g} s old"
+            )

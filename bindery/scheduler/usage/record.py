@@ -1,0 +1,95 @@
+"""The scheduler's own record of what queues held: it needs nothing else to be installed.
+
+Told once a cycle what queues hold, it sums that up over slices of time; `keeper.py` stores it.
+What is held at a cycle counts for the time since the last one. Only time that was observed counts:
+between `interrupt` and the next cycle nothing is held and nothing offered. Never more than
+`MOST_SLICES` slices are kept, however long the window is.
+"""
+
+import numpy as np
+
+from bindery.scheduler.fairness.usage import Amounts, Decay, History, Moment, places
+from bindery.scheduler.model.resources import PODS
+
+SLICES = 32
+"""Into how many slices the window is cut: of a week each has five hours and a quarter."""
+MOST_SLICES = 64
+"""More, which come of restarts, are joined."""
+
+
+class UsageRecord:
+    """What queues held within the horizon of `decay`."""
+
+    def __init__(self, decay: Decay) -> None:
+        self.decay = decay
+        self.history = History.empty()
+        self._slice_s = decay.horizon_s / SLICES
+        self._seen_at: float | None = None
+        """When queues were last looked at, seconds since the epoch."""
+
+    def account(self, moment: Moment) -> Amounts:
+        """Count what is held for the time since the last moment; return usage up to now.
+
+        [resource, queue], as parts of capacity. A clock that went back counts nothing, and what
+        was seen at a time that is yet to come is forgotten.
+        """
+        if self._seen_at is not None and moment.now > self._seen_at:
+            self._add(moment, self._seen_at)
+        self._seen_at = moment.now
+        history = self.history
+        rows = places(history.resources, moment.resources)
+        columns = places(history.queues, moment.queues)
+        known = np.ix_(np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0))
+        usage = np.zeros((len(rows), len(columns)))
+        usage[known] = history.parts(self.decay, moment.now)[
+            np.ix_(rows[rows >= 0], columns[columns >= 0])
+        ]
+        return usage
+
+    def interrupt(self) -> None:
+        """Stop counting until the next cycle: nobody has looked meanwhile."""
+        self._seen_at = None
+
+    def forget(self) -> None:
+        """Begin anew."""
+        self.history = History.empty()
+        self.interrupt()
+
+    def precede(self, earlier: History) -> None:
+        """Take in what was recorded before this process began to."""
+        self.history = earlier.followed_by(self.history).coarsened(MOST_SLICES)
+
+    def _add(self, moment: Moment, since: float) -> None:
+        history = self.history.within(moment.now - self.decay.horizon_s, moment.now)
+        kept = [index for index, name in enumerate(moment.resources) if name != PODS]
+        resources = tuple(moment.resources[index] for index in kept)
+        elapsed_s = moment.now - since
+        new = History(
+            queues=tuple(moment.queues),
+            resources=resources,
+            start=np.array([since]),
+            end=np.array([moment.now]),
+            capacity=moment.capacity[None, kept] * elapsed_s,
+            held=moment.held[None, kept].astype(np.float64) * elapsed_s,
+        )
+        if len(history) and self._continues(history, since, moment.now):
+            self.history = _extended(history, new)
+        else:
+            self.history = history.followed_by(new).coarsened(MOST_SLICES)
+
+    def _continues(self, history: History, since: float, now: float) -> bool:
+        """Return whether time from `since` on still belongs to the newest slice."""
+        return bool(history.end[-1] == since and now - history.start[-1] <= self._slice_s)
+
+
+def _extended(history: History, new: History) -> History:
+    """Return `history` with its newest slice prolonged by the only one of `new`."""
+    queues = tuple(dict.fromkeys((*history.queues, *new.queues)))
+    resources = tuple(dict.fromkeys((*history.resources, *new.resources)))
+    longer = history.arranged(queues, resources)
+    at_slice = len(longer) - 1
+    added = new.arranged(queues, resources)
+    longer.capacity[at_slice] += added.capacity[0]
+    longer.held[at_slice] += added.held[0]
+    longer.end[at_slice] = added.end[0]
+    return longer

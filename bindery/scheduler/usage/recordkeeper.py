@@ -1,0 +1,115 @@
+"""Keeps the record of past usage over restarts and changes of the leader, in a ConfigMap.
+
+Chosen by `keeping.py`; `codec.py` has the format. Invariants: what an earlier leader stored is
+never written over unread, save where it cannot be used; and a leader of an earlier term never
+writes over what a later one has stored.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.lease import Leadership
+from bindery.scheduler.usage.codec import RecordError, decode, encode
+from bindery.scheduler.usage.keeper import Complaints
+from bindery.scheduler.usage.metrics import USAGE_UPDATED
+from bindery.scheduler.usage.record import UsageRecord
+from bindery.scheduler.usage.store import RecordStore
+
+LAST_SAVE_S = 5.0
+"""How long a term that ends tries to store what it knows."""
+
+
+class RecordKeeper:
+    """Loads `record` when a term begins, and stores it every `save_s` seconds and at its end."""
+
+    def __init__(
+        self,
+        record: UsageRecord,
+        store: RecordStore,
+        complaints: Complaints,
+        clock: Callable[[], float],
+        save_s: float,
+    ) -> None:
+        self._record = record
+        self._store = store
+        self._complaints = complaints
+        self._clock = clock
+        self._save_s = save_s
+        self._is_loaded = False
+        self._stored = ""
+        """The text that was written last."""
+
+    @asynccontextmanager
+    async def kept(self, leadership: Leadership) -> AsyncIterator[None]:
+        """Load what was recorded, store it now and then, and once more at the end."""
+        self._record.forget()
+        self._is_loaded, self._stored = False, ""
+        await self._load()
+        storing = asyncio.create_task(self._store_now_and_then(leadership))
+        try:
+            yield
+        finally:
+            storing.cancel()
+            await asyncio.gather(storing, return_exceptions=True)
+            self._record.interrupt()
+            try:
+                async with asyncio.timeout(LAST_SAVE_S):
+                    await self._save(leadership)
+            except TimeoutError:
+                self._complaints.error("save", "UsageNotStored", "no answer before the term ended")
+
+    async def _store_now_and_then(self, leadership: Leadership) -> None:
+        while True:
+            await asyncio.sleep(self._save_s)
+            if not self._is_loaded:
+                await self._load()
+            await self._save(leadership)
+
+    async def _load(self) -> None:
+        """Let what was stored precede what has been seen since; malformed text counts as none."""
+        try:
+            text = await self._store.load()
+        except KubeError as error:
+            self._complaints.error("load", "UsageNotRead", f"past usage is not known yet: {error}")
+            return
+        self._is_loaded = True
+        if not text:
+            return
+        try:
+            history, _ = decode(text)
+        except RecordError as error:
+            problem = f"the record in {self._store.name} begins anew, it is malformed: {error}"
+            self._complaints.error("decode", "UsageMalformed", problem)
+            return
+        self._record.precede(history)
+        USAGE_UPDATED.set(self._clock())
+
+    async def _save(self, leadership: Leadership) -> None:
+        """Store the record if it has changed since, and nobody of a later term has stored one."""
+        if not self._is_loaded or not leadership.is_valid():
+            return
+        text = encode(self._record.history, leadership.fencing_token)
+        if text == self._stored:
+            return
+        try:
+            try:
+                await self._store.save(text)
+            except (AlreadyExistsError, ConflictError, NotFoundError):
+                if await self._is_deposed(leadership.fencing_token):
+                    return
+                await self._store.save(text)
+        except KubeError as error:
+            self._complaints.error("save", "UsageNotStored", str(error))
+            return
+        self._stored = text
+        USAGE_UPDATED.set(self._clock())
+
+    async def _is_deposed(self, term: int) -> bool:
+        """Read the record again; return whether a leader of a later term has written it."""
+        text = await self._store.load()
+        try:
+            return bool(text) and decode(text)[1] > term
+        except RecordError:
+            return False

@@ -1,0 +1,163 @@
+"""`bindery queues`: the tree, its bars and marks, and what machines get."""
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+from test_command import bindery
+
+from bindery.cli.queuetree import ASCII, UNICODE, bar
+from bindery.scheduler.insight.shares import ResourceShare
+
+CLUSTER = """
+nodes: [{name: "node{i}", count: 2, gpus: 8}]
+queues:
+- {name: org, gpu: {quota: 12}}
+- {name: vision, parent: org, gpu: {quota: 8, weight: 1, limit: 12}, cpu: {limit: "10"}}
+- {name: speech, parent: org, gpu: {quota: 4, weight: 1}}
+- {name: shut, state: Closed}
+jobs:
+- {name: train, queue: vision, pods: [{count: 6, gpus: 1, cpu: "1", state: Running, node: node0}]}
+- {name: talk, queue: speech, pods: [{count: 2, gpus: 1, state: Running, node: node1}]}
+- {name: more, queue: vision, pods: [{count: 12, gpus: 1}]}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def lines(*arguments: str, **environment: str) -> list[str]:
+    done = bindery("queues", *arguments, **environment)
+    assert done.returncode == 0, done.stderr
+    return done.stdout.splitlines()
+
+
+def share(**amounts: float | None) -> ResourceShare:
+    """Return a share that holds nothing, but for `amounts`."""
+    nothing: dict[str, float | None] = {
+        "quota": None,
+        "weight": 1.0,
+        "fair_share": 0.0,
+        "allocated": 0.0,
+        "non_preemptible": 0.0,
+        "requested": 0.0,
+        "limit": None,
+    }
+    return ResourceShare(**{**nothing, **amounts})  # type: ignore[arg-type]  # weight is given
+
+
+def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(cluster: str) -> None:
+    title, heading, *rows = lines("--file", cluster)
+
+    assert title == "GPUs: 16 in all, 8 allocated, 12 more asked for"
+    assert heading.split()[:6] == ["QUEUE", "HELD", "ASKED", "FAIR", "QUOTA", "LIMIT"]
+    assert [row.split()[:7] for row in rows[:4]] == [
+        ["org", "8", "20", "12", "12", "-", rows[0].split()[6]],
+        ["├─", "speech", "2", "2", "2", "4", "-"],
+        ["└─", "vision", "6", "18", "10", "8", "12"],
+        ["shut", "0", "0", "0", "0", "-", rows[3].split()[6]],
+    ]
+    assert rows[4] == "shut: QueueClosed: queue shut is closed"
+
+
+@pytest.mark.parametrize("width", [80, 100, 140])
+def test_no_line_is_wider_than_the_terminal_and_bars_take_what_is_left(
+    cluster: str, width: int
+) -> None:
+    drawn = lines("--file", cluster, COLUMNS=str(width))
+
+    assert max(map(len, drawn)) == width
+
+
+def test_cores_are_drawn_when_they_are_asked_for(cluster: str) -> None:
+    drawn = lines("--file", cluster, "--resource", "cpu")
+
+    assert drawn[0] == "CPU cores: 40 in all, 6 allocated, 0 more asked for"
+    assert drawn[4].split()[1:7] == ["vision", "6", "6", "6", "-", "10"]
+
+
+def test_wide_adds_weight_priority_and_gangs(cluster: str) -> None:
+    _, heading, *rows = lines("--file", cluster, "-o", "wide", COLUMNS="140")
+
+    assert heading.split()[6:10] == ["WEIGHT", "PRIORITY", "RUNNING", "WAITING"]
+    assert rows[2].split()[7:11] == ["1", "100", "1", "1"]
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_machines_get_all_resources_of_all_queues(cluster: str, form: str) -> None:
+    done = bindery("queues", "--file", cluster, "-o", form)
+
+    answer = json.loads(done.stdout) if form == "json" else yaml.safe_load(done.stdout)
+    assert answer["total"]["gpu"] == 16
+    (vision,) = (queue for queue in answer["queues"] if queue["name"] == "vision")
+    assert vision["parent"] == "org"
+    assert vision["resources"]["gpu"] == {
+        "quota": 8,
+        "weight": 1,
+        "fairShare": 10,
+        "allocated": 6,
+        "nonPreemptible": 0,
+        "requested": 18,
+        "limit": 12,
+    }
+    assert vision["resources"]["cpu"]["quota"] is None
+
+
+def test_a_resource_that_nobody_has_is_answered_with_those_there_are(cluster: str) -> None:
+    done = bindery("queues", "--file", cluster, "--resource", "tpu")
+
+    assert done.returncode == 2
+    assert done.stderr == ("bindery: no queue and no node has tpu; known: cpu, gpu, memory\n")
+
+
+def test_a_terminal_without_unicode_gets_plain_characters(cluster: str) -> None:
+    drawn = lines("--file", cluster, PYTHONIOENCODING="ascii")
+
+    assert all(line.isascii() for line in drawn)
+    assert any("#" in line and "^" in line for line in drawn)
+
+
+def test_watch_draws_anew_when_the_cluster_changes(cluster: str) -> None:
+    command = [str(Path(sys.executable).with_name("bindery")), "queues", "--watch"]
+    with subprocess.Popen([*command, "--file", cluster], stdout=subprocess.PIPE, text=True) as seen:
+        assert seen.stdout is not None
+        first = seen.stdout.readline()
+        fewer = CLUSTER.replace("count: 2, gpus: 8", "count: 1, gpus: 24")
+        Path(cluster).write_text(fewer.replace("node1", "node0"))
+        later = next(line for line in seen.stdout if line.startswith("GPUs:") and line != first)
+        seen.send_signal(signal.SIGINT)
+        seen.stdout.read()
+
+    assert (first[:10], later[:10]) == ("GPUs: 16 i", "GPUs: 24 i")
+    assert seen.returncode == 0
+
+
+@pytest.mark.parametrize(
+    ("of", "drawn"),
+    [
+        (share(), "··········"),
+        (share(allocated=5, requested=5), "█████·····"),
+        (share(allocated=5, requested=8), "█████░░░··"),
+        (share(allocated=0.1, requested=0.2), "█░········"),
+        (share(allocated=10, requested=99), "██████████"),
+        (share(quota=4, fair_share=6, limit=9), "···|·◆··]·"),
+        (share(quota=6, fair_share=6), "·····◆····"),
+        (share(quota=99), "··········"),
+    ],
+)
+def test_a_bar_shows_what_is_held_what_waits_and_the_marks(of: ResourceShare, drawn: str) -> None:
+    assert bar(of, 10.0, 10) == drawn
+
+
+def test_no_two_marks_of_a_bar_look_alike() -> None:
+    for marks in (UNICODE, ASCII):
+        signs = (marks.held, marks.wanted, marks.nothing, marks.quota, marks.fair, marks.limit)
+        assert len(set(signs)) == len(signs)

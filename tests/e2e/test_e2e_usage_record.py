@@ -1,0 +1,157 @@
+"""The ConfigMap with the record of past usage: who may write over whom, on the real API server."""
+
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pytest
+
+from bindery.controlplane.install import Installation
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.lease import Leadership
+from bindery.kube.resources import CONFIG_MAPS
+from bindery.scheduler.fairness.usage import Decay, Moment
+from bindery.scheduler.usage.codec import decode
+from bindery.scheduler.usage.record import UsageRecord
+from bindery.scheduler.usage.recordkeeper import RecordKeeper
+from bindery.scheduler.usage.store import KEY, RecordStore
+
+pytestmark = pytest.mark.e2e
+
+START = 1_750_000_000.0
+NEVER_S = 3600.0
+"""Between two writes: only the last one of a term is made."""
+
+
+@dataclass
+class Heard:
+    """Remembers what was complained of."""
+
+    reasons: list[str] = field(default_factory=list)
+
+    def error(self, _operation: str, reason: str, _problem: str) -> None:
+        self.reasons.append(reason)
+
+    def warning(self, reason: str, _problem: str) -> None:
+        self.reasons.append(reason)
+
+
+@dataclass
+class Scheduler:
+    """As much of a scheduler as keeps the record."""
+
+    client: Client
+    namespace: str
+    name: str
+    term: int
+
+    def __post_init__(self) -> None:
+        self.heard = Heard()
+        self.record = UsageRecord(Decay(10 * 3600))
+        store = RecordStore(self.client, self.name, self.namespace)
+        self.keeper = RecordKeeper(self.record, store, self.heard, lambda: START, NEVER_S)
+        self.leadership = Leadership(self.term, lambda: 0.0, 1.0)
+
+    def see(self, at: float, held: float) -> float:
+        """Look at a queue that holds `held` of 8; return what it has used."""
+        moment = Moment(START + at, ["a"], ["gpu"], np.array([[held]]), np.array([8.0]))
+        return float(self.record.account(moment)[0, 0])
+
+
+@pytest.fixture
+async def client(installation: Installation) -> AsyncIterator[Client]:
+    kubeconfig = installation.control_plane.admin_kubeconfig
+    async with Client.connect(kubeconfig, user_agent="bindery-test/0") as made:
+        yield made
+
+
+@pytest.fixture
+def name() -> str:
+    return f"usage-{secrets.token_hex(4)}"
+
+
+async def text(client: Client, namespace: str, name: str) -> str:
+    found = await client.get(CONFIG_MAPS, name, namespace)
+    return (found.data or {})[KEY]
+
+
+async def test_the_next_leader_goes_on_where_the_last_one_ended(
+    client: Client, namespace: str, name: str
+) -> None:
+    first, second = (Scheduler(client, namespace, name, term) for term in (1, 2))
+    async with first.keeper.kept(first.leadership):
+        first.see(0, 8)
+        first.see(600, 8)
+
+    async with second.keeper.kept(second.leadership):
+        second.see(700, 0)
+        usage = second.see(1300, 0)
+
+    assert usage == 0.5
+    assert decode(await text(client, namespace, name))[1] == 2
+
+
+async def test_a_leader_of_an_earlier_term_does_not_write_over_a_later_one(
+    client: Client, namespace: str, name: str
+) -> None:
+    late, next_one = (Scheduler(client, namespace, name, term) for term in (1, 2))
+    async with late.keeper.kept(late.leadership):
+        late.see(0, 8)
+        late.see(600, 8)
+        async with next_one.keeper.kept(next_one.leadership):
+            next_one.see(0, 2)
+            next_one.see(600, 2)
+
+    history, term = decode(await text(client, namespace, name))
+    assert term == 2
+    assert history.parts(Decay(3600), START + 600).tolist() == [[0.25]]
+
+
+async def test_what_somebody_else_did_to_the_configmap_is_written_over(
+    client: Client, namespace: str, name: str
+) -> None:
+    scheduler = Scheduler(client, namespace, name, 1)
+    await client.create(CONFIG_MAPS, {"metadata": {"name": name}}, namespace)
+    async with scheduler.keeper.kept(scheduler.leadership):
+        scheduler.see(0, 8)
+        scheduler.see(600, 8)
+        await client.patch(CONFIG_MAPS, name, {"data": {KEY: "scribble"}}, namespace=namespace)
+
+    assert decode(await text(client, namespace, name))[1] == 1
+    assert scheduler.heard.reasons == []
+
+
+async def test_a_record_that_could_not_be_read_is_not_written_over(
+    installation: Installation, client: Client, namespace: str, name: str
+) -> None:
+    first = Scheduler(client, namespace, name, 1)
+    async with first.keeper.kept(first.leadership):
+        first.see(0, 8)
+        first.see(600, 8)
+    before = await text(client, namespace, name)
+    kubeconfig = installation.kubeconfigs["binder"]  # which may read no ConfigMaps
+
+    async with Client.connect(kubeconfig, user_agent="bindery-test/0") as powerless:
+        second = Scheduler(powerless, namespace, name, 2)
+        async with second.keeper.kept(second.leadership):
+            second.see(700, 0)
+            second.see(1300, 0)
+
+    assert second.heard.reasons == ["UsageNotRead"]
+    assert await text(client, namespace, name) == before
+
+
+async def test_who_has_lost_the_lease_writes_nothing(
+    client: Client, namespace: str, name: str
+) -> None:
+    scheduler = Scheduler(client, namespace, name, 1)
+    deposed = Leadership(1, lambda: 2.0, 1.0)
+
+    async with scheduler.keeper.kept(deposed):
+        scheduler.see(0, 8)
+        scheduler.see(600, 8)
+
+    with pytest.raises(NotFoundError):
+        await client.get(CONFIG_MAPS, name, namespace)

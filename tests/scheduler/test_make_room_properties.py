@@ -1,0 +1,98 @@
+"""Making room over random clusters: it comes to rest, takes nothing for nothing, and adds up."""
+
+import itertools
+
+from contestedworlds import play, scenarios
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedulerworld import recount, view
+
+from bindery.scenario.faults import Faults
+from bindery.scenario.format import Scenario
+from bindery.scenario.planning import Planner
+from bindery.scheduler.model.jobs import JobKey, TaskStatus
+
+CYCLES = 30
+IDLE_CYCLES = 5
+"""At the end of so many cycles nothing may happen any more."""
+MAKES_ROOM = {"consolidation", "reclaim", "preempt"}
+
+some_clusters = settings(
+    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+def planner_of(scenario: Scenario) -> Planner:
+    return Planner(scenario, Faults(()))
+
+
+@some_clusters
+@given(scenarios())
+def test_with_nothing_new_the_scheduler_comes_to_rest(scenario: Scenario) -> None:
+    planner = planner_of(scenario)
+    actions = [planner.observe().actions for _ in play(planner, CYCLES)]
+
+    assert actions[-1] == actions[-1 - IDLE_CYCLES]
+
+
+@some_clusters
+@given(scenarios())
+def test_nobody_is_evicted_unless_a_claimant_gets_the_room(scenario: Scenario) -> None:
+    planner = planner_of(scenario)
+    for _ in play(planner, 6):
+        report = planner.engine.report
+        for eviction in report.evictions:
+            assert eviction.action in MAKES_ROOM
+            states = [pod.state for pod in report.jobs[eviction.preemptor].pods.values()]
+            placed = sum(state in ("Pipelined", "Binding", "Running") for state in states)
+            job = planner.engine.cluster.state.jobs[eviction.preemptor]
+            assert "Pipelined" in states
+            assert placed >= job.min_member
+
+
+@some_clusters
+@given(scenarios())
+def test_whoever_had_others_evicted_gets_its_places_when_they_are_gone(scenario: Scenario) -> None:
+    planner = planner_of(scenario)
+    jobs = planner.engine.cluster.state.jobs
+    promised: dict[JobKey, int] = {}
+    for _ in play(planner, 6):
+        for key, running in promised.items():
+            assert jobs[key].placed.total > running
+        promised = {
+            eviction.preemptor: jobs[eviction.preemptor].placed.total
+            for eviction in planner.engine.report.evictions
+        }
+
+
+@some_clusters
+@given(scenarios(), st.integers(0, 3))
+def test_a_cycle_that_ends_early_evicts_nobody(scenario: Scenario, read: int) -> None:
+    planner = planner_of(scenario)
+    planner.cluster.populate()
+    engine, state = planner.engine, planner.engine.cluster.state
+    before = view(state)
+
+    cycle = engine.cycle()
+    drafts = list(itertools.islice(cycle, read))
+    is_over = len(drafts) < read
+    cycle.close()
+
+    if not is_over:
+        assert not any(task.status is TaskStatus.RELEASING for task in state.tasks.values())
+        for draft in drafts:
+            engine.refused(draft)
+        assert view(state) == before
+    assert view(state) == recount(state)
+
+
+@some_clusters
+@given(scenarios())
+def test_nodes_and_queues_hold_exactly_what_their_pods_hold(scenario: Scenario) -> None:
+    planner = planner_of(scenario)
+    for _ in play(planner, 6):
+        state = planner.engine.cluster.state
+        assert view(state) == recount(state)
+        assert (state.nodes.idle >= 0).all()
+        assert (state.nodes.pipelined == 0).all()
+        assert not any(task.status is TaskStatus.PIPELINED for task in state.tasks.values())

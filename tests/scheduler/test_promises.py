@@ -1,0 +1,229 @@
+"""Room made for a job is kept for it, where it was promised, until it comes or is refused."""
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+from schedulerworld import NOW, Clock, add, delete, engine_with, modify, node, plan, pod, report_of
+
+from bindery.kube.objects import Pod
+from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
+from bindery.scheduler.cache.promises import KEPT_S
+from bindery.scheduler.conditions import ConditionWrite, pending_writes
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.reports import Eviction, RefusedPlan
+
+GOES = "2099-01-01T00:00:00Z"
+
+
+def low(name: str, on: str, *, cpu: int = 8, deleting: str | None = None) -> Pod:
+    return pod(name, cpu=cpu, on=on, priority=1, deleting=deleting)
+
+
+def high(name: str = "high", *, cpu: int = 8, nominated: str = "", priority: int = 9) -> Pod:
+    made = pod(name, cpu=cpu, priority=priority)
+    return replace(made, status=replace(made.status, nominated_node_name=nominated))
+
+
+def evicted(engine: Engine) -> list[str]:
+    """Plan once, without room for anybody; return the pods that go."""
+    assert plan(engine) == {}
+    return [eviction.task.name for eviction in engine.report.evictions]
+
+
+def refuse(engine: Engine, at: int = 0, *, is_begun: bool = False) -> None:
+    """Let the API server refuse the eviction `at` of the only plan of the last cycle."""
+    evictions: Sequence[Eviction] = engine.report.evictions
+    left = tuple(evictions[at:] if is_begun else evictions)
+    engine.dropped(RefusedPlan(evictions[at], left, "a budget forbids it", is_begun=is_begun))
+
+
+def place_of(engine: Engine, name: str) -> tuple[str, str]:
+    """Return the state of a pod, and its node."""
+    report = report_of(engine, name).pods[Uid(f"uid-{name}")]
+    return report.state, report.node
+
+
+def write_for(engine: Engine, name: str) -> ConditionWrite | None:
+    every = [w for w in pending_writes(engine.cluster, engine.report, NOW) if w.meta.name == name]
+    return every[0] if every else None
+
+
+def nominated_by(engine: Engine, name: str) -> str | None:
+    write = write_for(engine, name)
+    return write.nominated_node if write is not None else None
+
+
+# ---- kept ---------------------------------------------------------------------------------------
+
+
+def test_a_pod_keeps_its_place_though_room_comes_elsewhere_too() -> None:
+    engine = engine_with(
+        *(node(f"n{i}") for i in range(3)), *(low(f"l{i}", f"n{i}") for i in "012")
+    )
+    add(engine.cluster, high())
+    [victim] = evicted(engine)
+    promised = f"n{victim[1:]}"
+    assert place_of(engine, "high") == ("Pipelined", promised)
+
+    modify(engine.cluster, *(low(f"l{i}", f"n{i}", deleting=GOES) for i in "012"))
+
+    assert evicted(engine) == []
+    assert place_of(engine, "high") == ("Pipelined", promised)
+
+
+def test_room_that_is_free_now_wins_over_room_that_is_promised() -> None:
+    engine = engine_with(node("n0"), node("n1"), low("l0", "n0"), low("l1", "n1"), high())
+    [victim] = evicted(engine)
+    other = "1" if victim == "l0" else "0"
+
+    delete(engine.cluster, low(f"l{other}", f"n{other}"))
+
+    assert plan(engine) == {"high": f"n{other}"}
+
+
+def test_who_comes_later_does_not_get_the_room_that_was_made_for_another() -> None:
+    engine = engine_with(node("n"), low("l", "n"), high())
+    assert evicted(engine) == ["l"]
+    add(engine.cluster, high("higher", priority=50))
+
+    delete(engine.cluster, low("l", "n"))
+
+    assert plan(engine) == {"high": "n"}
+
+
+def test_a_promise_runs_out() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
+    assert evicted(engine) == ["l"]
+    add(engine.cluster, high("higher", priority=50))
+
+    clock.now += KEPT_S
+    delete(engine.cluster, low("l", "n"))
+
+    assert plan(engine) == {"higher": "n"}
+
+
+# ---- on the pod ---------------------------------------------------------------------------------
+
+
+def test_a_pod_is_nominated_once_its_evictions_have_been_asked_for() -> None:
+    engine = engine_with(node("n"), low("l", "n"), high())
+    assert evicted(engine) == ["l"]
+    assert write_for(engine, "high") is None
+
+    assert evicted(engine) == []
+    assert nominated_by(engine, "high") == "n"
+
+
+def test_a_nomination_is_written_when_the_condition_says_so_already() -> None:
+    engine = engine_with(node("n"), low("l", "n"), high())
+    evicted(engine)
+    evicted(engine)
+    write = write_for(engine, "high")
+    assert write is not None
+    says_so = replace(high().status, conditions=[write.condition])
+    modify(engine.cluster, replace(high(), status=says_so))
+
+    evicted(engine)
+    again = write_for(engine, "high")
+
+    assert again is not None
+    assert (again.condition, again.nominated_node) == (write.condition, "n")
+    nominated = replace(says_so, nominated_node_name="n")
+    modify(engine.cluster, replace(high(), status=nominated))
+    evicted(engine)
+    assert write_for(engine, "high") is None
+
+
+def test_a_nomination_is_taken_back_when_the_promise_ends() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
+    evicted(engine)
+    modify(engine.cluster, low("l", "n", deleting=GOES), high(nominated="n"))
+    assert evicted(engine) == []
+    assert nominated_by(engine, "high") is None
+
+    clock.now += KEPT_S
+    evicted(engine)
+
+    assert nominated_by(engine, "high") == ""
+
+
+def test_who_only_waits_for_pods_that_go_by_themselves_is_not_nominated() -> None:
+    engine = engine_with(node("n"), low("l", "n", deleting=GOES), high())
+
+    assert evicted(engine) == []
+
+    assert place_of(engine, "high") == ("Pipelined", "n")
+    assert nominated_by(engine, "high") is None
+
+
+def test_a_scheduler_that_starts_anew_takes_up_the_promise_that_a_pod_shows() -> None:
+    engine = engine_with(node("n"), low("l", "n", deleting=GOES), high(nominated="n"))
+    add(engine.cluster, high("higher", priority=50))
+
+    assert evicted(engine) == []
+    assert place_of(engine, "high") == ("Pipelined", "n")
+    delete(engine.cluster, low("l", "n"))
+    assert plan(engine) == {"high": "n"}
+
+
+# ---- refused ------------------------------------------------------------------------------------
+
+
+def test_after_a_refused_eviction_another_victim_is_taken() -> None:
+    engine = engine_with(node("n0"), node("n1"), low("l0", "n0"), low("l1", "n1"), high())
+    [first] = evicted(engine)
+    refuse(engine)
+
+    [second] = evicted(engine)
+
+    assert {first, second} == {"l0", "l1"}
+    assert place_of(engine, "high") == ("Pipelined", f"n{second[1:]}")
+
+
+def test_a_job_whose_plan_was_refused_says_why_and_has_no_place() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), low("l", "n"), high(), clock=clock)
+    evicted(engine)
+    refuse(engine)
+
+    assert evicted(engine) == []
+
+    message = report_of(engine, "high").message
+    assert message.endswith("; no room was made: pod l is not evicted: a budget forbids it")
+    assert place_of(engine, "high") == ("Pending", "")
+    clock.now += SPARE_S
+    assert evicted(engine) == ["l"]
+
+
+def test_the_room_of_a_plan_that_was_refused_halfway_is_kept_for_whom_it_was_made() -> None:
+    nodes = [node(f"n{i}", 4) for i in range(3)]
+    victims = [low(f"l{i}", f"n{i}", cpu=4) for i in range(3)]
+    engine = engine_with(*nodes, *victims, high("first", cpu=4))
+    [gone] = evicted(engine)
+    delete(engine.cluster, victims[int(gone[1:])])
+    refuse(engine, is_begun=True)
+    add(engine.cluster, high("higher", cpu=4, priority=50))
+
+    assert plan(engine)["first"] == f"n{gone[1:]}"
+
+
+def test_of_many_guarded_pods_only_some_are_asked_for_in_a_row() -> None:
+    count = MOST_REFUSALS + 3
+    clock = Clock()
+    nodes = [node(f"n{i}") for i in range(count)]
+    engine = engine_with(
+        *nodes, *(low(f"l{i}", f"n{i}") for i in range(count)), high(), clock=clock
+    )
+
+    asked = 0
+    for _ in range(count):
+        if evicted(engine):
+            asked += 1
+            refuse(engine)
+
+    assert asked == MOST_REFUSALS
+    clock.now += SPARE_S
+    assert evicted(engine) != []

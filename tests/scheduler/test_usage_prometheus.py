@@ -1,0 +1,287 @@
+"""Past usage from a Prometheus, over real HTTP: what is asked, and what becomes of the answers."""
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import aiohttp
+import pytest
+from prometheus_client import REGISTRY
+from prometheusstandin import PrometheusStandIn, vector
+from schedulerworld import NOW, Clock
+
+from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
+from bindery.kube.lease import Leadership
+from bindery.scheduler.fairness.usage import Decay
+from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError, over_window
+from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
+from bindery.scheduler.usage.source import GivenUsage
+
+GPU = UsageQueries(allocated="held_gpus", capacity="total_gpus")
+QUERIES_A_ROUND = 2
+CPU = UsageQueries(allocated="held_cores", capacity="total_cores")
+
+
+@pytest.fixture
+async def prometheus() -> AsyncIterator[PrometheusStandIn]:
+    async with PrometheusStandIn().serve() as serving:
+        serving.answers["held_gpus"] = vector({"a": 300, "b": 100})
+        serving.answers["total_gpus"] = vector({"": 400})
+        yield serving
+
+
+@pytest.fixture
+async def session() -> AsyncIterator[aiohttp.ClientSession]:
+    async with aiohttp.ClientSession() as made:
+        yield made
+
+
+def reader(
+    session: aiohttp.ClientSession, address: str, decay: Decay | None = None, **more: Any
+) -> PrometheusReader:
+    queries = more.pop("queries", {"gpu": GPU})
+    configuration = PrometheusConfiguration(address=address, queries=queries, **more)
+    return PrometheusReader(session, configuration, decay or Decay(3600))
+
+
+# ---- queries -----------------------------------------------------------------------------------
+
+
+def test_an_expression_is_summed_over_the_window() -> None:
+    query = over_window("sum by (queue) (x)", Decay(7 * 86400), 60, NOW)
+
+    assert query == "sum_over_time(((sum by (queue) (x)))[604800000ms:60000ms])"
+
+
+def test_with_a_half_life_each_sample_is_weighed_by_its_age() -> None:
+    query = over_window("x", Decay(3600, 600), 60, 1000.0)
+
+    assert query == "sum_over_time(((x) * 0.5 ^ ((1000.000 - time()) / 600))[3600000ms:60000ms])"
+
+
+async def test_all_queries_are_about_the_same_moment(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    await reader(session, prometheus.address, queries={"gpu": GPU, "cpu": CPU}).fetch(NOW)
+
+    assert {asked["time"] for asked in prometheus.asked} == {f"{NOW:.3f}"}
+    assert len(prometheus.asked) == 4
+
+
+# ---- answers -----------------------------------------------------------------------------------
+
+
+async def test_usage_is_what_was_held_as_a_part_of_what_there_was(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    prometheus.answers |= {"held_cores": vector({"b": 5}), "total_cores": vector({"": 50})}
+
+    fetched = await reader(session, prometheus.address, queries={"gpu": GPU, "cpu": CPU}).fetch(NOW)
+
+    assert fetched.usage == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25, "cpu": 0.1}}
+    assert fetched.unusable == 0
+
+
+@pytest.mark.parametrize("value", ["NaN", "+Inf", "-Inf", "-3", "much"])
+async def test_a_value_that_is_no_amount_is_left_out_alone(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession, value: str
+) -> None:
+    prometheus.answers["held_gpus"] = vector({"a": value, "b": 100})
+
+    fetched = await reader(session, prometheus.address).fetch(NOW)
+
+    assert fetched.usage == {"b": {"gpu": 0.25}}
+    assert fetched.unusable == 1
+
+
+async def test_several_series_of_one_queue_count_together(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    prometheus.answers["held_gpus"]["data"]["result"] *= 2
+
+    fetched = await reader(session, prometheus.address).fetch(NOW)
+
+    assert fetched.usage == {"a": {"gpu": 1.5}, "b": {"gpu": 0.5}}
+
+
+async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    prometheus.answers |= {"held_cores": vector({"a": 0}), "total_cores": vector({"": 0})}
+
+    fetched = await reader(session, prometheus.address, queries={"gpu": GPU, "cpu": CPU}).fetch(NOW)
+
+    assert fetched.usage == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25}}
+
+
+@pytest.mark.parametrize(
+    ("answers", "status", "said"),
+    [
+        ({"total_gpus": vector({})}, 200, "no query of a capacity has a result"),
+        ({"total_gpus": vector({"": "NaN"})}, 200, "no query of a capacity has a result"),
+        ({"held_gpus": vector({"a": 1}, label="team")}, 200, "has the label queue"),
+        (
+            {"held_gpus": {"status": "error", "errorType": "bad_data", "error": "parse error"}},
+            400,
+            "HTTP 400: parse error",
+        ),
+        ({"held_gpus": "<html>Bad Gateway</html>"}, 502, "HTTP 502, not the query API: '<html>"),
+        ({"held_gpus": ""}, 200, "not the query API"),
+        (
+            {"held_gpus": {"status": "success", "data": {"resultType": "matrix", "result": []}}},
+            200,
+            "a vector is wanted, not a matrix",
+        ),
+        (
+            {
+                "held_gpus": {
+                    "status": "success",
+                    "data": {"resultType": "vector", "result": [{"metric": {}, "value": [1]}]},
+                }
+            },
+            200,
+            "malformed vector",
+        ),
+        ({"held_gpus": {"status": "success"}}, 200, "a vector is wanted, not a nothing"),
+    ],
+)
+async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(
+    prometheus: PrometheusStandIn,
+    session: aiohttp.ClientSession,
+    answers: dict[str, Any],
+    status: int,
+    said: str,
+) -> None:
+    prometheus.answers |= answers
+    prometheus.status = status
+
+    with pytest.raises(UsageQueryError) as raised:
+        await reader(session, prometheus.address).fetch(NOW)
+
+    assert said in str(raised.value)
+
+
+async def test_a_server_that_does_not_answer_is_given_up_in_time(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    prometheus.silent.set()
+
+    with pytest.raises(UsageQueryError, match=r"no answer within 0.2 s"):
+        await reader(session, prometheus.address, query_timeout_seconds=0.2).fetch(NOW)
+
+
+async def test_a_server_that_is_not_there_is_an_error(session: aiohttp.ClientSession) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+
+        with pytest.raises(UsageQueryError, match="ClientConnectorError"):
+            await reader(session, address).fetch(NOW)
+
+
+# ---- keeping it up to date ---------------------------------------------------------------------
+
+
+@dataclass
+class Heard:
+    """Remembers what was complained of."""
+
+    reasons: list[str] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+    def error(self, _operation: str, reason: str, problem: str) -> None:
+        self.warning(reason, problem)
+
+    def warning(self, reason: str, problem: str) -> None:
+        self.reasons.append(reason)
+        self.problems.append(problem)
+
+
+@dataclass
+class Watched:
+    """A keeper, what it keeps and what it says."""
+
+    prometheus: PrometheusStandIn
+    session: aiohttp.ClientSession
+    clock: Clock = field(default_factory=Clock)
+    given: GivenUsage = field(default_factory=GivenUsage)
+    heard: Heard = field(default_factory=Heard)
+
+    def __post_init__(self) -> None:
+        configuration = UsageConfiguration(
+            source="prometheus",
+            prometheus=PrometheusConfiguration(
+                address=self.prometheus.address, queries={"gpu": GPU}, fetch_seconds=0.01
+            ),
+        )
+        self.keeper = PrometheusKeeper(self.given, configuration, self.heard, self.clock)
+
+    async def update(self) -> None:
+        await self.keeper.update(reader(self.session, self.prometheus.address))
+
+
+def stale() -> float | None:
+    return REGISTRY.get_sample_value("bindery_usage_stale")
+
+
+async def test_old_usage_is_kept_while_no_newer_can_be_had(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    kept = Watched(prometheus, session)
+    await kept.update()
+    prometheus.status, prometheus.answers["held_gpus"] = 503, "down"
+
+    await kept.update()
+
+    assert kept.given.parts == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25}}
+    assert kept.heard.reasons == ["UsageUnavailable"]
+    assert "what was known before is used" in kept.heard.problems[0]
+    assert stale() == 0
+
+
+async def test_usage_past_the_staleness_limit_is_still_used_with_a_warning(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    kept = Watched(prometheus, session)
+    await kept.update()
+    prometheus.status, prometheus.answers["held_gpus"] = 503, "down"
+    kept.clock.now += 301
+
+    await kept.update()
+
+    assert kept.given.parts == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25}}
+    assert kept.heard.reasons == ["UsageUnavailable", "UsageStale"]
+    assert stale() == 1
+
+
+async def test_once_it_answers_again_nothing_is_stale_any_more(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    kept = Watched(prometheus, session)
+    prometheus.status, prometheus.answers["held_gpus"] = 503, "down"
+    await kept.update()
+    assert (stale(), kept.given.parts) == (1, {})
+
+    prometheus.status = 200
+    prometheus.answers["held_gpus"] = vector({"a": 400})
+    await kept.update()
+
+    assert (stale(), kept.given.parts) == (0, {"a": {"gpu": 1.0}})
+
+
+async def test_usage_is_there_when_the_first_plan_is_made_and_renewed_afterwards(
+    prometheus: PrometheusStandIn, session: aiohttp.ClientSession
+) -> None:
+    kept = Watched(prometheus, session)
+
+    async with kept.keeper.kept(Leadership(1, kept.clock, kept.clock.now + 60)):
+        first = dict(kept.given.parts)
+        prometheus.answers["held_gpus"] = vector({"a": 400})
+        async with asyncio.timeout(30):
+            for _ in range(5 * QUERIES_A_ROUND):  # so one round at least was whole after it
+                await prometheus.queries.acquire()
+
+    assert first == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25}}
+    assert kept.given.parts == {"a": {"gpu": 1.0}}
