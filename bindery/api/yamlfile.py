@@ -54,7 +54,11 @@ def parse(text: str, file: str) -> list[Document]:
     Raises:
         FileError: `text` is not YAML.
     """
-    loader = yaml.SafeLoader(text)
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise FileError(file, line, f"not YAML: {error.reason}") from error
     documents: list[Document] = []
     try:
         while loader.check_node():

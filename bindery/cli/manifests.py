@@ -102,12 +102,11 @@ class _Reader:
         if isinstance(data, Mapping) and "kind" not in data and "apiVersion" not in data:
             self._take_scenario(parse_scenario(document))
             return
-        manifest = validate(_Manifest, document)
-        if manifest.kind == "List" and isinstance(data, Mapping):
+        if isinstance(data, Mapping) and data.get("kind") == "List":
             for index, item in enumerate(data.get("items") or ()):
                 self.take(Document(document.file, item, _below(document, ("items", index))))
             return
-        self._take_manifest(document, manifest)
+        self._take_manifest(document, validate(_Manifest, document))
 
     def finished(self, first: Document) -> Submission:
         """Return all that was found, with the priorities that admission gives.

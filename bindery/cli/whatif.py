@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.manifests import Submission, read_submission
@@ -51,11 +52,10 @@ def whatif(
     """
     source = read_source(context, Origin(file, config, node_pool))
     submission = read_submission(manifests, source.look, namespace, source.now)
-    scheduler = source.configuration.scheduler_name
-    _demand_ours(submission, manifests, scheduler)
     pools = {pod.metadata.labels.get(NODE_POOL_LABEL, "") for pod in submission.of(Pod)}
     if node_pool is None and len(pools) == 1:
         source = source.in_pool(*pools)
+    _demand_ours(submission, manifests, source.configuration)
     outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
     for name in submission.passed_over:
         typer.echo(f"{name} is passed over: it makes no pods that are known", err=True)
@@ -69,17 +69,19 @@ def whatif(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _demand_ours(submission: Submission, path: Path, scheduler: str) -> None:
-    """Refuse pods that Bindery would leave to another scheduler.
+def _demand_ours(submission: Submission, path: Path, asked: SchedulerConfiguration) -> None:
+    """Refuse pods that the scheduler which is asked would leave to another.
 
     Raises:
         CommandError: there is one.
     """
     for pod in submission.of(Pod):
-        if pod.spec.scheduler_name != scheduler:
-            named = pod.spec.scheduler_name or "default-scheduler"
-            raise CommandError(
-                f"{path}: pod {pod.metadata.name} is planned by {named}; "
-                f"write schedulerName: {scheduler} into its spec",
-                ExitCode.BAD_INPUT,
-            )
+        name, scheduler = pod.metadata.name, pod.spec.scheduler_name or "default-scheduler"
+        pool = pod.metadata.labels.get(NODE_POOL_LABEL, "")
+        if scheduler != asked.scheduler_name:
+            problem = f"is planned by {scheduler}; write schedulerName: {asked.scheduler_name}"
+        elif pool != asked.node_pool:
+            problem = f"is of node pool {pool!r}, and that of {asked.node_pool!r} is asked"
+        else:
+            continue
+        raise CommandError(f"{path}: pod {name} {problem}", ExitCode.BAD_INPUT)

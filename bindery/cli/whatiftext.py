@@ -18,7 +18,7 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
     for job in outcome.jobs:
         yield from _job_lines(job)
     if not outcome.jobs:
-        yield "  it brings no pods"
+        yield "  it brings no pods of its own"
     if outcome.evictions:
         yield from _eviction_lines(outcome.evictions)
     for jobs, text in (

@@ -124,6 +124,12 @@ class ScenarioCluster:
         )
         self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
 
+    def start_pods(self) -> None:
+        """Let all pods run that have their node and have not started."""
+        for name, record in list(self.pods.items()):
+            if record.state is PodState.BOUND:
+                self.run_pod(name, record.object.spec.node_name)
+
     def release_pods(self) -> None:
         """Let all pods go that are being deleted and not stuck; some come back Pending."""
         for name, record in list(self.pods.items()):
@@ -191,7 +197,9 @@ class ScenarioCluster:
             pods_at = at if job.pending_for is None else self.now - job.pending_for
             entries = [entry for entry in job.pods for _ in range(entry.count)]
             for index, entry in enumerate(entries):
-                runs = entry.state in ON_NODE and job.runtime is not None
+                # What says how long it will run, and not how long it has, has just begun.
+                says = job.runtime is not None or job.expected_runtime is not None
+                runs = entry.state in ON_NODE and says
                 who = PodIdentity(
                     name,
                     job.namespace,

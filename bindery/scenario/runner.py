@@ -128,6 +128,7 @@ class _Run:
     def _step(self) -> None:
         """Do what the binder and the nodes do between two cycles."""
         self._cluster.release_pods()
+        self._cluster.start_pods()
         bind_requests(self._cluster, self._faults)
 
 

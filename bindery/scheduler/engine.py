@@ -48,12 +48,25 @@ def most_moved(configuration: SchedulerConfiguration) -> int:
     return configuration.consolidation_max_moved
 
 
-ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
-    "allocate": lambda it: Allocate(Reserver(it.backfill) if Backfill.name in it.actions else None),
-    "backfill": lambda _: Backfill(),
+_MAKERS: dict[str, Callable[[SchedulerConfiguration], MakeRoom]] = {
     "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
     "reclaim": lambda _: MakeRoom(ReclaimRule()),
     "preempt": lambda _: MakeRoom(PreemptRule()),
+}
+"""The actions that make room."""
+
+
+def _backfill(configuration: SchedulerConfiguration) -> Backfill:
+    makers = [
+        make(configuration) for name, make in _MAKERS.items() if name in configuration.actions
+    ]
+    return Backfill(makers)
+
+
+ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
+    "allocate": lambda it: Allocate(Reserver(it.backfill) if Backfill.name in it.actions else None),
+    "backfill": _backfill,
+    **_MAKERS,
     "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
 }
 """By the name that the configuration uses."""

@@ -1,8 +1,9 @@
 """Carries out the evictions of committed plans, through the Eviction API.
 
 Disruption budgets and grace periods are honoured. The evictions of one plan are carried out batch
-by batch in the plan's order, after all of them have been tried without effect: if one is refused the
-plan is dropped and nothing more of it is evicted. Taken over by the engine, which spares who stays.
+by batch in the plan's order, after all of them have been tried without effect: if one is refused
+the plan is dropped and nothing more of it is evicted. Taken over by the engine, which spares who
+stays.
 """
 
 import asyncio
@@ -70,8 +71,8 @@ class Evictor:
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
         """Evict batch after batch, the first one alone and each twice as large as the last.
 
-        The API server takes 0.1 s for an eviction, however many it is asked for at once. But a batch
-        is not called back when one of it is refused, so small plans go nearly one by one.
+        The API server takes 0.1 s for an eviction, however many it is asked for at once. But a
+        batch is not called back when one of it is refused, so small plans go nearly one by one.
         """
         start, size = 0, 1
         while start < len(plan):

@@ -41,9 +41,12 @@ class Reservation:
     awaited: int = 0
     """How many of its nodes wait for pods of which nobody knows when they end."""
 
-    def outlasts(self, end: float) -> bool:
-        """Return whether the gang starts no earlier than `end`."""
-        return self.start is not None and self.start >= end
+    may_be_lent: bool = True
+    """Whether jobs that end before its start may use its room."""
+
+    def lends_until(self, end: float) -> bool:
+        """Return whether its room may be used by jobs that end at `end`."""
+        return self.may_be_lent and self.start is not None and self.start >= end
 
 
 class Reservations:
@@ -95,7 +98,7 @@ class Reservations:
         for task in tasks:
             index, amounts = list(task.shape.request.indices), task.shape.request.amounts
             for reservation in self.all:
-                if reservation.outlasts(end):
+                if reservation.lends_until(end):
                     reservation.returned[index, task.row] += amounts
                     for row in self._queues.chains[task.queue_row]:
                         reservation.queue_returned[index, row] += amounts

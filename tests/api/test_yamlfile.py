@@ -103,6 +103,11 @@ def test_a_file_that_cannot_be_read_is_an_error(tmp_path: Path, content: bytes |
         read(path)
 
 
+def test_a_character_that_yaml_forbids_is_an_error_at_its_line() -> None:
+    with pytest.raises(FileError, match=r"room\.yaml:2: not YAML: special characters"):
+        parse("shelves:\n- name: \x00\n", "room.yaml")
+
+
 def test_a_location_is_written_as_people_write_it() -> None:
     assert format_location(("jobs", 2, "pods", 0, "cpu")) == "jobs[2].pods[0].cpu"
     assert format_location(()) == ""

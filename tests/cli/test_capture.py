@@ -16,11 +16,13 @@ from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
 FOLDER = Path(__file__).parents[1] / "scenarios"
-WITHOUT_SEQUELS = [
+# What a cluster's objects say; past usage is the scheduler's own knowledge.
+SEEN_AT_ONCE = [
     item
     for path in sorted(FOLDER.glob("*.yaml"))
     for item in read_scenarios(path)
     if isinstance(item, Scenario) and not item.events and not item.faults
+    if not any(queue.usage for queue in item.queues)
 ]
 
 
@@ -34,7 +36,7 @@ def read_back(seen: Look, scenario: Scenario, tmp_path: Path) -> Scenario:
     return item
 
 
-@pytest.mark.parametrize("scenario", WITHOUT_SEQUELS, ids=lambda scenario: scenario.name)
+@pytest.mark.parametrize("scenario", SEEN_AT_ONCE, ids=lambda scenario: scenario.name)
 def test_a_snapshot_is_planned_as_its_cluster_is(scenario: Scenario, tmp_path: Path) -> None:
     captured = read_back(look_at(scenario), scenario, tmp_path)
     same_rules = captured.model_copy(update={"config": scenario.config})

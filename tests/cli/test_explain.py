@@ -1,11 +1,19 @@
 """`bindery explain`: what it says, over clusters that scenarios describe."""
 
+import json
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
+import yaml
+from commandline import CommandLine
 from looks import scenario_of, source_of
 
 from bindery.cli.errors import CommandError
 from bindery.cli.explain import describe
 from bindery.cli.subjects import subject
+from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
+from bindery.kube.objects import Meta
 from bindery.scenario.format import Scenario
 
 CLUSTER = """
@@ -115,3 +123,209 @@ def test_a_name_that_does_not_exist_is_answered_with_similar_ones(
         explained(cluster, name)
 
     assert str(caught.value).startswith(message)
+
+
+SHARED = """
+nodes: [{name: "node{i}", count: 2, gpus: 4}]
+queues:
+- {name: org, gpu: {quota: 8}}
+- {name: research, parent: org, gpu: {quota: 4, weight: 1}}
+- {name: vision, parent: org, gpu: {quota: 4, weight: 1}}
+jobs:
+- {name: "a{i}", count: 4, queue: research, pods: [{gpus: 1, state: Running, node: node0}]}
+- {name: b, queue: vision, pods: [{gpus: 2, state: Running, node: node1}]}
+- {name: pinned, queue: vision, priority: build, pods: [{gpus: 2, state: Running, node: node1}]}
+- {name: want, queue: vision, pods: [{gpus: 2}]}
+- {name: whole, queue: vision, pods: [{gpus: 4}]}
+- {name: late, queue: vision, priority: build-preemptible, preemptionDelay: 1h, pods: [{gpus: 1}]}
+"""
+
+
+def test_a_gang_hears_what_its_queue_and_those_above_it_hold_of_what_they_deserve() -> None:
+    answer = explained(scenario_of(SHARED), "want").splitlines()
+
+    at = answer.index("Its queue and those above it, in GPUs:")
+    assert [line.split() for line in answer[at + 1 : at + 4]] == [
+        ["quota", "fair", "share", "allocated", "requested", "limit"],
+        ["org", "8", "8", "8", "15", "-"],
+        ["vision", "4", "4", "4", "11", "-"],
+    ]
+
+
+def test_a_gang_hears_whose_turn_it_is() -> None:
+    answer = explained(scenario_of(SHARED), "want")
+
+    assert "Its turn: 2nd of 3 that wait, 2nd of 3 in queue vision; before it comes" in answer
+
+
+@pytest.mark.parametrize(
+    ("changes", "name", "objection"),
+    [
+        ({}, "want", "preempt is forbidden: its priority 50 is not below the 50 of"),
+        ({}, "late", "But preempt is forbidden: it waits 3600 s first."),
+        (
+            {"name: b, queue: vision": "name: b, queue: vision, priority: build"},
+            "want",
+            "reclaim is forbidden: queue research is within its quota: it holds 4 of 4 GPUs.",
+        ),
+        (
+            {"name: b, queue: vision": "name: b, queue: vision, priority: build"},
+            "want",
+            "But reclaim is forbidden: with this job its queue would be above its fair share.",
+        ),
+        (
+            {"nodes:": "config: {actions: [allocate]}\nnodes:"},
+            "want",
+            "But preempt is forbidden: the action preempt is not configured.",
+        ),
+        (
+            {
+                "queue: research, pods": "queue: research, priority: inference, pods",
+                "name: b, queue: vision": "name: b, queue: vision, priority: build",
+            },
+            "want",
+            "preempt is forbidden: it is not preemptible (priority 100).",
+        ),
+    ],
+)
+def test_whose_going_would_help_comes_with_the_rule_that_forbids_it(
+    changes: dict[str, str], name: str, objection: str
+) -> None:
+    text = SHARED
+    for old, new in changes.items():
+        assert old in text
+        text = text.replace(old, new)
+
+    answer = explained(scenario_of(text), name)
+
+    assert "It would fit if " in answer
+    assert objection in answer
+
+
+@pytest.mark.parametrize(
+    ("protection", "objection"),
+    [
+        (
+            "reclaimMinRuntime: 1h",
+            "reclaim is forbidden: it has run for 60 s of the 3600 s that jobs of queue research",
+        ),
+        (
+            "reclaimable: false",
+            "reclaim is forbidden: queue research, or one above it, is not reclaimable.",
+        ),
+    ],
+)
+def test_a_queue_that_protects_its_jobs_is_named(protection: str, objection: str) -> None:
+    text = """
+        nodes: [{name: node0, gpus: 4}]
+        queues:
+        - {name: research, gpu: {quota: 0}, PROTECTION}
+        - {name: vision, gpu: {quota: 4}}
+        jobs:
+        - {name: a, queue: research, runtime: 1m, pods: [{gpus: 4, state: Running, node: node0}]}
+        - {name: whole, queue: vision, pods: [{gpus: 4}]}
+        """
+
+    answer = explained(scenario_of(text.replace("PROTECTION", protection)), "whole")
+
+    assert objection in answer
+
+
+def test_what_no_eviction_helps_is_told_so(cluster: Scenario) -> None:
+    assert "No eviction would help." in explained(cluster, "huge")
+
+
+def test_pods_that_could_only_move_are_named_with_what_keeps_them() -> None:
+    answer = explained(
+        scenario_of(
+            """
+            config: {actions: [allocate]}
+            nodes: [{name: "node{i}", count: 2, gpus: 4}]
+            jobs:
+            - {name: a, pods: [{gpus: 2, state: Running, node: node0}]}
+            - {name: b, pods: [{gpus: 2, state: Running, node: node1}]}
+            - {name: big, pods: [{gpus: 4}]}
+            """
+        ),
+        "big",
+    )
+
+    assert "It would fit if 1 pod moved:" in answer
+    assert "But consolidation is forbidden: the action consolidation is not configured." in answer
+
+
+def test_room_that_is_about_to_be_made_is_told_with_the_action_and_the_queue() -> None:
+    text = SHARED.replace("build-preemptible, preemptionDelay: 1h", "build-preemptible")
+
+    answer = explained(scenario_of(text), "late")
+
+    assert "A cycle now would make room for it, by evicting 1 pod:" in answer
+    assert "preempt: default/b-0 leaves node1 (queue vision)" in answer
+
+
+def test_room_that_is_kept_for_a_gang_is_told_with_its_start() -> None:
+    text = """
+        nodes: [{name: "node{i}", count: 2, gpus: 4}]
+        jobs:
+        - name: a
+          expectedRuntime: 1h
+          runtime: 30m
+          pods: [{gpus: 4, state: Running, node: node0}]
+        - {name: big, pods: [{count: 2, gpus: 4}]}
+        """
+
+    answer = explained(scenario_of(text), "big")
+
+    assert "Room is kept for it on node0, node1; it is expected to start at 00:30:00 UTC." in answer
+
+
+def test_a_pod_whose_budget_allows_no_disruption_is_protected() -> None:
+    text = SHARED.replace("build-preemptible, preemptionDelay: 1h", "build-preemptible")
+    source = source_of(scenario_of(text))
+    budget = DisruptionBudget(
+        metadata=Meta(name="all", namespace="default"),
+        spec=BudgetSpec(selector=LabelSelector()),
+        status=BudgetStatus(disruptions_allowed=0),
+    )
+    guarded = replace(source, look=replace(source.look, budgets=(budget,)))
+
+    answer = "\n".join(describe(guarded, subject(source.look, "late", "default"), source.now))
+
+    assert "by evicting" not in answer
+    assert "preempt is forbidden: its eviction has just been refused, as by a disruption" in answer
+
+
+@pytest.mark.parametrize("form", ["json", "yaml"])
+def test_machines_are_told_the_same(command_line: CommandLine, tmp_path: Path, form: str) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(SHARED)
+
+    done = command_line("explain", "want", "--file", str(path), "-o", form)
+
+    assert done.returncode == 0
+    answer = json.loads(done.stdout) if form == "json" else yaml.safe_load(done.stdout)
+    assert answer["reason"] == "Unschedulable"
+    assert [share["name"] for share in answer["shares"]] == ["org", "vision"]
+    assert (answer["position"]["place"], answer["position"]["of"]) == (2, 3)
+    (victim,) = answer["victims"]["victims"]
+    assert victim["job"] == {"namespace": "default", "name": "b"}
+    assert victim["objections"][0]["reason"] == "PriorityNotLower"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (SHARED + "---" + SHARED, "cluster.yaml:1: one scenario is expected, 2 found"),
+        ("nodes: [{name: a, gpu: 1}]", "cluster.yaml:1: nodes[0].gpu: unknown key"),
+    ],
+)
+def test_a_file_that_is_not_one_scenario_ends_with_2(
+    command_line: CommandLine, tmp_path: Path, text: str, message: str
+) -> None:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(text)
+
+    done = command_line("explain", "want", "--file", str(path))
+
+    assert done.returncode == 2
+    assert message in done.stderr

@@ -1,4 +1,4 @@
-"""The commands that look at a cluster, on a real API server."""
+"""The commands that look at a cluster, on a real API server, by a user who may only read."""
 
 import json
 import secrets
@@ -11,7 +11,8 @@ import yaml
 from test_command import bindery
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
-from bindery.controlplane.install import Installation
+from bindery.controlplane import kubeconfig
+from bindery.controlplane.install import NAMESPACE, RELEASE, Installation
 from bindery.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
@@ -22,19 +23,42 @@ class Corner:
     """A namespace, and a name for a node, its pool, a queue and a gang that nobody else uses."""
 
     plane: ControlPlane
+    reader: Path
     namespace: str
     name: str
 
-    def bindery(self, *arguments: str) -> str:
-        done = bindery("--kubeconfig", str(self.plane.admin_kubeconfig), *arguments)
-        assert done.returncode == 0, done.stderr
+    def bindery(self, *arguments: str, ends_with: int = 0) -> str:
+        done = bindery("--kubeconfig", str(self.reader), *arguments)
+        assert done.returncode == ends_with, done.stderr
         return done.stdout
+
+    def versions(self) -> dict[str, str]:
+        """Return the resourceVersion of everything in the corner, by UID."""
+        names = ("pods", "podgroups", "bindrequests", "events", "leases", "configmaps")
+        text = self.plane.kubectl("get", ",".join(names), f"--namespace={self.namespace}", "-ojson")
+        queue = self.plane.kubectl("get", f"queues.scheduling.bindery.dev/{self.name}", "-ojson")
+        items = [*json.loads(text)["items"], json.loads(queue)]
+        return {item["metadata"]["uid"]: item["metadata"]["resourceVersion"] for item in items}
+
+
+@pytest.fixture(scope="module")
+def reader(control_plane: ControlPlane, installation: Installation) -> Iterator[Path]:
+    """The kubeconfig of somebody with the chart's role for readers and nothing else."""
+    name = f"reader-{secrets.token_hex(3)}"
+    account = f"--serviceaccount={NAMESPACE}:{name}"
+    control_plane.kubectl("create", "serviceaccount", name, f"--namespace={NAMESPACE}")
+    role = f"--clusterrole={RELEASE}-reader"
+    control_plane.kubectl("create", "clusterrolebinding", name, role, account)
+    token = control_plane.kubectl("create", "token", name, f"--namespace={NAMESPACE}")
+    path = control_plane.state_dir / "kubeconfigs" / f"{name}.kubeconfig"
+    server = kubeconfig.Server.read(control_plane.admin_kubeconfig)
+    yield kubeconfig.write(path, server, name, token.strip())
+    control_plane.kubectl("delete", f"clusterrolebinding/{name}")
+    control_plane.kubectl("delete", f"serviceaccount/{name}", f"--namespace={NAMESPACE}")
 
 
 @pytest.fixture
-def corner(
-    control_plane: ControlPlane, installation: Installation, namespace: str
-) -> Iterator[Corner]:
+def corner(control_plane: ControlPlane, reader: Path, namespace: str) -> Iterator[Corner]:
     """One node with two GPUs, and a gang of three that each want one; no scheduler runs."""
     name = f"cli-{secrets.token_hex(3)}"
     pool = {NODE_POOL_LABEL: name}
@@ -58,7 +82,7 @@ def corner(
     status = {"allocatable": room, "conditions": [{"type": "Ready", "status": "True"}]}
     patch = json.dumps({"status": {**status, "capacity": room}})
     control_plane.kubectl("patch", "node", name, "--subresource=status", f"--patch={patch}")
-    yield Corner(control_plane, namespace, name)
+    yield Corner(control_plane, reader, namespace, name)
     control_plane.kubectl("delete", f"node/{name}", f"queues.scheduling.bindery.dev/{name}")
 
 
@@ -106,6 +130,50 @@ def test_explain_says_what_the_scheduler_would(corner: Corner) -> None:
 
     assert "0 of 3 pods are bound, at least 3 are needed" in answer
     assert "Held by: Unschedulable: 2 of 3 pods fit" in answer
+
+
+def test_queues_draws_what_a_queue_holds_and_what_waits_in_it(corner: Corner) -> None:
+    drawn = corner.bindery("queues", "--node-pool", corner.name)
+
+    assert drawn.startswith("GPUs: 2 in all, 0 allocated, 3 more asked for\n")
+    (row,) = (line for line in drawn.splitlines() if line.startswith(corner.name))
+    assert row.split()[1:6] == ["0", "3", "0", "0", "6"]
+
+
+def test_whatif_says_what_would_run_and_what_would_wait(corner: Corner, tmp_path: Path) -> None:
+    pool = {NODE_POOL_LABEL: corner.name}
+    path = tmp_path / "more.yaml"
+    alone = [_pod("new", index, corner.namespace, pool) for index in range(3)]
+    group = {
+        "apiVersion": API_VERSION,
+        "kind": "PodGroup",
+        "metadata": {"name": "new", "namespace": corner.namespace, "labels": pool},
+        "spec": {"minMember": 2, "queue": corner.name},
+    }
+    path.write_text(yaml.safe_dump_all([group, *alone]))
+
+    runs = json.loads(corner.bindery("whatif", str(path), "-o", "json"))
+    path.write_text(yaml.safe_dump_all([{**group, "spec": {"minMember": 3}}, *alone]))
+    waits = corner.bindery("whatif", str(path), ends_with=1)
+
+    (job,) = runs["jobs"]
+    assert [pod["node"] for pod in job["pods"]] == [corner.name, corner.name]
+    assert "Unschedulable: 2 of 3 pods fit" in waits
+
+
+def test_asking_changes_nothing(corner: Corner, tmp_path: Path) -> None:
+    path = tmp_path / "more.yaml"
+    pool = {NODE_POOL_LABEL: corner.name}
+    path.write_text(yaml.safe_dump(_pod("single", 0, corner.namespace, pool)))
+    before = corner.versions()
+
+    corner.bindery("explain", corner.name, "-n", corner.namespace)
+    corner.bindery("queues", "-o", "wide")
+    answer = corner.bindery("whatif", str(path), ends_with=1)
+
+    assert answer.endswith("Nothing has been changed.\n")
+    assert len(before) >= 5
+    assert corner.versions() == before
 
 
 def test_a_snapshot_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:

@@ -4,10 +4,12 @@ import json
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import yaml
+from commandline import CommandLine
 from test_command import bindery
 
 from bindery.cli.queuetree import ASCII, UNICODE, bar
@@ -34,10 +36,19 @@ def cluster(tmp_path: Path) -> str:
     return str(path)
 
 
-def lines(*arguments: str, **environment: str) -> list[str]:
-    done = bindery("queues", *arguments, **environment)
-    assert done.returncode == 0, done.stderr
-    return done.stdout.splitlines()
+Lines = Callable[..., list[str]]
+
+
+@pytest.fixture
+def lines(command_line: CommandLine) -> Lines:
+    """What `bindery queues` draws."""
+
+    def drawn(*arguments: str, columns: int = 100) -> list[str]:
+        done = command_line("queues", *arguments, columns=columns)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.splitlines()
+
+    return drawn
 
 
 def share(**amounts: float | None) -> ResourceShare:
@@ -54,7 +65,9 @@ def share(**amounts: float | None) -> ResourceShare:
     return ResourceShare(**{**nothing, **amounts})  # type: ignore[arg-type]  # weight is given
 
 
-def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(cluster: str) -> None:
+def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(
+    lines: Lines, cluster: str
+) -> None:
     title, heading, *rows = lines("--file", cluster)
 
     assert title == "GPUs: 16 in all, 8 allocated, 12 more asked for"
@@ -70,30 +83,32 @@ def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(cluster: s
 
 @pytest.mark.parametrize("width", [80, 100, 140])
 def test_no_line_is_wider_than_the_terminal_and_bars_take_what_is_left(
-    cluster: str, width: int
+    lines: Lines, cluster: str, width: int
 ) -> None:
-    drawn = lines("--file", cluster, COLUMNS=str(width))
+    drawn = lines("--file", cluster, columns=width)
 
     assert max(map(len, drawn)) == width
 
 
-def test_cores_are_drawn_when_they_are_asked_for(cluster: str) -> None:
+def test_cores_are_drawn_when_they_are_asked_for(lines: Lines, cluster: str) -> None:
     drawn = lines("--file", cluster, "--resource", "cpu")
 
     assert drawn[0] == "CPU cores: 40 in all, 6 allocated, 0 more asked for"
     assert drawn[4].split()[1:7] == ["vision", "6", "6", "6", "-", "10"]
 
 
-def test_wide_adds_weight_priority_and_gangs(cluster: str) -> None:
-    _, heading, *rows = lines("--file", cluster, "-o", "wide", COLUMNS="140")
+def test_wide_adds_weight_priority_and_gangs(lines: Lines, cluster: str) -> None:
+    _, heading, *rows = lines("--file", cluster, "-o", "wide", columns=140)
 
     assert heading.split()[6:10] == ["WEIGHT", "PRIORITY", "RUNNING", "WAITING"]
     assert rows[2].split()[7:11] == ["1", "100", "1", "1"]
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])
-def test_machines_get_all_resources_of_all_queues(cluster: str, form: str) -> None:
-    done = bindery("queues", "--file", cluster, "-o", form)
+def test_machines_get_all_resources_of_all_queues(
+    command_line: CommandLine, cluster: str, form: str
+) -> None:
+    done = command_line("queues", "--file", cluster, "-o", form)
 
     answer = json.loads(done.stdout) if form == "json" else yaml.safe_load(done.stdout)
     assert answer["total"]["gpu"] == 16
@@ -111,15 +126,17 @@ def test_machines_get_all_resources_of_all_queues(cluster: str, form: str) -> No
     assert vision["resources"]["cpu"]["quota"] is None
 
 
-def test_a_resource_that_nobody_has_is_answered_with_those_there_are(cluster: str) -> None:
-    done = bindery("queues", "--file", cluster, "--resource", "tpu")
+def test_a_resource_that_nobody_has_is_answered_with_those_there_are(
+    command_line: CommandLine, cluster: str
+) -> None:
+    done = command_line("queues", "--file", cluster, "--resource", "tpu")
 
     assert done.returncode == 2
     assert done.stderr == ("bindery: no queue and no node has tpu; known: cpu, gpu, memory\n")
 
 
 def test_a_terminal_without_unicode_gets_plain_characters(cluster: str) -> None:
-    drawn = lines("--file", cluster, PYTHONIOENCODING="ascii")
+    drawn = bindery("queues", "--file", cluster, PYTHONIOENCODING="ascii").stdout.splitlines()
 
     assert all(line.isascii() for line in drawn)
     assert any("#" in line and "^" in line for line in drawn)

@@ -6,10 +6,11 @@ that a clock can be given to it; binder, API server and hollow nodes are what th
 
 import asyncio
 import json
+import socket
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -18,12 +19,13 @@ from support import NO_ELECTION, Corner, Gang, wait_for
 from traps import ready
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.usage import UsageConfiguration
+from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import NAMESPACE, Installation, render
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.kube.resources import CONFIG_MAPS
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import CONFIG_MAPS, Resource
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode
@@ -36,6 +38,16 @@ ALONE_MIN, TOGETHER_MIN = 20, 60
 OVER_QUOTA = {"resources": {"cpu": {"quota": 0, "overQuotaWeight": 1}}}
 CYCLES_A_STEP = 3
 """Evict, plan, and one more."""
+
+
+class Event(KubeObject, frozen=True):
+    """An event, as far as these tests read it."""
+
+    reason: str = ""
+    note: str = ""
+
+
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
 
 
 @dataclass
@@ -238,6 +250,39 @@ async def test_a_record_that_is_malformed_begins_anew_and_stops_nothing(
         await wait_for(is_written, "the record is written anew")
 
     assert sample("bindery_usage_errors_total", operation="decode") == errors + 1
+
+
+async def test_without_its_prometheus_the_scheduler_goes_on_and_says_so(
+    corner: Corner, inside: Inside
+) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        address = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        usage = UsageConfiguration(
+            source="prometheus", prometheus=PrometheusConfiguration(address=address)
+        )
+        without = replace(
+            inside, configuration=inside.configuration.model_copy(update={"usage": usage})
+        )
+        errors = sample("bindery_usage_errors_total", operation="query")
+        await corner.add_nodes("only", cpu="2")
+        gang = Gang("pair", size=2)
+
+        async with without.scheduler(Clock()):
+            await corner.submit(gang)
+            await corner.wait_bound(gang)
+
+            async def is_told() -> bool:
+                events = await corner.client.list(EVENTS, namespace=NAMESPACE)
+                return any(
+                    event.reason == "UsageUnavailable" and address.partition("//")[2] in event.note
+                    for event in events
+                )
+
+            await wait_for(is_told, "an event says that Prometheus cannot be reached")
+
+    assert sample("bindery_usage_errors_total", operation="query") == errors + 1
+    assert sample("bindery_usage_stale") == 1
 
 
 async def test_the_scheduler_may_touch_no_other_configmap(inside: Inside, record_name: str) -> None:

@@ -4,6 +4,7 @@ Each kind's events come in order, but no kind knows how far another has come.
 """
 
 from collections import defaultdict, deque
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from schedulerworld import NOW, group, node, pod, queue, recount, request, view
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
 from bindery.kube import objects as kube
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
@@ -20,6 +22,22 @@ from bindery.scheduler.model.jobs import TaskStatus
 NODES = ("n0", "n1", "n2")
 QUEUES = ("default", "q0", "q1")
 GROUPS = ("g0", "g1")
+GROUP_SPECS: list[dict[str, Any]] = [
+    {},
+    {"preemptibility": "NonPreemptible"},
+    {"roles": {"worker": 1}, "preemption_delay_seconds": 5.0},
+    {"sub_groups": [kube.SubGroup(name="left", min_member=1)], "min_sub_group": 1},
+    {"sub_groups": [kube.SubGroup(name="left", parent="left")]},
+    {"staleness_grace_period_seconds": 9.0, "expected_runtime_seconds": 60.0},
+]
+POD_SPECS: list[dict[str, Any]] = [
+    {},
+    {},
+    {"preemptible": True},
+    {"preemptible": False},
+    {"priority": 200},
+    {"role": "worker", "sub_group": "left"},
+]
 Key = tuple[type[kube.KubeObject], str]
 
 
@@ -63,10 +81,15 @@ class CacheMachine(RuleBasedStateMachine):
 
     # -- nodes, queues, groups -----------------------------------------------------------------
 
-    @rule(name=st.sampled_from(NODES), cpu=st.integers(1, 9), gpu=st.integers(0, 2))
-    def put_node(self, name: str, cpu: int, gpu: int) -> None:
+    @rule(
+        name=st.sampled_from(NODES),
+        cpu=st.integers(1, 9),
+        gpu=st.integers(0, 2),
+        model=st.sampled_from([None, "H100", "A100"]),
+    )
+    def put_node(self, name: str, cpu: int, gpu: int, model: str | None) -> None:
         more = {"example.com/rare": cpu} if gpu else {}
-        self.put(node(name, cpu, gpu, more=more))
+        self.put(node(name, cpu, gpu, model=model, more=more))
 
     @rule(name=st.sampled_from(NODES))
     def drop_node(self, name: str) -> None:
@@ -86,11 +109,22 @@ class CacheMachine(RuleBasedStateMachine):
         name=st.sampled_from(GROUPS),
         minimum=st.integers(-1, 3),
         of=st.sampled_from(QUEUES),
+        says=st.sampled_from(GROUP_SPECS),
     )
-    def put_group(self, name: str, minimum: int, of: str) -> None:
+    def put_group(self, name: str, minimum: int, of: str, says: dict[str, Any]) -> None:
         old = self.truth.get((kube.PodGroup, name))
         uid = old.metadata.uid if old is not None else self.new_uid()
-        self.put(group(name, minimum, of, uid=uid, priority_class="high" if minimum else None))
+        high = "high" if minimum else None
+        self.put(group(name, minimum, of, uid=uid, priority_class=high, **says))
+
+    @rule(value=st.sampled_from([50, 100]))
+    def put_priority_class(self, value: int) -> None:
+        self.put(kube.PriorityClass(metadata=kube.Meta(name="high"), value=value))
+
+    @rule()
+    def drop_priority_class(self) -> None:
+        if (kube.PriorityClass, "high") in self.truth:
+            self.drop(self.truth[kube.PriorityClass, "high"])
 
     @rule(name=st.sampled_from(GROUPS))
     def drop_group(self, name: str) -> None:
@@ -104,17 +138,22 @@ class CacheMachine(RuleBasedStateMachine):
         of=st.sampled_from([None, *GROUPS]),
         in_queue=st.sampled_from([None, *QUEUES]),
         cpu=st.integers(1, 3),
+        gpu=st.integers(0, 1),
         gated=st.booleans(),
+        says=st.sampled_from(POD_SPECS),
         scheduler=st.sampled_from(["bindery", "bindery", "other"]),
         on=st.sampled_from(["", "", *NODES]),
     )
     def create_pod(
         self,
+        *,
         name: str,
         of: str | None,
         in_queue: str | None,
         cpu: int,
+        gpu: int,
         gated: bool,
+        says: dict[str, Any],
         scheduler: str,
         on: str,
     ) -> None:
@@ -126,12 +165,14 @@ class CacheMachine(RuleBasedStateMachine):
             pod(
                 name,
                 cpu,
+                gpu,
                 group=of,
                 queue=in_queue,
                 uid=uid,
                 gated=gated and not on,
                 scheduler=scheduler,
                 on=on,
+                **says,
             )
         )
 
@@ -244,6 +285,8 @@ class CacheMachine(RuleBasedStateMachine):
 
     def _statuses_are_those_of_the_objects(self) -> None:
         """Compare with a reading of pods and requests that shares nothing with the cache's."""
+        classes = {each.metadata.name: each.value for each in self.all_of(kube.PriorityClass)}
+        groups = {each.metadata.name: each.spec for each in self.all_of(kube.PodGroup)}
         live = {
             place.pod_uid
             for item in self.all_of(kube.BindRequest)
@@ -266,6 +309,24 @@ class CacheMachine(RuleBasedStateMachine):
                 wanted = TaskStatus.BINDING if item.metadata.uid in live else TaskStatus.PENDING
             if task is not None:
                 assert task.status is wanted
+                if task.is_ours:
+                    assert task.is_preemptible == may_be_evicted(item, groups, classes)
             else:
                 assert item.spec.scheduler_name == "other"
                 assert not wanted.holds_room or wanted is TaskStatus.BINDING
+
+
+def may_be_evicted(
+    item: kube.Pod, groups: Mapping[str, kube.PodGroupSpec], classes: Mapping[str, int]
+) -> bool:
+    """Return whether `item` may be evicted: as it says, else its group, else below priority 100."""
+    says = item.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
+    if says is not None:
+        return says == "true"
+    of = groups.get(item.metadata.annotations.get(POD_GROUP_ANNOTATION, ""))
+    if of is not None and of.preemptibility is not None:
+        return of.preemptibility == "Preemptible"
+    priority = item.spec.priority or 0
+    if of is not None and of.priority_class_name is not None:
+        priority = classes.get(of.priority_class_name, priority)
+    return priority < 100

@@ -9,15 +9,28 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from plannedworlds import World, worlds
-from schedulerworld import GPU, add, as_created, engine_with, modify, plan, recount, view
+from schedulerworld import (
+    GPU,
+    Clock,
+    add,
+    as_created,
+    delete,
+    engine_with,
+    modify,
+    plan,
+    recount,
+    view,
+)
 
 from bindery.api.names import GPU_MODEL_LABEL
-from bindery.kube.objects import Pod
+from bindery.kube.objects import BindRequest, Pod
 from bindery.scheduler.actions import allocate
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.model.jobs import JobKey, TaskStatus
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from bindery.scheduler.model.resources import MODEL_PREFIX
+from bindery.scheduler.stale import INCOMPLETE_AFTER_S, stale_requests
+from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
     max_examples=50,
@@ -143,6 +156,38 @@ def test_a_refused_statement_brings_all_its_pods_back(
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
 @SETTINGS
+def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
+    world: World, bind_request: dict[str, int], chance: random.Random
+) -> None:
+    clock = Clock()
+    engine = engine_with(*world.objects, clock=clock, bind_request=bind_request)
+    cluster = engine.cluster
+    created = [as_created(draft) for draft in engine.cycle()]
+    add(cluster, *(at(item, clock.now) for item in created))
+    lost = [item for item in created if chance.random() < 0.4]
+    delete(cluster, *lost)
+    clock.now += INCOMPLETE_AFTER_S + 1
+    timeout_s = engine.configuration.bind_request.timeout_seconds
+
+    for stale in list(stale_requests(cluster, clock.now, timeout_s)):
+        delete(cluster, stale.request)
+    add(cluster, *(at(as_created(draft), clock.now) for draft in engine.cycle()))
+
+    live = Counter(item.spec.statement.id for item in cluster.holds.requests.values())
+    for item in cluster.holds.requests.values():
+        assert live[item.spec.statement.id] == item.spec.statement.parts
+        for pod in item.spec.pods:
+            assert cluster.state.jobs[cluster.state.tasks[Uid(pod.pod_uid)].job].is_satisfied
+    assert view(cluster.state) == recount(cluster.state)
+
+
+def at(request: BindRequest, now: float) -> BindRequest:
+    """Return `request` as created at `now`."""
+    return replace(request, metadata=replace(request.metadata, creation_timestamp=timestamp(now)))
+
+
+@given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
+@SETTINGS
 def test_the_order_in_which_objects_come_does_not_change_the_plan(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
@@ -155,7 +200,8 @@ def test_the_order_in_which_objects_come_does_not_change_the_plan(
             (d.name, [(p.pod_uid, p.selected_node) for p in d.spec.pods]) for d in engine.cycle()
         )
         reasons = {key: (job.satisfied, job.reason) for key, job in engine.report.jobs.items()}
-        plans.append((drafts, reasons, view(engine.cluster.state)))
+        evictions = [(e.task.uid, e.preemptor, e.moves_to) for e in engine.report.evictions]
+        plans.append((drafts, reasons, evictions, view(engine.cluster.state)))
 
     assert plans[0] == plans[1]
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import aiohttp
+import numpy as np
 import pytest
 from prometheus_client import REGISTRY
 from prometheusstandin import PrometheusStandIn, vector
@@ -14,10 +15,11 @@ from schedulerworld import NOW, Clock
 
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.kube.lease import Leadership
-from bindery.scheduler.fairness.usage import Decay
+from bindery.scheduler.fairness.usage import Decay, Moment
+from bindery.scheduler.usage.metrics import QueueCollector
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError, over_window
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper
-from bindery.scheduler.usage.source import GivenUsage
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 GPU = UsageQueries(allocated="held_gpus", capacity="total_gpus")
 QUERIES_A_ROUND = 2
@@ -179,6 +181,27 @@ async def test_a_server_that_is_not_there_is_an_error(session: aiohttp.ClientSes
 
         with pytest.raises(UsageQueryError, match="ClientConnectorError"):
             await reader(session, address).fetch(NOW)
+
+
+def test_what_the_default_queries_ask_for_is_what_a_scheduler_exports() -> None:
+    past = PastUsage(GivenUsage(), 1.0)
+    amounts = np.ones((4, 1))
+    resources = ["cpu", "memory", "pods", "nvidia.com/gpu"]
+    past.account(Moment(NOW, ["a"], resources, amounts, amounts[:, 0]))
+
+    exported = {
+        (sample.name, sample.labels["resource"])
+        for family in QueueCollector(past).collect()
+        for sample in family.samples
+    }
+
+    for resource, queries in PrometheusConfiguration().queries.items():
+        for name, query in (
+            ("bindery_queue_allocated", queries.allocated),
+            ("bindery_capacity", queries.capacity),
+        ):
+            assert f'{name}{{resource="{resource}"}}' in query
+            assert (name, resource) in exported
 
 
 # ---- keeping it up to date ---------------------------------------------------------------------

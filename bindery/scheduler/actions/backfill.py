@@ -1,22 +1,27 @@
 """backfill: jobs that say when they end run past gangs that hold a reservation.
 
 Runs after `allocate`, which has kept room for those gangs and placed what fits beside them. The
-invariant: what is placed here has gone, by its own word, before the gang is expected to start.
+invariant: what is placed here has gone, by its own word, before the gang is expected to start; and
+a gang for which the actions to come can make room at once does not lend it.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bindery.scheduler.actions.allocate import Attempts, Outcome
 from bindery.scheduler.actions.base import Commit, WorkList
+from bindery.scheduler.actions.makeroom import MakeRoom
 from bindery.scheduler.model.endings import last_end
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.session import Session
 
 
 class Backfill:
-    """Lends reserved room to jobs that give it back in time."""
+    """Lends reserved room to jobs that give it back in time. `makers`: what can make room."""
 
     name = "backfill"
+
+    def __init__(self, makers: Sequence[MakeRoom] = ()) -> None:
+        self._makers = makers
 
     def execute(self, session: Session) -> Iterator[Commit]:
         """Serve the waiting jobs that end before some reserved gang starts."""
@@ -24,30 +29,48 @@ class Backfill:
         latest = max(starts, default=session.now)
         if latest <= session.now:
             return
-        lenders: dict[frozenset[Job], Attempts] = {}
-        candidates = [job for job in session.state.waiting.values() if _may_try(session, job)]
-        work = WorkList(session, candidates)
-        for job in work:
-            end = last_end(job, session.next_pods(job), session.now)
-            if end > latest:
-                continue
-            lent = frozenset(r.job for r in session.reservations.all if r.outlasts(end))
-            # What has not fitted into the same room before does not fit into what is left of it.
-            served = _serve(session, job, end, lenders.setdefault(lent, Attempts(session)))
-            if isinstance(served, Commit):
-                yield served
-                if job.pending:
-                    work.put_back(job)
+        candidates = [
+            job
+            for job in session.state.waiting.values()
+            if _may_try(session, job) and _end(session, job) <= latest
+        ]
+        if not candidates:
+            return
+        for reservation in session.reservations.all:
+            made = (maker.could_serve(session, reservation.job) for maker in self._makers)
+            reservation.may_be_lent = not any(made)
+        yield from _fill(session, candidates)
+
+
+def _fill(session: Session, candidates: Sequence[Job]) -> Iterator[Commit]:
+    attempts: dict[frozenset[Job], Attempts] = {}
+    work = WorkList(session, candidates)
+    for job in work:
+        end = _end(session, job)
+        lent = frozenset(r.job for r in session.reservations.all if r.lends_until(end))
+        if not lent:
+            continue
+        # What has not fitted into the same room before does not fit into what is left of it.
+        served = _serve(session, job, end, attempts.setdefault(lent, Attempts(session)))
+        if isinstance(served, Commit):
+            yield served
+            if job.pending:
+                work.put_back(job)
 
 
 def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit | Outcome:
     """Place what `job`, which ends at `end`, asks for next, reserved room included."""
-    with session.reservations.lifted(lambda each: each.outlasts(end)):
+    with session.reservations.lifted(lambda each: each.lends_until(end)):
         served = attempts.serve(job)
         if isinstance(served, Commit):
             placed = [operation.task for operation in served.operations]
             session.reservations.lend(placed, end)
         return served
+
+
+def _end(session: Session, job: Job) -> float:
+    """Return when the pods of `job` that are placed next end if they start now."""
+    return last_end(job, session.next_pods(job), session.now)
 
 
 def _may_try(session: Session, job: Job) -> bool:

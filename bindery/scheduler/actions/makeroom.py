@@ -13,6 +13,7 @@ from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.statement import Statement
 
 
 class MakeRoom:
@@ -40,6 +41,25 @@ class MakeRoom:
             elif made is _Outcome.NO_PLAN and likeness is not None:
                 failed.add(likeness)
 
+    def could_serve(self, session: Session, job: Job) -> bool:
+        """Return whether there is a plan now that makes room for `job`. Nothing is changed."""
+        claim = Claim(job, tuple(session.next_pods(job)))
+        if not _may_try(session, job) or self._rule.refuse(session, claim):
+            return False
+        with (
+            session.reservations.lifted(lambda each: each.job is job),
+            session.statement() as trial,
+        ):
+            start = trial.savepoint()
+            if self._rule.moves_all and exceeds_idle(session, claim):
+                return False
+            for domain in session.domains(job):
+                for search in self._searches(session, trial, claim, domain):
+                    if search.run():
+                        return True
+                    trial.rollback(start)
+        return False
+
     def _try(self, session: Session, claim: Claim) -> "Commit | _Outcome":
         """Return the committed plan for `claim`; what is reserved for its job counts as free."""
         with session.reservations.lifted(lambda each: each.job is claim.job):
@@ -55,28 +75,33 @@ class MakeRoom:
         self, session: Session, claim: Claim, domain: BoolColumn | None
     ) -> "Commit | _Outcome":
         """Return the committed plan for `claim`; first one in which all victims may just go."""
-        table = session.victims = session.victims or VictimTable(session)
-        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
-            with session.statement() as statement:
-                search = Search(
-                    session,
-                    statement,
-                    claim,
-                    self._rule,
-                    table,
-                    with_moves=with_moves,
-                    domain=domain,
-                )
+        with session.statement() as statement:
+            start = statement.savepoint()
+            for search in self._searches(session, statement, claim, domain):
                 if not search.run():
+                    statement.rollback(start)
                     continue
                 votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
                 if not all(votes):
                     return _Outcome.HELD_BACK
-                table.gone(search.gone)
+                _table(session).gone(search.gone)
                 session.promised(claim.job)
                 is_gang = len(claim.tasks) > 1
                 return Commit(claim.job, session.commit(statement), is_gang)
         return _Outcome.NO_PLAN
+
+    def _searches(
+        self, session: Session, statement: Statement, claim: Claim, domain: BoolColumn | None
+    ) -> Iterator[Search]:
+        """Yield what is tried one after the other; first a plan in which all victims may just go.
+
+        Each begins with `statement` as it was.
+        """
+        table = _table(session)
+        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
+            yield Search(
+                session, statement, claim, self._rule, table, with_moves=with_moves, domain=domain
+            )
 
 
 class _Outcome(Enum):
@@ -85,6 +110,12 @@ class _Outcome(Enum):
     NO_PLAN = "no plan"
     HELD_BACK = "held back"
     """There was a plan, but a plugin does not want its promises kept."""
+
+
+def _table(session: Session) -> VictimTable:
+    """Return who could be evicted, the same for all actions of a session."""
+    session.victims = session.victims or VictimTable(session)
+    return session.victims
 
 
 def _has_idle(session: Session, claim: Claim) -> bool:

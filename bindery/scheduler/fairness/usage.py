@@ -97,8 +97,9 @@ class History:
         return np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0)
 
     def within(self, after: float, before: float) -> "History":
-        """Return a copy without the slices that ended by `after` or begin from `before` on."""
-        return self._choose(np.flatnonzero((self.end > after) & (self.start < before)))
+        """Return the history without slices that ended by `after` or begin from `before` on."""
+        is_within = (self.end > after) & (self.start < before)
+        return self if is_within.all() else self._choose(np.flatnonzero(is_within))
 
     def coarsened(self, most: int) -> "History":
         """Return a history of at most `most` slices: the shortest neighbours are joined."""

@@ -102,7 +102,14 @@ class World:
         One with a controller comes back and waits. One that is stuck stays.
         """
         tasks = self.engine.cluster.state.tasks
-        going = [uid for uid in self.pods if _is_going(self.pods[uid], tasks[uid].status)]
+        # Pods of other pools are no tasks here.
+        going = [
+            uid
+            for uid, pod in self.pods.items()
+            if pod.metadata.deletion_timestamp is not None
+            and uid in tasks
+            and tasks[uid].status is TaskStatus.RELEASING
+        ]
         for uid in going:
             pod = self.pods.pop(uid)
             self._apply(EventType.DELETED, pod)
@@ -153,7 +160,3 @@ class World:
 
     def _apply(self, kind: EventType, item: KubeObject) -> None:
         self.engine.cluster.apply(Change(kind, item, item))
-
-
-def _is_going(pod: Pod, status: TaskStatus) -> bool:
-    return pod.metadata.deletion_timestamp is not None and status is TaskStatus.RELEASING

@@ -23,6 +23,7 @@ class UsageRecord:
     def __init__(self, decay: Decay) -> None:
         self.decay = decay
         self.history = History.empty()
+        """The record's own: the arrays of its newest slice change with each moment."""
         self._slice_s = decay.horizon_s / SLICES
         self._seen_at: float | None = None
         """When queues were last looked at, seconds since the epoch."""
@@ -83,13 +84,16 @@ class UsageRecord:
 
 
 def _extended(history: History, new: History) -> History:
-    """Return `history` with its newest slice prolonged by the only one of `new`."""
-    queues = tuple(dict.fromkeys((*history.queues, *new.queues)))
-    resources = tuple(dict.fromkeys((*history.resources, *new.resources)))
-    longer = history.arranged(queues, resources)
-    at_slice = len(longer) - 1
-    added = new.arranged(queues, resources)
-    longer.capacity[at_slice] += added.capacity[0]
-    longer.held[at_slice] += added.held[0]
-    longer.end[at_slice] = added.end[0]
-    return longer
+    """Return `history`, changed: its newest slice is prolonged by the only one of `new`."""
+    queues, resources = history.queues, history.resources
+    if not (set(new.queues) <= set(queues) and set(new.resources) <= set(resources)):
+        queues = tuple(dict.fromkeys((*queues, *new.queues)))
+        resources = tuple(dict.fromkeys((*resources, *new.resources)))
+        history = history.arranged(queues, resources)
+    if (new.queues, new.resources) != (queues, resources):
+        new = new.arranged(queues, resources)
+    newest = len(history) - 1
+    history.capacity[newest] += new.capacity[0]
+    history.held[newest] += new.held[0]
+    history.end[newest] = new.end[0]
+    return history

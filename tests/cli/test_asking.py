@@ -1,0 +1,49 @@
+"""Asking changes nothing: in every scenario a cycle goes as if nobody had asked."""
+
+from pathlib import Path
+
+import pytest
+from looks import source_of
+
+from bindery.scenario.files import read_scenarios
+from bindery.scenario.format import Scenario
+from bindery.scheduler.insight.waiting import Explanation, explain_all
+from bindery.scheduler.insight.world import World
+
+FOLDER = Path(__file__).parents[1] / "scenarios"
+SCENARIOS = [
+    item
+    for path in sorted(FOLDER.rglob("*.yaml"))
+    for item in read_scenarios(path)
+    if isinstance(item, Scenario)
+]
+
+
+def reported(world: World) -> tuple[object, ...]:
+    """Return what the last cycle has found out and what is held after it, comparable."""
+    report, state = world.engine.report, world.engine.cluster.state
+    evictions = [(e.task.uid, e.preemptor, e.moves_to, e.action) for e in report.evictions]
+    held = (state.nodes.idle, state.nodes.releasing, state.nodes.pipelined, state.queues.allocated)
+    statuses = {uid: (task.status, task.row) for uid, task in state.tasks.items()}
+    return evictions, report.jobs, statuses, [columns.tolist() for columns in held]
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_a_cycle_goes_as_if_nobody_had_asked(scenario: Scenario) -> None:
+    source = source_of(scenario)
+    asked, undisturbed = source.world(), source.world()
+
+    explanations = explain_all(asked, list(asked.engine.cluster.state.jobs))
+    list(undisturbed.engine.cycle())
+
+    assert reported(asked) == reported(undisturbed)
+    for explanation in explanations.values():
+        assert_is_complete(explanation)
+
+
+def assert_is_complete(said: Explanation) -> None:
+    """Check that every rule that forbids something is named, and no victim is its own."""
+    for victim in said.victims.victims if said.victims is not None else ():
+        assert victim.job != said.job
+        assert victim.pods
+        assert all(objection.reason != "NotAllowed" for objection in victim.objections)

@@ -1,0 +1,240 @@
+"""`bindery whatif`: what would happen, the exit code that says so, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from commandline import CommandLine
+
+CLUSTER = """
+nodes: [{name: "node{i}", count: 2, gpus: 4}]
+queues:
+- {name: research, gpu: {quota: 4, weight: 1}}
+- {name: vision, gpu: {quota: 4, weight: 1}}
+- {name: small, gpu: {limit: 1}}
+jobs:
+- {name: "run{i}", count: 4, queue: research, pods: [{gpus: 1, state: Running, node: node0}]}
+- {name: "over{i}", count: 2, queue: research, pods: [{gpus: 1, state: Running, node: node1}]}
+- {name: once, queue: research, recreate: false, pods: [{gpus: 1, state: Running, node: node1}]}
+"""
+
+JOB = """
+apiVersion: scheduling.bindery.dev/v1alpha1
+kind: PodGroup
+metadata: {name: tune}
+spec: {queue: vision, minMember: 2}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: tune}
+spec:
+  parallelism: 2
+  completions: 2
+  template:
+    metadata: {annotations: {scheduling.bindery.dev/pod-group: tune}}
+    spec:
+      schedulerName: bindery
+      containers:
+      - {name: main, image: busybox, resources: {limits: {nvidia.com/gpu: 1}}}
+"""
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+class Desk:
+    """Where what is submitted is written, and the cluster that it is submitted to."""
+
+    def __init__(self, folder: Path, cluster: str, command_line: CommandLine) -> None:
+        self.file = folder / "submitted.yaml"
+        self.cluster = cluster
+        self._bindery = command_line
+
+    def ask(self, text: str, *arguments: str) -> tuple[int, str, str]:
+        """Return exit code, answer and errors."""
+        self.file.write_text(text.lstrip())
+        done = self._bindery("whatif", str(self.file), "--file", self.cluster, *arguments)
+        return done.returncode, done.stdout, done.stderr
+
+    def outcome(self, text: str, expected: int = 0) -> dict[str, object]:
+        """Return the answer for machines."""
+        code, answer, errors = self.ask(text, "-o", "json")
+        assert code == expected, errors
+        outcome: dict[str, object] = json.loads(answer)
+        return outcome
+
+
+@pytest.fixture
+def desk(tmp_path: Path, cluster: str, command_line: CommandLine) -> Desk:
+    return Desk(tmp_path, cluster, command_line)
+
+
+def test_a_job_that_would_run_is_told_where_and_who_goes_for_it(desk: Desk) -> None:
+    code, answer, _ = desk.ask(JOB)
+
+    assert code == 0
+    assert "default/tune (queue vision) runs: 2 of 2 pods placed" in answer
+    assert "node1: tune-0, tune-1" in answer
+    assert "for default/tune" in answer
+    assert "reclaim: default/once-0 leaves node1 (queue research) and is gone" in answer
+    assert answer.endswith("Nothing has been changed.\n")
+
+
+def test_machines_are_told_the_same(desk: Desk) -> None:
+    outcome = desk.outcome(JOB)
+
+    assert outcome["runs"] is True
+    assert outcome["settled"] is True
+    (job,) = outcome["jobs"]  # type: ignore[misc]  # a list in JSON
+    assert job["pods"] == [{"name": "tune-0", "node": "node1"}, {"name": "tune-1", "node": "node1"}]
+    (eviction,) = outcome["evictions"]  # type: ignore[misc]  # a list in JSON
+    assert eviction["eviction"]["action"] == "reclaim"
+    assert eviction["eviction"]["queue"] == "research"
+    assert eviction["comesBack"] is False
+
+
+def test_a_victim_with_a_controller_waits_anew(desk: Desk) -> None:
+    _, answer, _ = desk.ask(JOB.replace("gpu: 1", "gpu: 2"))
+
+    assert "reclaim: default/over1-0 leaves node1 (queue research) and waits anew" in answer
+
+
+def test_a_job_that_would_wait_ends_with_1_and_hears_why_and_what_would_help(desk: Desk) -> None:
+    code, answer, _ = desk.ask(JOB.replace("queue: vision", "queue: small"))
+
+    assert code == 1
+    assert "default/tune (queue small) waits: 0 of 2 pods placed" in answer
+    assert "OverLimit: queue small holds 0 of its limit of 1 nvidia.com/gpu" in answer
+    assert "raise the limit" in answer
+
+
+def test_jobs_of_a_scenario_are_taken_too_and_the_older_first(desk: Desk) -> None:
+    outcome = desk.outcome(
+        """
+        jobs:
+        - {name: first, queue: small, pods: [{gpus: 1}]}
+        - {name: a-second, queue: small, pods: [{gpus: 1}]}
+        """,
+        expected=1,
+    )
+
+    jobs = outcome["jobs"]
+    assert isinstance(jobs, list)
+    assert {job["job"]["name"]: job["runs"] for job in jobs} == {"first": True, "a-second": False}
+
+
+def test_more_nodes_and_changed_queues_can_be_tried(desk: Desk) -> None:
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "node9"}}
+    room = {"cpu": 8, "memory": "8Gi", "pods": 10, "nvidia.com/gpu": 8}
+    queue = {
+        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "kind": "Queue",
+        "metadata": {"name": "small"},
+        "spec": {"resources": {"gpu": {"limit": 8}}},
+    }
+    more = yaml.safe_dump_all([{**node, "status": {"allocatable": room}}, queue])
+
+    big = JOB.replace("queue: vision", "queue: small").replace("gpu: 1", "gpu: 4")
+
+    outcome = desk.outcome(f"{more}---{big}")
+
+    (job,) = outcome["jobs"]  # type: ignore[misc]  # a list in JSON
+    assert {pod["node"] for pod in job["pods"]} == {"node9"}
+    assert outcome["evictions"] == []
+
+
+def test_who_waits_instead_is_named(desk: Desk) -> None:
+    Path(desk.cluster).write_text(
+        CLUSTER + '- {name: patient, queue: small, pods: [{gpus: 1, cpu: "1"}]}\n'
+    )
+
+    _, answer, _ = desk.ask(
+        "jobs: [{name: urgent, queue: small, priority: build-preemptible, pods: [{gpus: 1}]}]"
+    )
+
+    assert "default/urgent (queue small) runs" in answer
+    assert "Others that would wait instead of running: default/patient" in answer
+
+
+def test_only_what_would_not_happen_anyway_is_told(desk: Desk) -> None:
+    Path(desk.cluster).write_text(CLUSTER + "- {name: due, queue: vision, pods: [{gpus: 2}]}\n")
+
+    outcome = desk.outcome('jobs: [{name: light, queue: small, pods: [{cpu: "1"}]}]')
+
+    assert outcome["evictions"] == []
+    assert outcome["wouldRunToo"] == []
+
+
+def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
+    label = "{labels: {scheduling.bindery.dev/node-pool: other}, gpus: 1}"
+    Path(desk.cluster).write_text(f"{CLUSTER}- {{name: theirs, pods: [{label}]}}\n")
+
+    outcome = desk.outcome(JOB)
+
+    assert outcome["runs"] is True
+    assert outcome["wouldRunToo"] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (JOB.replace("minMember", "minMembers"), "submitted.yaml:4: spec.minMembers: unknown key"),
+        ("a: [", "submitted.yaml:1: not YAML"),
+        ("", "there is nothing in the file"),
+        (JOB.replace("schedulerName: bindery", "priority: 5"), "is planned by default-scheduler"),
+        (
+            "jobs: [{name: b, pods: [{labels: {scheduling.bindery.dev/node-pool: x}}, {cpu: 1}]}]",
+            "pod b-0 is of node pool 'x', and that of '' is asked",
+        ),
+        (JOB.replace("parallelism: 2", "parallelism: two"), "spec.parallelism: a number"),
+        (
+            JOB.replace("schedulerName:", "priorityClassName: none\n      schedulerName:"),
+            "none does",
+        ),
+        ("jobs: [{name: a, pod: []}]", "submitted.yaml:1: jobs[0].pod: unknown key"),
+        ("kind: Pod\nmetadata: {name: a}", "submitted.yaml:1: apiVersion: this key is required"),
+        ("jobs: [{name: run0, pods: [{cpu: 1}]}]", "run0 is there already; ask bindery explain"),
+        ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name: this key is required"),
+    ],
+)
+def test_a_file_that_the_api_server_would_refuse_ends_with_2(
+    desk: Desk, text: str, message: str
+) -> None:
+    code, answer, errors = desk.ask(text)
+
+    assert code == 2
+    assert answer == ""
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: Desk) -> None:
+    service = "apiVersion: v1\nkind: Service\nmetadata: {name: web}\n---"
+
+    code, _, errors = desk.ask(service + JOB)
+
+    assert code == 0
+    assert errors == "Service/web is passed over: it makes no pods that are known\n"
+
+
+def test_a_list_as_kubectl_writes_it_is_taken_apart(desk: Desk) -> None:
+    items = list(yaml.safe_load_all(JOB))
+
+    outcome = desk.outcome(yaml.safe_dump({"apiVersion": "v1", "kind": "List", "items": items}))
+
+    assert outcome["runs"] is True
+
+
+def test_the_examples_of_the_project_can_be_asked_about(desk: Desk) -> None:
+    examples = Path(__file__).parents[2] / "examples"
+    texts = [(examples / name).read_text() for name in ("queues.yaml", "never-fits.yaml")]
+
+    code, answer, _ = desk.ask("\n---\n".join(texts))
+
+    assert code == 1
+    assert "too small" in answer or "insufficient" in answer
