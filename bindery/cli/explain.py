@@ -40,8 +40,9 @@ def explain(
 ) -> None:
     """Say which gate holds a pod or a gang, and what would help.
 
-    It says which nodes are against it and why, what its queue is granted and holds, whose turn
-    it is, whose going would make room, and which rule forbids that.
+    Which nodes are against it and why; what its queue is granted and holds; whose turn it is.
+
+    Whose going would make room, and which rule forbids that.
 
     All is planned in memory with the scheduler's own engine: nothing is changed.
     """

@@ -40,11 +40,11 @@ def whatif(
 ) -> None:
     """Say what would happen if FILE were submitted now.
 
-    Which pods go to which nodes, who is evicted or moved for it, by which action, and who waits
-    instead; or why it waits, and what would help.
+    Which pods go where; who is evicted or moved for it, by which action; who waits instead.
 
-    FILE holds PodGroups, pods, Jobs and their like, queues, priority classes or nodes; or the jobs,
-    queues and nodes of a scenario.
+    Or why it waits, and what would help.
+
+    FILE holds PodGroups, pods, Jobs and their like, queues, priority classes, nodes; or a scenario.
 
     It is played in memory until nothing changes any more; the cluster is only read.
 

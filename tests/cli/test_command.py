@@ -101,7 +101,18 @@ def test_an_unknown_kind_is_a_usage_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["version", "get", "explain", "scenario run", "snapshot", "scheduler", "binder"]
+    "command",
+    [
+        "version",
+        "get",
+        "queues",
+        "explain",
+        "whatif",
+        "scenario run",
+        "snapshot",
+        "scheduler",
+        "binder",
+    ],
 )
 def test_every_command_has_help(command: str) -> None:
     done = bindery(*command.split(), "--help")
@@ -114,5 +125,15 @@ def test_help_names_every_command() -> None:
     done = bindery("--help")
 
     assert done.returncode == 0
-    for command in ("get", "explain", "scenario", "snapshot", "scheduler", "binder", "nodeagent"):
+    for command in (
+        "get",
+        "queues",
+        "explain",
+        "whatif",
+        "scenario",
+        "snapshot",
+        "scheduler",
+        "binder",
+        "nodeagent",
+    ):
         assert command in done.stdout

@@ -17,6 +17,9 @@ Amounts = NDArray[np.float64]
 
 UNLIMITED = np.inf
 
+_DIGITS = 9
+"""Of slices in units: what differs by less comes from floating-point arithmetic."""
+
 
 @dataclass(frozen=True)
 class QueueTree:
@@ -131,23 +134,30 @@ class _Level:
         return [rank == r for r in range(int(rank.max(initial=-1)) + 1)]
 
     def _divide_bucket(self, share: Amounts, left: Amounts, bucket: NDArray[np.bool_]) -> Amounts:
-        """Divide `left` [resource, group] among the members of `bucket`; return what remains."""
+        """Divide `left` [resource, group] among the members of `bucket`; return what remains.
+
+        A further round is held only for those of whose group somebody wanted less than its slice:
+        what happens to other resources and groups must not touch their fractions.
+        """
         fraction = np.zeros_like(share)
+        goes_on = np.ones(left.shape, dtype=np.bool_)
         while True:
             missing = self._wanted - share
-            asking = bucket & (missing > 0) & (self._weight > 0) & (left[:, self._group] > 0)
+            divisible = (goes_on & (left > 0))[:, self._group]
+            asking = bucket & (missing > 0) & (self._weight > 0) & divisible
             if not asking.any():
                 break
-            part = self._parts(asking)
-            slice_ = left[:, self._group] * part
+            # Equal parts of a third must be equal, and three of them a whole.
+            in_units = np.round(left[:, self._group] * self._parts(asking) / self._unit, _DIGITS)
+            slice_ = in_units * self._unit
             content = asking & (missing <= slice_)
-            floored = np.floor(slice_ / self._unit) * self._unit
+            floored = np.floor(in_units) * self._unit
             given = np.where(content, missing, np.where(asking, floored, 0.0))
-            fraction = np.where(asking & ~content, slice_ - floored, fraction)
+            rest = np.round(in_units - np.floor(in_units), _DIGITS)
+            fraction = np.where(asking & ~content, rest, fraction)
             share += given
             left = np.maximum(left - self._sum(given), 0.0)
-            if not content.any():
-                break
+            goes_on = np.logical_or.reduceat(content, self._starts, axis=1)
         return self._give_leftovers(share, left, bucket, fraction)
 
     def _parts(self, asking: NDArray[np.bool_]) -> Amounts:

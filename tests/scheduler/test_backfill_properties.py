@@ -1,0 +1,133 @@
+"""Reservations over random clusters and time: the gang that holds one is never delayed by others."""
+
+from typing import Any
+
+import numpy as np
+from contestedworlds import play
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from bindery.api.times import seconds
+from bindery.scenario.binding import bind_requests
+from bindery.scenario.faults import Faults
+from bindery.scenario.format import Scenario
+from bindery.scenario.happenings import Event
+from bindery.scenario.planning import Planner
+from bindery.scenario.states import PodState
+
+MOST_SECONDS = 90
+"""By then everything that has to end for the gang has ended."""
+CYCLES = 30
+IDLE_CYCLES = 5
+
+some_clusters = settings(
+    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+)
+
+
+@st.composite
+def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]]:
+    """Draw a scenario in which jobs run that say how long and a gang waits; jobs that come after
+    it; and how long each job truly runs, which is what it says if it says something.
+    """
+    free = {f"node{i}": draw(st.integers(1, 6)) for i in range(draw(st.integers(1, 4)))}
+    nodes = [{"name": name, "gpus": gpus} for name, gpus in free.items()]
+    biggest, lengths, jobs = max(free.values()), dict[str, int](), list[dict[str, Any]]()
+    total = dict(free)
+    for name in list(free):
+        while free[name] and draw(st.booleans()):
+            gpus, job = draw(st.integers(1, free[name])), f"run{len(jobs)}"
+            free[name] -= gpus
+            lengths[job] = draw(st.integers(1, 40))
+            pod = {"gpus": gpus, "state": "Running", "node": name}
+            jobs.append({"name": job, "expectedRuntime": lengths[job], "pods": [pod]})
+    gpus = draw(st.integers(1, biggest))
+    most = sum(amount // gpus for amount in total.values())
+    jobs.append({"name": "big", "pods": [{"gpus": gpus, "count": draw(st.integers(1, most))}]})
+    later: list[dict[str, Any]] = []
+    for i in range(draw(st.integers(0, 8))):
+        pods = [{"gpus": draw(st.integers(1, 3)), "count": draw(st.integers(1, 3))}]
+        lengths[f"later{i}"] = draw(st.integers(1, 60))
+        said = {"expectedRuntime": lengths[f"later{i}"]} if draw(st.booleans()) else {}
+        least = {"minMember": 0} if draw(st.booleans()) else {}
+        later.append({"name": f"later{i}", "pods": pods, **said, **least})
+    return {"nodes": nodes, "jobs": jobs}, later, lengths
+
+
+def start_of_big(scenario: dict[str, Any], lengths: dict[str, int]) -> int | None:
+    """Return the second in which the gang is bound as time goes on and jobs end as they truly do."""
+    faults = Faults(())
+    planner = Planner(Scenario.model_validate(scenario), faults)
+    cluster = planner.cluster
+    cluster.populate()
+    for second in range(MOST_SECONDS):
+        over = tuple(
+            name
+            for name, record in cluster.pods.items()
+            if record.state is PodState.RUNNING
+            and _started(record.object) + lengths.get(record.who.job_name, np.inf) <= cluster.now
+        )
+        if over:
+            cluster.happen(Event(before=1, succeed=over))
+        planner.plan()
+        if planner.observe().pods["big-0"].state == PodState.BINDING:
+            return second
+        bind_requests(cluster, faults)
+        cluster.now += 1
+    return None
+
+
+def _started(pod: Any) -> float:
+    return max(seconds(c.last_transition_time) or 0.0 for c in pod.status.conditions)
+
+
+@some_clusters
+@given(clusters(), st.integers(1, 3))
+def test_with_true_run_times_no_later_job_delays_the_gang_that_comes_first(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]], reservations: int
+) -> None:
+    scenario, later, lengths = drawn
+    config = {"actions": ["allocate", "backfill"], "backfill": {"reservations": reservations}}
+    alone = start_of_big({**scenario, "config": config}, lengths)
+
+    among_others = {**scenario, "config": config, "jobs": [*scenario["jobs"], *later]}
+
+    assert alone is not None
+    assert start_of_big(among_others, lengths) == alone
+
+
+@some_clusters
+@given(clusters(), st.integers(1, 3))
+def test_with_nothing_new_backfill_comes_to_rest_and_gives_all_room_back(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]], reservations: int
+) -> None:
+    scenario, later, _ = drawn
+    jobs = [*scenario["jobs"], *later]
+    text = {**scenario, "jobs": jobs, "config": {"backfill": {"reservations": reservations}}}
+    planner, actions = Planner(Scenario.model_validate(text), Faults(())), list[int]()
+
+    for _ in play(planner, CYCLES):
+        nodes = planner.engine.cluster.state.nodes
+        assert (nodes.pipelined == 0).all()
+        assert (nodes.idle >= 0).all()
+        actions.append(planner.observe().actions)
+
+    assert actions[-1] == actions[-1 - IDLE_CYCLES]
+
+
+@some_clusters
+@given(clusters())
+def test_a_reservation_only_comes_nearer_while_nothing_ends_late(
+    drawn: tuple[dict[str, Any], list[dict[str, Any]], dict[str, int]],
+) -> None:
+    scenario, later, _ = drawn
+    jobs = [*scenario["jobs"], *later]
+    text = {**scenario, "jobs": jobs, "config": {"actions": ["allocate", "backfill"]}}
+    planner, starts = Planner(Scenario.model_validate(text), Faults(())), list[float | None]()
+
+    for _ in play(planner, 6):
+        for report in planner.engine.report.jobs.values():
+            if report.key.name == "big" and report.reservation is not None:
+                starts.append(report.reservation.start)
+
+    assert starts == sorted(starts, reverse=True)

@@ -1,0 +1,102 @@
+"""Reservations: what says when pods end, what is kept of nodes, and what is said about it."""
+
+import msgspec
+import numpy as np
+import pytest
+from schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
+
+from bindery.api.names import EXPECTED_RUNTIME_ANNOTATION
+from bindery.kube import objects as kube
+from bindery.scheduler.reservations import kept_room
+from bindery.scheduler.times import timestamp
+
+BOUND = kube.Condition(
+    type="PodScheduled", status="True", last_transition_time=timestamp(NOW - 600)
+)
+BIG = pod("big", gpu=4)
+
+
+def annotated(item: kube.Pod, runtime: str) -> kube.Pod:
+    annotations = {**item.metadata.annotations, EXPECTED_RUNTIME_ANNOTATION: runtime}
+    metadata = msgspec.structs.replace(item.metadata, annotations=annotations)
+    return msgspec.structs.replace(item, metadata=metadata)
+
+
+def start_beside(*items: kube.KubeObject) -> float | None:
+    """Return when BIG is expected to start on the one node on which `items` run."""
+    engine = engine_with(node("n", gpu=4), *items, BIG)
+    plan(engine)
+    reservation = report_of(engine, "big").reservation
+    return reservation.start if reservation is not None else None
+
+
+def test_the_deadline_of_a_pod_says_when_it_ends() -> None:
+    runs = pod("runs", gpu=2, on="n", conditions=[BOUND], active_deadline_seconds=3600)
+
+    assert start_beside(runs) == NOW + 3000
+
+
+def test_the_annotation_of_a_pod_says_when_it_ends() -> None:
+    runs = annotated(pod("runs", gpu=2, on="n", conditions=[BOUND]), "1200")
+
+    assert start_beside(runs) == NOW + 600
+
+
+def test_of_several_words_about_its_end_the_earliest_holds() -> None:
+    runs = pod("runs-0", gpu=2, on="n", conditions=[BOUND], group="runs")
+
+    assert start_beside(group("runs", expected_runtime_seconds=900.0), runs) == NOW + 300
+    assert (
+        start_beside(group("runs", expected_runtime_seconds=900.0), annotated(runs, "700"))
+        == NOW + 100
+    )
+
+
+@pytest.mark.parametrize("text", ["soon", "-5", "0", "nan", ""])
+def test_a_run_time_that_cannot_be_read_is_as_good_as_none(text: str) -> None:
+    runs = annotated(pod("runs", gpu=2, on="n", conditions=[BOUND]), text)
+
+    assert start_beside(runs) is None
+
+
+def test_the_report_names_the_nodes_and_the_start() -> None:
+    runs = pod("runs", gpu=2, on="n1", conditions=[BOUND], active_deadline_seconds=3600)
+    actions = ("allocate", "backfill")
+    engine = engine_with(node("n1", gpu=4), node("n0", gpu=2), runs, BIG, actions=actions)
+
+    plan(engine)
+
+    report = report_of(engine, "big")
+    assert report.reservation is not None
+    assert report.reservation.nodes == ("n1",)
+    assert f"reserved on nodes n1, expected start {timestamp(NOW + 3000)}" in report.message
+
+
+def test_many_nodes_are_counted_and_not_all_named() -> None:
+    ends = {"active_deadline_seconds": 3600, "conditions": [BOUND]}
+    items = [pod(f"r{i}", gpu=1, on=f"n{i:02}", **ends) for i in range(12)]
+    nodes = [node(f"n{i:02}", gpu=4) for i in range(12)]
+    gang = [pod(f"g-{i}", gpu=4, group="g") for i in range(12)]
+    engine = engine_with(*nodes, *items, group("g", 12), *gang)
+
+    plan(engine)
+
+    assert "n06, n07 and 4 more, expected start" in report_of(engine, "g").message
+
+
+def test_what_others_give_back_by_the_start_need_not_be_kept() -> None:
+    needs, returned, room = np.array([[6, 4]]), np.array([[4, 4]]), np.array([[4, 4]])
+
+    assert kept_room([(needs, returned)], room).tolist() == [[2, 0]]
+
+
+def test_never_more_is_kept_than_there_is() -> None:
+    needs, returned, room = np.array([[6]]), np.array([[0]]), np.array([[4]])
+
+    assert kept_room([(needs, returned)], room).tolist() == [[4]]
+
+
+def test_a_second_reservation_counts_on_nothing_that_the_first_needs() -> None:
+    needs, returned, room = np.array([[3]]), np.array([[3]]), np.array([[8]])
+
+    assert kept_room([(needs, returned), (needs, returned)], room).tolist() == [[3]]
