@@ -16,6 +16,8 @@ from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEv
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.reports import ReservationReport
 
+_SHOWN_JOBS = 5
+_SHOWN_PODS = 12
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
@@ -27,7 +29,7 @@ def outlook_lines(said: Explanation) -> Iterator[str]:
         yield from (f"  {node}: {listed(pods)}" for node, pods in by_node.items())
     if said.evictions:
         yield f"A cycle now would make room for it, by evicting {_pods(len(said.evictions))}:"
-        yield from (f"  {eviction_text(each)}" for each in said.evictions)
+        yield from some_lines([f"  {eviction_text(each)}" for each in said.evictions])
 
 
 def waiting_lines(said: Explanation) -> Iterator[str]:
@@ -51,6 +53,14 @@ def eviction_text(each: PlannedEviction) -> str:
     """Return one eviction as a sentence without its end."""
     where = f"moves from {each.node} to {each.moves_to}" if each.moves_to else f"leaves {each.node}"
     return f"{each.action}: {each.namespace}/{each.pod} {where} (queue {each.queue})"
+
+
+def some_lines(lines: Sequence[str]) -> Iterator[str]:
+    """Yield `lines`, or the first of them and how many more there are."""
+    yield from lines[:_SHOWN_PODS]
+    if len(lines) > _SHOWN_PODS:
+        indent = " " * (len(lines[0]) - len(lines[0].lstrip(" ")))
+        yield f"{indent}and {len(lines) - _SHOWN_PODS} more; -o json names them all"
 
 
 def pods_by_node(pods: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
@@ -124,7 +134,7 @@ def _victim_lines(plan: VictimPlan) -> Iterator[str]:
     by_job: defaultdict[JobKey, list[Victim]] = defaultdict(list)
     for victim in plan.victims:
         by_job[victim.job].append(victim)
-    for job, victims in by_job.items():
+    for job, victims in list(by_job.items())[:_SHOWN_JOBS]:
         yield f"  {job} (queue {victims[0].queue}, priority {victims[0].priority})"
         pods = [pod for victim in victims for pod in victim.pods]
         for node, names in pods_by_node([(pod.name, pod.node) for pod in pods]).items():
@@ -133,6 +143,8 @@ def _victim_lines(plan: VictimPlan) -> Iterator[str]:
         for each in (each for victim in victims for each in victim.objections):
             said.setdefault((each.action, each.reason), each)  # the first tells enough
         yield from (f"    {_objection_text(each)}" for each in said.values())
+    if len(by_job) > _SHOWN_JOBS:
+        yield f"  and {plural(len(by_job) - _SHOWN_JOBS, 'more job')}; -o json names them all"
     if plan.objections:
         yield from (_objection_text(each, "But ") for each in plan.objections)
     elif not any(victim.objections for victim in plan.victims):

@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from bindery.cli.amounts import listed, plural
-from bindery.cli.explaintext import eviction_text, pods_by_node, waiting_lines
+from bindery.cli.explaintext import eviction_text, pods_by_node, some_lines, waiting_lines
 from bindery.scheduler.insight.rehearsal import JobOutcome, Outcome, RehearsedEviction
 from bindery.scheduler.model.jobs import JobKey
 
@@ -51,8 +51,11 @@ def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:
         by_preemptor[told.eviction.preemptor].append(told)
     for preemptor, plan in by_preemptor.items():
         yield f"  for {preemptor}"
-        for told in plan:
-            fate = "" if told.eviction.moves_to else " and is gone"
-            if told.comes_back and not told.eviction.moves_to:
-                fate = " and waits anew"
-            yield f"    {eviction_text(told.eviction)}{fate}"
+        yield from some_lines([f"    {eviction_text(t.eviction)}{_fate(t)}" for t in plan])
+
+
+def _fate(told: RehearsedEviction) -> str:
+    """Return what becomes of a pod that does not move."""
+    if told.eviction.moves_to:
+        return ""
+    return " and waits anew" if told.comes_back else " and is gone"

@@ -64,6 +64,12 @@ class Reservations:
         self.kept_in_queues: IntColumns | None = None
         """What is kept of queues' limits: [resource, queue]."""
 
+    @property
+    def keep_something(self) -> bool:
+        """Whether anything is kept that could be lent, on a node or of a queue's limit."""
+        kept = (self.kept, self.kept_in_queues)
+        return any(columns is not None and bool(columns.any()) for columns in kept)
+
     def of(self, job: Job) -> Reservation | None:
         """Return the reservation of `job`, if it has one."""
         return next((each for each in self.all if each.job is job), None)

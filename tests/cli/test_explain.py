@@ -231,6 +231,21 @@ def test_a_queue_that_protects_its_jobs_is_named(protection: str, objection: str
     assert objection in answer
 
 
+def test_of_many_victims_the_first_are_shown_and_the_others_counted() -> None:
+    text = """
+        nodes: [{name: node0, gpus: 8}]
+        jobs:
+        - {name: "a{i}", count: 8, pods: [{gpus: 1, state: Running, node: node0}]}
+        - {name: whole, pods: [{gpus: 8}]}
+        """
+
+    answer = explained(scenario_of(text), "whole")
+
+    assert "It would fit if 8 pods were evicted:" in answer
+    assert answer.count("preempt is forbidden") == 5
+    assert "  and 3 more jobs; -o json names them all" in answer
+
+
 def test_what_no_eviction_helps_is_told_so(cluster: Scenario) -> None:
     assert "No eviction would help." in explained(cluster, "huge")
 

@@ -1,4 +1,4 @@
-"""Reservations over random clusters and time: the gang that holds one is never delayed by others."""
+"""Reservations over random clusters and time: nobody delays the gang that holds one."""
 
 from typing import Any
 
@@ -55,7 +55,7 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], dic
 
 
 def start_of_big(scenario: dict[str, Any], lengths: dict[str, int]) -> int | None:
-    """Return the second in which the gang is bound as time goes on and jobs end as they truly do."""
+    """Return in which second the gang is bound as time goes on and jobs end as they truly do."""
     faults = Faults(())
     planner = Planner(Scenario.model_validate(scenario), faults)
     cluster = planner.cluster

@@ -27,7 +27,7 @@ class Backfill:
         """Serve the waiting jobs that end before some reserved gang starts."""
         starts = [each.start for each in session.reservations.all if each.start is not None]
         latest = max(starts, default=session.now)
-        if latest <= session.now:
+        if latest <= session.now or not session.reservations.keep_something:
             return
         candidates = [
             job

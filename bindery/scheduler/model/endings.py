@@ -46,7 +46,7 @@ def last_end(job: Job, tasks: Iterable[Task], now: float) -> float:
 class Endings:
     """All running pods that say when they end, the first to end first.
 
-    `with_jobs`: made once a session, when the first reservation is looked for.
+    Made once a session, when the first reservation is looked for.
     """
 
     def __init__(self, state: PlanState, now: float) -> None:
