@@ -1,8 +1,8 @@
 """The binder's own small view of pods and nodes, kept by watches.
 
-`edge` asks it in every check, so that a gang costs no read. Only pods without a node are watched:
-what is not among them is read from the API server, and a busy cluster's pods cost neither memory
-nor events. Of both kinds, only the fields that a check needs are decoded.
+`edge` asks it in every check, so that a gang costs no read. Only the metadata of pods that can
+still be bound is watched: what is not among them is read from the API server, and a busy cluster's
+pods cost neither memory nor events.
 """
 
 from dataclasses import replace
@@ -18,6 +18,8 @@ from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.watch import Reflector
 
 _ENDED: Final = ("Succeeded", "Failed")
+_CAN_BE_BOUND: Final = "spec.nodeName=,status.phase=Pending"
+"""Of the pods that this selects, the metadata alone says what a check needs."""
 
 
 class SlimMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -58,6 +60,10 @@ class SlimPod(SlimObject, frozen=True, rename="camel", kw_only=True):
 SLIM_PODS: Final = Resource(
     PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimPod
 )
+SLIM_UNBOUND_PODS: Final = replace(
+    Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, PODS.namespaced, SlimObject),
+    partial=True,
+)
 SLIM_NODES: Final = replace(
     Resource(NODES.group, NODES.version, NODES.plural, NODES.kind, NODES.namespaced, SlimObject),
     partial=True,
@@ -65,11 +71,13 @@ SLIM_NODES: Final = replace(
 
 
 class ClusterView:
-    """The pods that have no node, and the nodes."""
+    """The pods that wait for a node, and the nodes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
-        self.pods: Final = Reflector(client, SLIM_PODS, _ignore, field_selector="spec.nodeName=")
+        self.pods: Final = Reflector(
+            client, SLIM_UNBOUND_PODS, _ignore, field_selector=_CAN_BE_BOUND
+        )
         self.nodes: Final = Reflector(client, SLIM_NODES, _ignore)
 
     async def wait_synced(self) -> None:
@@ -85,7 +93,7 @@ class ClusterView:
         """Return the pod of that name; from memory when that shows the wanted, unbound pod."""
         pod = self.pods.objects.get((namespace, name))
         if pod is not None and pod.metadata.uid == uid and pod.metadata.deletion_timestamp is None:
-            return _view(pod)
+            return PodView(namespace, name, uid, node="", ending=False)
         return await self.read_pod(namespace, name)
 
     async def read_pod(self, namespace: str, name: str) -> PodView | None:
