@@ -1,0 +1,52 @@
+"""The one error of the codecs, and the numbers that all of them read.
+
+Called by every codec of the package. Invariant: what Go's strconv refuses is refused here too, so
+that a text means the same to HAMi's components and to ours.
+"""
+
+import re
+from typing import Final
+
+_INTEGER: Final = re.compile(r"[+-]?[0-9]{1,20}", re.ASCII)
+_BOOLEANS: Final = {
+    **dict.fromkeys(("1", "t", "T", "true", "TRUE", "True"), True),
+    **dict.fromkeys(("0", "f", "F", "false", "FALSE", "False"), False),
+}
+INT32_MAX: Final = 2**31 - 1
+"""The largest number of the protocol: HAMi keeps memory, cores and counts in 32 bits."""
+_SHOWN: Final = 60
+
+
+class HamiFormatError(ValueError):
+    """A text is not what the protocol says; the message names the field and the text."""
+
+
+def shown(text: str) -> str:
+    """Return `text` for a message, cut where it is long."""
+    return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
+
+
+def integer(text: str, what: str, *, least: int = 0) -> int:
+    """Read a 32-bit integer of at least `least`, as strconv.ParseInt(text, 10, 32) does.
+
+    Raises:
+        HamiFormatError: it is none; `what` names it.
+    """
+    if _INTEGER.fullmatch(text) is None:
+        raise HamiFormatError(f"{what} {shown(text)} is no whole number")
+    number = int(text)
+    if not least <= number <= INT32_MAX:
+        raise HamiFormatError(f"{what} {shown(text)} is out of range")
+    return number
+
+
+def boolean(text: str, what: str) -> bool:
+    """Read a truth value as strconv.ParseBool does.
+
+    Raises:
+        HamiFormatError: it is none; `what` names it.
+    """
+    value = _BOOLEANS.get(text)
+    if value is None:
+        raise HamiFormatError(f"{what} {shown(text)} is neither true nor false")
+    return value

@@ -1,0 +1,51 @@
+"""JSON as Go's encoding/json writes it, for annotations that peers compare byte for byte.
+
+Used by the codecs whose texts are JSON. Go escapes `<`, `>`, `&` and two line separators inside
+strings; msgspec's encoder writes the fields of a struct in their order, as Go does.
+"""
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from bindery.api.hami.errors import HamiFormatError
+
+T = TypeVar("T")
+
+_ESCAPES: Final = str.maketrans(
+    {
+        "<": "\\u003c",
+        ">": "\\u003e",
+        "&": "\\u0026",
+        "\u2028": "\\u2028",
+        "\u2029": "\\u2029",
+    }
+)
+
+
+def encode(value: object) -> str:
+    """Return `value`, built of msgspec structs, lists and plain values, as Go writes it."""
+    return msgspec.json.encode(value).decode().translate(_ESCAPES)
+
+
+def decode_list(text: str, kind: type[T], what: str) -> tuple[T, ...]:
+    """Read `text` as a list of `kind`; null is an empty one, as in Go.
+
+    Raises:
+        HamiFormatError: it is none; `what` names it.
+    """
+    if text.strip() == "null":
+        return ()
+    return tuple(decode(text, list[kind], what))  # type: ignore[valid-type]  # a type held in a parameter is a valid parameter at run time
+
+
+def decode(text: str, kind: type[T], what: str) -> T:
+    """Read `text` as a `kind`; fields that it does not know are ignored, as by Go.
+
+    Raises:
+        HamiFormatError: it is none; `what` names it.
+    """
+    try:
+        return msgspec.json.decode(text, type=kind)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError) as error:
+        raise HamiFormatError(f"{what}: {error}") from error

@@ -1,0 +1,59 @@
+"""The MIG instances that a pod's containers are to get, and later have, as JSON on the pod.
+
+Written by the binder from what the scheduler's MIG choice handed over; completed by the device
+plugin; read back by the ledger. Invariant: a device of a container has at most one instance.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from bindery.api.hami import gojson
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.nodedevices import Count, MigPlacement
+
+_Text = Annotated[str, Meta(min_length=1)]
+
+
+class MigAllocation(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """One MIG instance of one container."""
+
+    container_index: Count
+    device_index: Count
+    """Which of the container's devices."""
+    gpu_uuid: _Text = msgspec.field(name="gpuUUID")
+    profile: _Text
+    placement: MigPlacement
+    mig_uuid: str = msgspec.field(name="migUUID", default="")
+    """This and the next two are the device plugin's: all or none."""
+    gpu_instance_id: Count | None = msgspec.field(name="gpuInstanceID", default=None)
+    compute_instance_id: Count | None = msgspec.field(name="computeInstanceID", default=None)
+
+
+def encode(allocations: Sequence[MigAllocation]) -> str:
+    """Return the text of the annotation."""
+    return gojson.encode(list(allocations))
+
+
+def decode(text: str) -> tuple[MigAllocation, ...]:
+    """Read the annotation; no text is no instances.
+
+    Raises:
+        HamiFormatError: it is malformed, names a device twice or is partly completed.
+    """
+    if not text:
+        return ()
+    allocations = gojson.decode_list(text, MigAllocation, "MIG allocations")
+    seen: set[tuple[int, int]] = set()
+    for each in allocations:
+        place = (each.container_index, each.device_index)
+        if place in seen:
+            raise HamiFormatError(f"MIG allocations: device {place[1]} of slot {place[0]} twice")
+        seen.add(place)
+        known = [bool(each.mig_uuid), each.gpu_instance_id is not None]
+        known.append(each.compute_instance_id is not None)
+        if any(known) != all(known):
+            raise HamiFormatError(f"MIG allocations: instance at {place} is partly completed")
+    return allocations

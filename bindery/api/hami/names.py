@@ -1,0 +1,62 @@
+"""HAMi's keys that do not depend on the vendor, and the words that stand under them.
+
+Used by the scheduler's and the binder's plugin `node_lock` and by tests. The keys of a vendor are
+in its row of `vendortable`.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+# On pods, written by the scheduler
+ASSIGNED_NODE: Final = "hami.io/vgpu-node"
+"""The chosen node; also a label, where the name is short enough for one."""
+ASSIGNED_TIME: Final = "hami.io/vgpu-time"
+"""When the node was chosen: seconds since the epoch, decimal."""
+MIG_ALLOCATIONS: Final = "hami.io/vgpu-mig-allocations"
+
+# On pods, written at the binding and by the device plugin
+BIND_TIME: Final = "hami.io/bind-time"
+"""Seconds since the epoch, decimal. The device plugin only asks whether it is there."""
+BIND_PHASE: Final = "hami.io/bind-phase"
+
+# On pods, written by users
+NODE_POLICY: Final = "hami.io/node-scheduler-policy"
+DEVICE_POLICY: Final = "hami.io/gpu-scheduler-policy"
+SCORING_WEIGHTS: Final = "hami.io/device-scoring-weights"
+NUMA_BIND: Final = "nvidia.com/numa-bind"
+DEVICE_MODE: Final = "nvidia.com/vgpu-mode"
+MIG_PREFERENCE: Final = "nvidia.com/mig-profile-preference"
+
+# On nodes
+NODE_LOCK: Final = "hami.io/mutex.lock"
+CAMBRICON_LOCK: Final = "cambricon.com/dsmlu.lock"
+CORDONED_DEVICES: Final = "hami.io/device-cordon"
+"""UUIDs, separated by commas, that new pods must not get."""
+NVIDIA_PAIR_SCORES: Final = "hami.io/node-nvidia-score"
+
+LABEL_LENGTH: Final = 63
+"""The longest value that Kubernetes takes as a label."""
+
+
+class BindPhase(StrEnum):
+    """How far a pod has come between its binding and its devices."""
+
+    ALLOCATING = "allocating"
+    """Written before the binding."""
+    SUCCESS = "success"
+    """Written by the device plugin: the containers have their devices."""
+    FAILED = "failed"
+    """Written by the device plugin."""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the device plugin is done with the pod."""
+        return self is not BindPhase.ALLOCATING
+
+
+class DeviceModeWord(StrEnum):
+    """How a device is shared."""
+
+    HAMI_CORE = "hami-core"
+    MIG = "mig"
+    MPS = "mps"
