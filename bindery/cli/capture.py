@@ -26,7 +26,7 @@ from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResourc
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
-from bindery.scheduler.model.shapes import ShapeBook
+from bindery.scheduler.model.shapes import ShapeBook, unmet_text
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -254,6 +254,10 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
     shapes = ShapeBook(ResourceAxis())
     for pod in seen.pods:
         name = jobs.pod_names.get(pod.metadata.uid)
-        refusal = shapes.of(pod).refusal if name is not None else None
-        if refusal is not None:
-            yield f"{name}: {refusal}"
+        if name is None:
+            continue
+        shape = shapes.of(pod)
+        if shape.refusal is not None:
+            yield f"{name}: {shape.refusal}"
+        elif shape.needs:
+            yield f"{name}: {unmet_text(shape.needs)}"

@@ -6,16 +6,19 @@ own tables, so that the command line never counts differently from the scheduler
 
 import asyncio
 from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 
 from bindery.api.bindrequest import Phase
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import (
     DEFAULT_QUEUE,
     POD_GROUP_ANNOTATION,
     QUEUE_LABEL,
 )
-from bindery.cli.errors import CommandError
+from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, NotFoundError
@@ -28,6 +31,9 @@ from bindery.kube.resources import (
     PRIORITY_CLASSES,
     QUEUES,
 )
+from bindery.kube.served import served
+from bindery.scheduler.feed import WATCHED
+from bindery.scheduler.plugins import registry
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -44,6 +50,8 @@ class Look:
     priority_classes: tuple[PriorityClass, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
     """What evictions would meet; the scheduler itself does not watch them."""
+    further: tuple[KubeObject, ...] = ()
+    """What only the scheduler's plugins watch: volumes, device claims."""
 
     def everything(self) -> tuple[KubeObject, ...]:
         """Return all objects, as the scheduler's cluster takes them."""
@@ -54,6 +62,7 @@ class Look:
             *self.groups,
             *self.pods,
             *self.requests,
+            *self.further,
         )
 
     @cached_property
@@ -91,8 +100,8 @@ class Look:
         }
 
 
-async def look(client: Client) -> Look:
-    """Read everything that planning depends on.
+async def look(client: Client, plugins: Sequence[PluginConfiguration] | None = None) -> Look:
+    """Read everything that planning depends on. `plugins`: those that plan; None: the default.
 
     Raises:
         CommandError: the cluster does not serve Bindery's kinds.
@@ -119,7 +128,28 @@ async def look(client: Client) -> Look:
         tuple(requests),
         tuple(classes),
         tuple(await _budgets(client)),
+        tuple(await _further(client, plugins)),
     )
+
+
+async def _further(
+    client: Client, plugins: Sequence[PluginConfiguration] | None
+) -> list[KubeObject]:
+    """Read what plugins watch beside the scheduler's own kinds; what a user may not see is missing.
+
+    Raises:
+        CommandError: a plugin cannot be made.
+    """
+    try:
+        found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
+    except registry.PluginError as error:
+        raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
+    resources = [each for each in found.watched_resources() if each not in WATCHED]
+    objects: list[KubeObject] = []
+    for resource in await served(client, resources):
+        with suppress(ForbiddenError):
+            objects.extend(await client.list(resource))
+    return objects
 
 
 async def _budgets(client: Client) -> list[DisruptionBudget]:

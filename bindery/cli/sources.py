@@ -47,6 +47,8 @@ from bindery.scheduler.usage.store import RecordStore
 
 Item = TypeVar("Item", bound=KubeObject)
 
+_OWN_KINDS = (Pod, Node, PodGroup, Queue, BindRequest, PriorityClass)
+
 FileOption = Annotated[
     Path | None,
     typer.Option("--file", metavar="SCENARIO", help="Ask about this file, not about a cluster."),
@@ -124,7 +126,7 @@ def read_source(context: typer.Context, origin: Origin) -> Source:
     configuration = _configured(origin, SchedulerConfiguration())
 
     async def read(client: Client) -> Source:
-        seen = await look(client)
+        seen = await look(client, configuration.plugins)
         past = await _record(client, configuration)
         return Source(seen, configuration, datetime.now(UTC), past)
 
@@ -165,6 +167,7 @@ def look_at(scenario: Scenario) -> Look:
         queues=_of(Queue, items),
         requests=_of(BindRequest, items),
         priority_classes=_of(PriorityClass, items),
+        further=tuple(item for item in items if not isinstance(item, _OWN_KINDS)),
     )
 
 

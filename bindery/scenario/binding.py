@@ -5,12 +5,20 @@ the status of the BindRequest (phases, attempts, backoff 2^n seconds without jit
 """
 
 from collections import defaultdict
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import msgspec
 
 from bindery.api.bindrequest import Phase
-from bindery.kube.objects import BindRequest, BindRequestStatus, PodBinding, UnboundPod
+from bindery.kube.objects import (
+    BindRequest,
+    BindRequestStatus,
+    KubeObject,
+    Pod,
+    PodBinding,
+    UnboundPod,
+)
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.faults import Faults
 from bindery.scenario.objects import timestamp
@@ -26,7 +34,11 @@ class Problem:
     """Whether trying again is of no use."""
 
 
-def bind_requests(cluster: ScenarioCluster, faults: Faults) -> None:
+Effects = Callable[[Pod, PodBinding], Iterable[KubeObject]]
+"""What binder plugins make of a pod that is bound: objects in their new state."""
+
+
+def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) -> None:
     """Make one attempt at every BindRequest whose time has come; remove those that succeed."""
     statements: defaultdict[str, list[BindRequest]] = defaultdict(list)
     for key in sorted(cluster.requests):
@@ -36,7 +48,7 @@ def bind_requests(cluster: ScenarioCluster, faults: Faults) -> None:
         first = parts[0]
         if len(parts) < first.spec.statement.parts or not _is_due(first, cluster.now):
             continue
-        status = _attempt(parts, cluster, faults)
+        status = _attempt(parts, cluster, faults, effects)
         for part in parts:
             _write(part, status, cluster, faults)
 
@@ -49,7 +61,7 @@ def _is_due(request: BindRequest, now: float) -> bool:
 
 
 def _attempt(
-    parts: list[BindRequest], cluster: ScenarioCluster, faults: Faults
+    parts: list[BindRequest], cluster: ScenarioCluster, faults: Faults, effects: Effects
 ) -> BindRequestStatus:
     """Bind what can be bound and return the status that holds for all parts."""
     first = parts[0]
@@ -62,7 +74,7 @@ def _attempt(
         problems.update({pod.pod_uid: held for pod in passing})
     else:
         for pod in passing:
-            problems[pod.pod_uid] = _bind(pod, cluster, faults)
+            problems[pod.pod_uid] = _bind(pod, cluster, faults, effects)
     return _outcome(first, pods, problems, cluster.now)
 
 
@@ -79,12 +91,16 @@ def _checked(pod: PodBinding, cluster: ScenarioCluster) -> Problem | None:
     return None
 
 
-def _bind(pod: PodBinding, cluster: ScenarioCluster, faults: Faults) -> Problem | None:
+def _bind(
+    pod: PodBinding, cluster: ScenarioCluster, faults: Faults, effects: Effects
+) -> Problem | None:
     if cluster.pods[pod.pod_name].object.spec.node_name:
         return None
     code = faults.error("bind", (pod.pod_name,))
     if code is not None:
         return Problem("BindFailed", f"the API server answers {code}", is_lasting=False)
+    for item in effects(cluster.pods[pod.pod_name].object, pod):
+        cluster.put_further(item)
     cluster.run_pod(pod.pod_name, pod.selected_node)
     return None
 

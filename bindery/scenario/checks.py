@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 
 from bindery.api.yamlfile import Location
+from bindery.scenario import wholes
 from bindery.scenario.fields import expand
 from bindery.scenario.format import Scenario
 from bindery.scenario.jobs import ScenarioJob
@@ -32,7 +33,17 @@ def check(scenario: Scenario) -> list[Finding]:
         *_happenings(scenario),
         *_expected(scenario),
         *_usage(scenario),
+        *_whole_objects(scenario),
     ]
+
+
+def _whole_objects(scenario: Scenario) -> Iterator[Finding]:
+    for field in wholes.KINDS:
+        key = Scenario.model_fields[field].alias or field
+        for index, item in enumerate(getattr(scenario, field)):
+            problem = wholes.problem(item, field)
+            if problem is not None:
+                yield (key, index), problem
 
 
 def _usage(scenario: Scenario) -> Iterator[Finding]:

@@ -28,6 +28,7 @@ from bindery.scenario.jobs import ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
 from bindery.scenario.objects import PodIdentity
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
+from bindery.scenario.wholes import whole_objects
 
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
@@ -82,6 +83,8 @@ class ScenarioCluster:
         for entry in self._scenario.nodes:
             for name in expand(entry.name, entry.count):
                 self._put_node(name, entry)
+        for item in whole_objects(self._scenario, self.now):
+            self._added(item)
         for job, created_at in zip(self._scenario.jobs, self._creation_times(), strict=True):
             self._create_job(job, created_at)
         for request in self._scenario.bind_requests:
@@ -123,6 +126,13 @@ class ScenarioCluster:
             pod.metadata, deletion_timestamp=objects.timestamp(self.now)
         )
         self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
+
+    def put_further(self, item: KubeObject) -> None:
+        """Take in a new state of a whole object, or of a pod, that the binder has written."""
+        if isinstance(item, Pod):
+            self._replace_pod(item.metadata.name, item)
+        else:
+            self._apply(Change(EventType.MODIFIED, item, None))
 
     def start_pods(self) -> None:
         """Let all pods run that have their node and have not started."""

@@ -85,7 +85,7 @@ class Scenario(ScenarioModel):
     device_classes: Annotated[tuple[AnyObject, ...], NotYet()] = ()
     resource_claims: Annotated[tuple[AnyObject, ...], NotYet()] = ()
     resource_claim_templates: Annotated[tuple[AnyObject, ...], NotYet()] = ()
-    volumes: Annotated[tuple[AnyObject, ...], NotYet()] = ()
+    volumes: tuple[AnyObject, ...] = ()
     jobs: tuple[ScenarioJob, ...] = ()
     bind_requests: tuple[InFlightRequest, ...] = ()
     events: tuple[Event, ...] = ()

@@ -87,7 +87,8 @@ class ScenarioPod(Request):
     topology_spread_constraints: Annotated[tuple[AnyObject, ...], NotYet()] = ()
     host_ports: Annotated[tuple[object, ...], NotYet()] = ()
     claims: Annotated[tuple[object, ...], NotYet()] = ()
-    volumes: Annotated[tuple[object, ...], NotYet()] = ()
+    volumes: tuple[Name, ...] = ()
+    """Names of persistent volume claims."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ScenarioPod":

@@ -43,10 +43,12 @@ from bindery.kube.objects import (
 from bindery.kube.podspec import (
     Affinity,
     Container,
+    PersistentVolumeClaimSource,
     PodSpec,
     ResourceRequirements,
     SchedulingGate,
     Toleration,
+    Volume,
 )
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
@@ -247,12 +249,17 @@ def pod_object(
             affinity=_converted(pod.affinity, Affinity),
             tolerations=[_converted(item, Toleration) for item in pod.tolerations],
             scheduling_gates=gates,
+            volumes=[_claim_volume(name) for name in pod.volumes] or None,
         ),
         status=PodStatus(
             phase=_PHASES[pod.state],
             conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
         ),
     )
+
+
+def _claim_volume(name: str) -> Volume:
+    return Volume(name=name, persistent_volume_claim=PersistentVolumeClaimSource(claim_name=name))
 
 
 def bound_condition(at: float) -> Condition:

@@ -129,7 +129,7 @@ class _Run:
         """Do what the binder and the nodes do between two cycles."""
         self._cluster.release_pods()
         self._cluster.start_pods()
-        bind_requests(self._cluster, self._faults)
+        bind_requests(self._cluster, self._faults, self._planner.engine.bind_effects)
 
 
 def _changes(before: Observation, planned: Observation, after: Observation) -> list[str]:

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 from bindery.api import bindrequest
 from bindery.api.configuration import BindRequestConfiguration
+from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import (
     API_VERSION,
-    GPU_RESOURCE,
     NODE_POOL_LABEL,
     POD_NAME_LABEL,
     SELECTED_NODE_LABEL,
@@ -26,6 +26,7 @@ from bindery.scheduler.actions.base import Commit
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.holds import RequestKey
 from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.session import Session
 
@@ -177,25 +178,31 @@ class Committer:
                 owner=owner,
                 tasks=tasks,
             )
-            self._cluster.assume(draft.key, list(tasks))
+            data = {Uid(pod.pod_uid): pod.plugin_data for pod in draft.spec.pods}
+            self._cluster.assume(draft.key, list(tasks), data)
             for task in tasks:
                 del self._open[task.uid]
             yield draft
 
     def _pod(self, operation: Operation) -> bindrequest.PodBinding:
         task, session = operation.task, self._session
-        request, gpu = task.shape.request, session.state.axis.index(GPU_RESOURCE)
+        devices = session.state.nodes.devices
         data = {
             name: given
             for name, plugin in session.plugins.bind_data
             if (given := plugin.bind_data(session, task, operation.row)) is not None
         }
-        gpus = request.amounts[request.indices.index(gpu)] // 1000 if task.shape.wants_gpu else 0
+        share, groups = task.shape.request.share, devices.groups_of(task.uid)
+        received = bindrequest.ReceivedResourceType.REGULAR
+        if groups:
+            received = bindrequest.ReceivedResourceType.FRACTION
         return bindrequest.PodBinding(
             pod_name=task.name,
             pod_uid=task.uid,
             selected_node=session.state.nodes.name(operation.row),
-            received_gpu=bindrequest.ReceivedGPU(count=gpus) if gpus else None,
+            received_resource_type=received,
+            received_gpu=None if share is None else _received(devices, share, operation.row),
+            selected_gpu_groups=groups,
             plugin_data=data,
         )
 
@@ -214,6 +221,11 @@ class Committer:
         for plugin in self._session.plugins.mutations:
             annotations.update(plugin.annotations(self._session, operations))
         return annotations
+
+
+def _received(devices: DeviceTable, share: GpuShare, row: int) -> bindrequest.ReceivedGPU:
+    portion = devices.portion(share, row) / WHOLE
+    return bindrequest.ReceivedGPU(count=share.devices, portion=f"{portion:.2f}")
 
 
 def _owner(job: Job, allocations: Sequence[Operation], *, is_merged: bool) -> Owner:

@@ -7,8 +7,11 @@ runs. No I/O: the caller creates the requests that a cycle yields and says how t
 import time
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
+from typing import Any
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.kube.objects import KubeObject, Pod, PodBinding
+from bindery.kube.resources import Resource
 from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
 from bindery.scheduler.actions.base import Action, Commit
@@ -103,10 +106,30 @@ class Engine:
                 raise UnknownActionError(index, name)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
+        self.cluster.observers.replace(
+            (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
+        )
         self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
         self.configuration = configuration
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
+
+    def watched_resources(self) -> tuple[Resource[Any], ...]:
+        """Return the kinds that the configured plugins observe."""
+        return self._plugins.watched_resources()
+
+    def bind_effects(self, pod: Pod, binding: PodBinding) -> list[KubeObject]:
+        """Return what plugins expect of the binder beside the binding of `pod` itself.
+
+        For rehearsals: the objects as they are once it is done.
+        """
+        effects: list[KubeObject] = []
+        for name, plugin in self._plugins.effects:
+            data = binding.plugin_data.get(name, {})
+            for item in plugin.bind_effects(pod, binding.selected_node, data):
+                pod = item if isinstance(item, Pod) else pod
+                effects.append(item)
+        return effects
 
     def cycle(
         self, fencing_token: int = 0, inspect: Callable[[Session], None] | None = None

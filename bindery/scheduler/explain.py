@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.placement import JobFinder, Placement
 
 if TYPE_CHECKING:
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
 
 
 def node_reasons(
-    session: "Session", placement: Placement, finder: JobFinder, shape: Shape
+    session: "Session", placement: Placement, finder: JobFinder, task: Task
 ) -> Counter[str]:
-    """Return how many nodes cannot take one more pod of `shape`, by reason.
+    """Return how many nodes cannot take `task`, by reason.
 
     A node is counted once: by the first static filter against it, else by a filter of the job's
     own, else by the first resource that it lacks.
     """
-    rows = session.order
+    rows, shape = session.order, task.shape
     open_rows = np.ones(len(rows), dtype=np.bool_)
     counts: Counter[str] = Counter()
-    for failure in (*placement.failures(shape), *finder.against, *finder.refused(shape)):
+    for failure in (*placement.failures(shape), *finder.against(task)):
         against = failure.nodes[rows] & open_rows
         counts[failure.reason] += int(against.sum())
         open_rows &= ~against
     nodes, axis = session.state.nodes, session.state.axis
-    for index, amount in zip(shape.request.indices, shape.request.amounts, strict=True):
+    for index, amount in nodes.demands(shape.request, rows):
         future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
         allocatable = nodes.allocatable[index]
         too_small = (allocatable[rows] < amount) & open_rows
@@ -46,6 +46,10 @@ def node_reasons(
         short = (future[rows] < amount) & open_rows
         counts[f"insufficient {axis.names[index]}"] += int(short.sum())
         open_rows &= ~short
+    for room in placement.rooms(shape):
+        full = ~room.has_room(session, shape, rows, True) & open_rows
+        counts[room.no_room_text(shape)] += int(full.sum())
+        open_rows &= ~full
     return Counter({reason: count for reason, count in counts.items() if count})
 
 

@@ -11,7 +11,10 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
+import structlog
+
 from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.resources import (
     BIND_REQUESTS,
@@ -22,6 +25,7 @@ from bindery.kube.resources import (
     QUEUES,
     Resource,
 )
+from bindery.kube.served import served
 from bindery.kube.store import Change
 from bindery.kube.watch import Reflector
 from bindery.scheduler.cache.cluster import Cluster, ObjectProblem
@@ -34,41 +38,65 @@ WATCHED: Sequence[Resource[Any]] = (
     PODS,
     BIND_REQUESTS,
 )
+_ASK_AGAIN_S = 5.0
+
+_log = structlog.get_logger()
 
 
 class Feed:
     """Runs one Reflector a kind and applies what they say to `cluster`."""
 
-    def __init__(self, client: Client, cluster: Cluster) -> None:
+    def __init__(
+        self, client: Client, cluster: Cluster, further: Sequence[Resource[Any]] = ()
+    ) -> None:
+        """`further`: kinds that plugins want, to be watched as far as the server serves them."""
+        self._client = client
         self._cluster = cluster
+        self._further = further
+        self._group: asyncio.TaskGroup | None = None
+        self._following = asyncio.Event()
+        """Set once it is known which of the further kinds are served."""
         self._inbox: list[Change[KubeObject]] = []
         self._borrowed = False
         self.changed = asyncio.Event()
         """Set when something came since it was last cleared."""
-        self._reflectors: list[Reflector[Any]] = [
-            Reflector(
-                client,
-                resource,
-                self._take,
-                on_malformed=partial(self._malformed, resource),
-            )
-            for resource in WATCHED
-        ]
+        self._reflectors: list[Reflector[Any]] = []
+        for resource in WATCHED:
+            self._add(resource)
+
+    async def follow(self, resources: Sequence[Resource[Any]]) -> None:
+        """Watch these further kinds too, as far as the API server serves them."""
+        while True:
+            known = {reflector.resource for reflector in self._reflectors}
+            try:
+                found = await served(self._client, [r for r in resources if r not in known])
+            except KubeError as error:
+                _log.warning("the API server does not say what it serves", error=str(error))
+                await asyncio.sleep(_ASK_AGAIN_S)
+                continue
+            for resource in found:
+                self._add(resource)
+            return
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
+            self._group = group
             for reflector in self._reflectors:
-                group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
+                self._start(reflector, group)
+            await self.follow(self._further)
+            self._following.set()
 
     async def synced(self) -> None:
         """Wait until every kind has been listed."""
+        await self._following.wait()
         for reflector in self._reflectors:
             await reflector.synced.wait()
 
     def is_synced(self) -> bool:
         """Whether every kind has been listed."""
-        return all(reflector.synced.is_set() for reflector in self._reflectors)
+        listed = all(reflector.synced.is_set() for reflector in self._reflectors)
+        return listed and self._following.is_set()
 
     def is_healthy(self) -> bool:
         """Whether no watch is out of date."""
@@ -85,6 +113,20 @@ class Feed:
             for change in self._inbox:
                 self._cluster.apply(change)
             self._inbox.clear()
+
+    def _add(self, resource: Resource[Any]) -> None:
+        reflector = Reflector(
+            self._client,
+            resource,
+            self._take,
+            on_malformed=partial(self._malformed, resource),
+        )
+        self._reflectors.append(reflector)
+        if self._group is not None:
+            self._start(reflector, self._group)
+
+    def _start(self, reflector: Reflector[Any], group: asyncio.TaskGroup) -> None:
+        group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _take(self, change: Change[KubeObject]) -> None:
         self.changed.set()

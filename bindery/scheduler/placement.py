@@ -15,11 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.plugins.interface import NodeFailure
 
 if TYPE_CHECKING:
+    from bindery.scheduler.plugins.further import NodeRoom
     from bindery.scheduler.session import Session
 
 _NOWHERE = -np.inf
@@ -80,6 +81,7 @@ class ShapeVectors:
         """bool over positions: nodes that pass every filter."""
         self.now: NDArray[np.float64] = np.full(len(session.order), _NOWHERE)
         """Score by position; minus infinity where the pod does not fit into idle room."""
+        self._rooms = session.placement.rooms(shape)
         self._seen = len(session.node_ledger.touched)
         candidates = np.flatnonzero(self._allowed)
         self._refresh(candidates)
@@ -122,9 +124,11 @@ class ShapeVectors:
         """Return on which of `rows` one more pod fits once all that is being released has gone."""
         nodes, request = self._session.state.nodes, self._shape.request
         fits = np.ones(len(rows), dtype=np.bool_)
-        for index, amount in zip(request.indices, request.amounts, strict=True):
+        for index, amount in nodes.demands(request, rows):
             future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
             fits &= future[rows] >= amount
+        for room in self._rooms:
+            fits &= room.has_room(self._session, self._shape, rows, True)
         return fits
 
     def _catch_up(self) -> None:
@@ -143,12 +147,14 @@ class ShapeVectors:
         session, request = self._session, self._shape.request
         nodes, rows = session.state.nodes, session.order[positions]
         fits = np.ones(len(rows), dtype=np.bool_)
-        for index, amount in zip(request.indices, request.amounts, strict=True):
+        for index, amount in nodes.demands(request, rows):
             idle = nodes.idle[index, rows]
             if session.is_releasing or session.node_ledger.has_kept:
                 promised = nodes.pipelined[index, rows] - nodes.releasing[index, rows]
                 idle = np.minimum(idle, idle - promised)
             fits &= idle >= amount
+        for room in self._rooms:
+            fits &= room.has_room(session, self._shape, rows, False)
         self.now[positions] = np.where(fits, session.scores(self._shape, rows), _NOWHERE)
 
 
@@ -177,6 +183,24 @@ class Placement:
             vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
         return vectors
 
+    def rooms(self, shape: Shape) -> "list[NodeRoom]":
+        """Return the plugins that keep room for pods of `shape` in ledgers of their own."""
+        return [room for room in self._session.plugins.rooms if room.keeps_room_for(shape)]
+
+    def is_filtered(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` may have wishes of their own."""
+        plugins = self._session.plugins.task_node_filters
+        return any(plugin.filters_tasks_of(shape) for plugin in plugins)
+
+    def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
+        """Return what plugins say against nodes for `task` alone, as the plan stands now."""
+        return tuple(
+            failure
+            for plugin in self._session.plugins.task_node_filters
+            if plugin.filters_tasks_of(task.shape)
+            for failure in plugin.task_node_failures(self._session, task)
+        )
+
     def passing(self, shape: Shape) -> BoolColumn:
         """Return which rows pass all static filters for `shape`; not to be written to."""
         return self._filters.passing(self._session, shape)
@@ -204,30 +228,36 @@ class JobFinder:
         self, placement: Placement, against: tuple[NodeFailure, ...], domain: BoolColumn | None
     ) -> None:
         self._placement = placement
-        self.against = against
+        self._against = against
         masks = [~failure.nodes for failure in against] + ([] if domain is None else [domain])
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
         self._own: dict[Shape, ShapeVectors] = {}
-        self._refused: defaultdict[Shape, dict[int, str]] = defaultdict(dict)
-        """Shape -> row -> why a ledger has refused a pod of the shape there."""
+        self._last: tuple[Task, ShapeVectors] | None = None
+        """The vectors of the last pod with wishes of its own: true until another one is placed."""
+        self._refused: defaultdict[Shape | Uid, dict[int, str]] = defaultdict(dict)
+        """Shape, or pod with wishes -> row -> why a ledger has refused it there."""
 
     @property
     def is_restricted(self) -> bool:
         """Whether the job's nodes differ from those of other jobs with equal pods."""
         return self._allowed is not None or bool(self._refused)
 
-    def best(self, shape: Shape) -> Place | None:
-        """Return the best place for one pod of `shape`; None if it fits nowhere."""
-        return self._vectors(shape).best()
+    def speaks_for_others(self, task: Task) -> bool:
+        """Return whether what fits for `task` fits for all pods of its shape, of any job."""
+        return not self.is_restricted and not self._placement.is_filtered(task.shape)
 
-    def best_or_kept(self, shape: Shape, kept_row: int | None) -> Place | None:
-        """Return the best place for one pod of `shape`, or the one that is kept for it if it does
-        as well: room that is free now wins over room that is yet to come.
+    def best(self, task: Task) -> Place | None:
+        """Return the best place for `task`; None if it fits nowhere."""
+        return self._vectors(task).best()
+
+    def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
+        """Return the best place for `task`, or the one that is kept for it if it does as well:
+        room that is free now wins over room that is yet to come.
         """
-        best = self.best(shape)
+        best = self.best(task)
         if kept_row is None or best is None:
             return best
-        kept = self._vectors(shape).at(kept_row)
+        kept = self._vectors(task).at(kept_row)
         return kept if kept is not None and kept.fits_now >= best.fits_now else best
 
     def allowed(self, shape: Shape) -> BoolColumn:
@@ -235,18 +265,36 @@ class JobFinder:
         passing = self._placement.passing(shape)
         return passing if self._allowed is None else passing & self._allowed
 
-    def exclude(self, shape: Shape, row: int, reason: str) -> None:
-        """Offer the node at `row` no more for `shape`: a ledger has refused it for `reason`."""
-        self._own_vectors(shape).exclude(row)
-        self._refused[shape][row] = reason
+    def allowed_for(self, task: Task) -> BoolColumn:
+        """Return which rows may take `task` if there is room, as a mask of its own."""
+        allowed = self.allowed(task.shape).copy()
+        for failure in self._placement.task_failures(task):
+            allowed &= ~failure.nodes
+        return allowed
 
-    def refused(self, shape: Shape) -> Iterator[NodeFailure]:
-        """Yield what ledgers have said against nodes for `shape`."""
-        rows = self._refused.get(shape, {})
-        for reason in sorted(set(rows.values())):
-            yield NodeFailure(reason, self._placement.mask(r for r in rows if rows[r] == reason))
+    def exclude(self, task: Task, row: int, reason: str) -> None:
+        """Offer the node at `row` no more for `task`, nor for pods of its shape that have no wishes
+        of their own: a ledger has refused it for `reason`.
+        """
+        filtered = self._placement.is_filtered(task.shape)
+        vectors = self._vectors(task) if filtered else self._own_vectors(task.shape)
+        vectors.exclude(row)
+        self._refused[task.uid if filtered else task.shape][row] = reason
 
-    def _vectors(self, shape: Shape) -> ShapeVectors:
+    def against(self, task: Task) -> Iterator[NodeFailure]:
+        """Yield what is said against nodes for `task`, beyond what is said for its shape."""
+        yield from self._against
+        yield from self._placement.task_failures(task)
+        for key in (task.shape, task.uid):
+            rows = self._refused.get(key, {})
+            for reason in sorted(set(rows.values())):
+                mask = self._placement.mask(row for row in rows if rows[row] == reason)
+                yield NodeFailure(reason, mask)
+
+    def _vectors(self, task: Task) -> ShapeVectors:
+        shape = task.shape
+        if self._placement.is_filtered(shape):
+            return self._task_vectors(task)
         if self._allowed is None and shape not in self._own:
             return self._placement.shared(shape)
         return self._own_vectors(shape)
@@ -256,3 +304,11 @@ class JobFinder:
         if vectors is None:
             vectors = self._own[shape] = self._placement.own(shape, self._allowed)
         return vectors
+
+    def _task_vectors(self, task: Task) -> ShapeVectors:
+        if self._last is None or self._last[0] is not task:
+            vectors = self._placement.own(task.shape, self.allowed_for(task))
+            for row in self._refused.get(task.uid, ()):
+                vectors.exclude(row)
+            self._last = (task, vectors)
+        return self._last[1]

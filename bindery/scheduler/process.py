@@ -59,7 +59,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
     configuration = options.configuration_file.current
     async with Client.connect(options.kubeconfig, user_agent="bindery-scheduler") as client:
         engine = Engine(configuration, clock)
-        feed = Feed(client, engine.cluster)
+        feed = Feed(client, engine.cluster, engine.watched_resources())
         events = EventRecorder(client, "bindery-scheduler")
         writer = RequestWriter(client, feed.changed.set)
         status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)
@@ -98,7 +98,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             events.run(),
             status.run(),
             queues.run(),
-            _reload(options, engine),
+            _reload(options, engine, feed),
         )
         async with HealthServer(options.health_port, checks), _together(*background):
             await elector.run(lead)
@@ -120,10 +120,11 @@ def _lease_name(configuration: SchedulerConfiguration) -> str:
     return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
 
 
-async def _reload(options: Options, engine: Engine) -> None:
+async def _reload(options: Options, engine: Engine, feed: Feed) -> None:
     """Plan by the configuration file's new content whenever it changes."""
     async for configuration in options.configuration_file.changes():
         engine.configure(configuration)
+        await feed.follow(engine.watched_resources())
         _log.info("configuration changed", file=str(options.configuration_file.path))
 
 

@@ -8,13 +8,14 @@ say what is true.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import islice
-from typing import TYPE_CHECKING
+from itertools import chain, islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.times import seconds
+from bindery.kube.objects import Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
@@ -24,7 +25,7 @@ from bindery.scheduler.model import gangs
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.endings import Endings
 from bindery.scheduler.model.jobs import Job, Task, Uid
-from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.placement import FilterCache, Placement
 from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
@@ -124,6 +125,31 @@ class Session:
     def never_preempts(self, job: Job) -> bool:
         """Return whether the job's PriorityClass has preemptionPolicy Never."""
         return self._cluster.priority_classes.never_preempts(job.priority_class)
+
+    def task_refusal(self, task: Task) -> Refusal | None:
+        """Return why `task` cannot be planned whatever is free, if so."""
+        shape = task.shape
+        if shape.refusal is not None:
+            return Refusal("NotSupported", shape.refusal)
+        if not shape.needs:
+            return None
+        if not shape.needs <= self.plugins.supported:
+            return Refusal("NotSupported", unmet_text(shape.needs - self.plugins.supported))
+        answers = (plugin.invalid_task(self, task) for plugin in self.plugins.task_validity)
+        return next((refusal for refusal in answers if refusal is not None), None)
+
+    def pod(self, task: Task) -> Pod | None:
+        """Return the pod of `task`, if it is one of this scheduler's that is not bound."""
+        return self._cluster.pods.get(task.uid)
+
+    def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
+        """Yield pod, node name and what `plugin` has handed to the binder, of pods that are on
+        their way to their node, or have come there while this process was running.
+        """
+        holds = self._cluster.holds
+        for uid, hold in chain(holds.all(), holds.settled.items()):
+            if plugin in hold.data:
+                yield uid, hold.node_name, hold.data[plugin]
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""

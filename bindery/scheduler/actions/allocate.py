@@ -145,9 +145,10 @@ class Attempts:
         """Place `tasks`, all of them or none; note why not."""
         session = self._session
         for task in tasks:
-            if task.shape.refusal is not None:
-                text = f"pod {task.name}: {task.shape.refusal}"
-                self._refuse(job, Refusal("NotSupported", text))
+            problem = session.task_refusal(task)
+            if problem is not None:
+                text = f"pod {task.name}: {problem.message}"
+                self._refuse(job, Refusal(problem.reason, text))
                 return False
         for gate in session.plugins.capacity_gates:
             refusal = gate.over_capacity(session, job, tasks)
@@ -177,14 +178,14 @@ class Attempts:
         `kept`: pod -> the node row where room is kept for it.
         """
         for placed, task in enumerate(tasks):
-            while (place := finder.best_or_kept(task.shape, kept.get(task.uid))) is not None:
+            while (place := finder.best_or_kept(task, kept.get(task.uid))) is not None:
                 try:
                     if place.fits_now:
                         statement.allocate(task, place.row)
                     else:
                         statement.pipeline(task, place.row)
                 except LedgerRefusalError as refusal:
-                    finder.exclude(task.shape, place.row, str(refusal))
+                    finder.exclude(task, place.row, str(refusal))
                 else:
                     break
             if place is None:
@@ -229,11 +230,11 @@ class Attempts:
 
     def _shortage(self, tasks: Sequence[Task], finder: JobFinder, placed: int) -> _Shortage:
         """Return why no more than `placed` of `tasks` fit; called while these are placed."""
-        session, shape = self._session, tasks[placed].shape
-        counts = node_reasons(session, session.placement, finder, shape)
+        session, task = self._session, tasks[placed]
+        counts = node_reasons(session, session.placement, finder, task)
         shortage = _Shortage(placed, no_place_text(session, counts))
         if _are_equal(tasks, finder):
-            self._shortages[shape] = shortage
+            self._shortages[task.shape] = shortage
         return shortage
 
 
@@ -248,8 +249,12 @@ def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
     tasks = session.pods_in_order(job)
     lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
     # Of equal pods the first speaks for all.
-    first_of_shape = {task.shape: task for task in reversed(tasks) if task.sub_group not in lacking}
-    for task in sorted(first_of_shape.values(), key=tasks.index):
+    first_of_kind = {
+        task.uid if session.placement.is_filtered(task.shape) else task.shape: task
+        for task in reversed(tasks)
+        if task.sub_group not in lacking
+    }
+    for task in sorted(first_of_kind.values(), key=tasks.index):
         yield partial(_one, task)
 
 
@@ -277,4 +282,4 @@ def _one(task: Task, placer: _Placer) -> bool:
 def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:
     """Return whether `tasks` are interchangeable with equal pods of other jobs."""
     shape = tasks[0].shape
-    return not finder.is_restricted and all(task.shape is shape for task in tasks)
+    return finder.speaks_for_others(tasks[0]) and all(task.shape is shape for task in tasks)

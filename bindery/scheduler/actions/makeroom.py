@@ -131,6 +131,8 @@ def _likeness(session: Session, claim: Claim) -> Hashable:
         return None
     if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
         return None
+    if any(session.placement.is_filtered(task.shape) for task in claim.tasks):
+        return None
     shapes = Counter((task.shape, task.is_preemptible) for task in claim.tasks)
     return session.queue_row(claim.job), session.priority(claim.job), frozenset(shapes.items())
 
@@ -139,7 +141,7 @@ def _may_try(session: Session, job: Job) -> bool:
     """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
     if not job.pending or job.promised.total or session.has_tried_enough(job):
         return False
-    if any(task.shape.refusal is not None for task in job.pending.values()):
+    if any(session.task_refusal(task) is not None for task in job.pending.values()):
         return False
     plugins = session.plugins
     if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):

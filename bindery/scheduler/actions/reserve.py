@@ -82,7 +82,7 @@ def find(session: Session, job: Job) -> Reservation | None:
     lack of room that it waits.
     """
     tasks = session.next_pods(job)
-    if not tasks or any(task.shape.refusal is not None for task in tasks):
+    if not tasks or any(session.task_refusal(task) is not None for task in tasks):
         return None
     found = [
         reservation

@@ -5,8 +5,9 @@ completed when it comes. Between events the state is always consistent, so a ses
 at any time. No I/O: problems with objects are collected in `problems` for the process to report.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
@@ -24,7 +25,8 @@ from bindery.kube.objects import (
 )
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.holds import Hold, Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.observers import Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.reading import job_key
@@ -69,10 +71,13 @@ class Cluster:
         self.problems: list[ObjectProblem] = []
         self.promises = Promises()
         self.staleness = StalenessMemory()
+        self.observers = Observers()
 
     def apply(self, change: Change[KubeObject]) -> None:
-        """Take in one watch event."""
+        """Take in one watch event; kinds that only plugins know are for them."""
         item, gone = change.object, change.type is EventType.DELETED
+        if self.observers.tell(change):
+            self.state.nodes.version += 1  # by which filters are cached
         if isinstance(item, Pod):
             self._apply_pod(item, gone)
         elif isinstance(item, Node):
@@ -90,8 +95,6 @@ class Cluster:
             else:
                 self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
-        else:
-            raise TypeError(f"the scheduler does not watch {type(item).__name__}")
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
@@ -105,11 +108,23 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(self, request: RequestKey, tasks: list[Task]) -> None:
-        """Count `tasks`, allocated by a Statement, as Binding for a request to be created."""
+    def assume(
+        self, request: RequestKey, tasks: list[Task], data: Mapping[Uid, Mapping[str, Any]]
+    ) -> None:
+        """Count `tasks`, allocated by a Statement, as Binding for a request to be created.
+
+        `data`: pod -> plugin -> what it hands to the binder.
+        """
         nodes = self.state.nodes
-        places = ((task.uid, nodes.name(task.row)) for task in tasks)
-        self.holds.assume(request, places, self._clock())
+        holds = {
+            task.uid: Hold(
+                nodes.name(task.row),
+                data=data.get(task.uid, {}),
+                gpu_groups=nodes.devices.groups_of(task.uid),
+            )
+            for task in tasks
+        }
+        self.holds.assume(request, holds, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
             self.promises.fulfil(task.job, task.uid)
@@ -152,6 +167,7 @@ class Cluster:
         if gone:
             self.pods.pop(uid, None)
             self._tasks.remove_pod(uid)
+            self.holds.settled.pop(uid, None)
             self.commit_counts.pop(uid, None)
             key = job_key(pod)
             if not key.is_group:
@@ -179,6 +195,7 @@ class Cluster:
             if known:
                 self._tasks.charges.node_goes(name)
                 nodes.remove(name)
+                self._tasks.resize_shares(nodes.smallest_device_mib())
             return
         if known and nodes.changes_model(node):
             self._tasks.charges.node_goes(name)
@@ -193,6 +210,7 @@ class Cluster:
             return
         if not known:
             self._tasks.charges.node_came(name, row)
+            self._tasks.resize_shares(nodes.smallest_device_mib())
 
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)

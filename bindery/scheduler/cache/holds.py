@@ -9,8 +9,9 @@ depends on the requests alone, never on the order in which they came.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
 
 from bindery.api.bindrequest import Phase
 from bindery.kube.objects import BindRequest
@@ -27,6 +28,10 @@ class Hold:
     node_name: str
     is_bound: bool = False
     """Whether the request says that the pod has been bound."""
+    data: Mapping[str, Any] = field(default_factory=dict)
+    """Plugin -> what it has handed to the binder for the pod."""
+    gpu_groups: tuple[str, ...] = ()
+    """The GPU groups that were chosen for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +61,9 @@ class Holds:
         self.assumed: dict[RequestKey, Assumption] = {}
         """Commits whose request has not been seen in the watch yet."""
         self.requests: dict[RequestKey, BindRequest] = {}
+        self.settled: dict[Uid, Hold] = {}
+        """Pods that show their node -> the hold by which they got it, where plugins have handed
+        something over: what the binder has written for them may come by other watches later."""
 
     @property
     def has_live(self) -> bool:
@@ -69,9 +77,15 @@ class Holds:
             return None
         return holds[min(holds, key=lambda request: (not holds[request].is_bound, request))]
 
-    def assume(self, request: RequestKey, places: Iterable[tuple[Uid, str]], now: float) -> None:
-        """Hold pods for a request that is about to be created; `places`: (pod, node name)."""
-        holds = {uid: Hold(node_name) for uid, node_name in places}
+    def all(self) -> Iterator[tuple[Uid, Hold]]:
+        """Yield each pod that is held, and the hold on it that counts."""
+        for uid in self._by_pod:
+            hold = self.get(uid)
+            if hold is not None:
+                yield uid, hold
+
+    def assume(self, request: RequestKey, holds: Mapping[Uid, Hold], now: float) -> None:
+        """Hold pods for a request that is about to be created."""
         self.assumed[request] = Assumption(tuple(holds), now)
         self._replace(request, holds)
 
@@ -91,7 +105,12 @@ class Holds:
         return self._replace(
             key,
             {
-                Uid(pod.pod_uid): Hold(pod.selected_node, pod.pod_uid in bound)
+                Uid(pod.pod_uid): Hold(
+                    pod.selected_node,
+                    pod.pod_uid in bound,
+                    data=pod.plugin_data,
+                    gpu_groups=tuple(pod.selected_gpu_groups),
+                )
                 for pod in request.spec.pods
                 if not final or pod.pod_uid in bound
             },
@@ -110,6 +129,9 @@ class Holds:
 
     def settle(self, uid: Uid) -> None:
         """Forget the holds on a pod that is bound now, or gone."""
+        hold = self.get(uid)
+        if hold is not None and hold.data:
+            self.settled[uid] = hold
         for request in self._by_pod.pop(uid, {}):
             self._by_request[request].discard(uid)
             if not self._by_request[request]:

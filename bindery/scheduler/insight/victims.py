@@ -111,7 +111,7 @@ def cheapest_victims(
     `actions`: those that are configured; `most_moved`: how many jobs consolidation may move.
     """
     claim = Claim(job, tuple(session.next_pods(job)))
-    if not claim.tasks or any(task.shape.refusal is not None for task in claim.tasks):
+    if not claim.tasks or any(session.task_refusal(task) is not None for task in claim.tasks):
         return None
     table = VictimTable(session, _is_somewhere)
     judge = Judge(session, claim, table, actions)

@@ -4,7 +4,7 @@ Called by `bindery explain` for what is in a cluster, and by the rehearsal for w
 cycle is the engine's own, so the answer is what the scheduler would do now and why not.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from bindery.scheduler.insight.order import Position, position
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
-from bindery.scheduler.model.jobs import Job, JobKey
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.reports import Eviction, ReservationReport
@@ -214,10 +214,14 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
 
 
 def _node_counts(session: Session, job: Job) -> Iterator[NodeCounts]:
-    counts: Counter[Shape] = Counter(task.shape for task in session.pods_in_order(job))
-    for shape, count in counts.items():
+    alike: defaultdict[Shape | Uid, list[Task]] = defaultdict(list)
+    for task in session.pods_in_order(job):
+        filtered = session.placement.is_filtered(task.shape)
+        alike[task.uid if filtered else task.shape].append(task)
+    for tasks in alike.values():
+        shape = tasks[0].shape
         finder = session.placement.finder(job)
-        against = node_reasons(session, session.placement, finder, shape)
+        against = node_reasons(session, session.placement, finder, tasks[0])
         axis = session.state.axis
         requests = {
             axis.names[index]: axis.display(index, amount)
@@ -226,4 +230,4 @@ def _node_counts(session: Session, job: Job) -> Iterator[NodeCounts]:
         }
         nodes = len(session.order)
         open_nodes = nodes - sum(against.values())
-        yield NodeCounts(count, requests, nodes, open_nodes, dict(against.most_common()))
+        yield NodeCounts(len(tasks), requests, nodes, open_nodes, dict(against.most_common()))

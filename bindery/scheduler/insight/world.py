@@ -69,6 +69,8 @@ class World:
             self._apply(EventType.ADDED, request)
             bound = []
             for pod in request.spec.pods:
+                for item in self.engine.bind_effects(self.pods[Uid(pod.pod_uid)], pod):
+                    self.add(item)
                 self._run(Uid(pod.pod_uid), pod.selected_node)
                 bound.append(pod.pod_uid)
             status = msgspec.structs.replace(

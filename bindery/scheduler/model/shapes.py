@@ -4,15 +4,34 @@ Pods of one shape share filter masks and score vectors. A shape is everything of
 filter or a score reads; two pods with the same shape are interchangeable to placement.
 """
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
 
 import msgspec
 
+from bindery.api import gpushare
+from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
-from bindery.kube.podspec import NodeAffinity, PodSpec, Toleration, Volume
-from bindery.scheduler.model.resources import Request, ResourceAxis, pod_amounts
+from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
+from bindery.scheduler.model.resources import Request, ResourceAxis, gpu_amount, pod_amounts
+
+
+class Need(StrEnum):
+    """What a pod may ask for that a plugin must support: ignoring it would bind it wrongly.
+
+    The value is what people read.
+    """
+
+    POD_AFFINITY = "required pod affinity"
+    POD_ANTI_AFFINITY = "required pod anti-affinity"
+    TOPOLOGY_SPREAD = "topology spread constraints"
+    HOST_PORTS = "host ports"
+    RESOURCE_CLAIMS = "resource claims"
+    VOLUMES = "persistent volume claims"
+    GPU_SHARE = "a share of a GPU"
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,8 +44,19 @@ class Shape:
     node_affinity: NodeAffinity | None
     tolerations: tuple[Toleration, ...]
     refusal: str | None
-    """Why pods of this shape cannot be placed at all: a request that does not parse, or a
-    constraint that is not supported yet and must not be ignored."""
+    """Why pods of this shape cannot be placed at all: a request that does not parse."""
+    share_problems: tuple[str, ...] = ()
+    """What is wrong with the share of a GPU that is asked for."""
+    needs: frozenset[Need] = frozenset()
+    """What must be supported by plugins."""
+    annotations: Mapping[str, str] = field(default_factory=dict)
+    """Those of `PLACEMENT_ANNOTATIONS` that the pod has."""
+    containers: tuple[Container, ...] = ()
+    init_containers: tuple[Container, ...] = ()
+
+
+PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS)
+"""The annotations that decide where a pod may stand: pods that differ in them differ in shape."""
 
 
 @dataclass
@@ -34,16 +64,17 @@ class ShapeBook:
     """Gives equal pods the same Shape."""
 
     axis: ResourceAxis
+    device_mib: int = 0
+    """The memory of the smallest GPU: what parts by memory are taken to be parts of."""
     _shapes: dict[bytes, Shape] = field(default_factory=dict)
 
     def of(self, pod: Pod) -> Shape:
         """Return the shape of `pod`."""
         spec = pod.spec
-        gpu_sharing = sorted(
-            (key, value)
-            for key, value in pod.metadata.annotations.items()
-            if key in _GPU_SHARING_ANNOTATIONS
-        )
+        annotations = {
+            key: pod.metadata.annotations[key]
+            for key in sorted(PLACEMENT_ANNOTATIONS & pod.metadata.annotations.keys())
+        }
         key = msgspec.msgpack.encode(
             (
                 [(c.resources, c.ports) for c in spec.containers],
@@ -54,63 +85,122 @@ class ShapeBook:
                 spec.affinity,
                 spec.tolerations,
                 spec.topology_spread_constraints,
-                spec.resource_claims,
-                # Their names are drawn per pod: only what is claimed by them decides.
+                # Claims belong to a pod, not to its shape: only whether there are any decides.
+                bool(spec.resource_claims),
                 any(_is_claim(volume) for volume in spec.volumes or ()),
-                gpu_sharing,
+                annotations,
+                _is_reservation(pod),
+                *_of_shares(pod, annotations),
             )
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = self._new(spec, bool(gpu_sharing))
+            shape = self._shapes[key] = self._new(pod, annotations)
         return shape
 
-    def _new(self, spec: PodSpec, shares_gpu: bool) -> Shape:
-        refusal = _unsupported(spec, shares_gpu)
+    def renew(self, device_mib: int) -> Mapping[Shape, Shape]:
+        """Note that the smallest GPU has so much memory; return the shapes that change by it."""
+        self.device_mib = device_mib
+        renewed: dict[Shape, Shape] = {}
+        for key, shape in self._shapes.items():
+            share = shape.request.share
+            if share is not None and share.memory_mib:
+                index, amount = self.axis.index(GPU_RESOURCE), self._amount(share)
+                new = replace(shape, request=shape.request.instead(index, amount))
+                self._shapes[key] = renewed[shape] = new
+        return renewed
+
+    def _amount(self, share: GpuShare) -> int:
+        portion = share.portion_of(self.device_mib) or WHOLE
+        return gpu_amount(min(portion, WHOLE), share.devices)
+
+    def _new(self, pod: Pod, annotations: Mapping[str, str]) -> Shape:
+        refusal, spec, problems = None, pod.spec, share_problems(pod)
+        share = gpushare.read(annotations) if not problems else None
+        if share is not None and gpushare.CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:
+            problems = (gpushare.NOT_PREPARED,)
         try:
             amounts = pod_amounts(spec)
         except QuantityError as error:
             amounts, refusal = {}, f"its requests cannot be read: {error}"
+        if _is_reservation(pod):  # it is the users of its group who count for the device
+            amounts.pop(GPU_RESOURCE, None)
+        if share is not None:
+            amounts[GPU_RESOURCE] = self._amount(share)
         return Shape(
-            request=self.axis.request(amounts),
+            request=self.axis.request(amounts, share),
+            share_problems=problems,
             wants_gpu=amounts.get(GPU_RESOURCE, 0) > 0,
             node_selector=spec.node_selector or {},
             node_affinity=spec.affinity.node_affinity if spec.affinity else None,
             tolerations=tuple(spec.tolerations or ()),
             refusal=refusal,
+            needs=_needs(spec, annotations),
+            annotations=annotations,
+            containers=tuple(spec.containers),
+            init_containers=tuple(spec.init_containers or ()),
         )
 
 
-_GPU_SHARING_ANNOTATIONS = frozenset({"gpu-fraction", "gpu-memory", "gpu-fraction-num-devices"})
+def unmet_text(needs: frozenset[Need]) -> str:
+    """Return why a pod waits whose `needs` no plugin supports."""
+    return f"it asks for {', '.join(each for each in Need if each in needs)}: not supported yet"
 
 
-def _unsupported(spec: PodSpec, shares_gpu: bool) -> str | None:
-    """Return why a pod with `spec` must wait: ignoring a hard constraint would bind it wrongly."""
+def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
     affinity = spec.affinity
-    named: dict[str, object] = {
-        "required pod affinity": affinity
-        and affinity.pod_affinity
-        and affinity.pod_affinity.required,
-        "required pod anti-affinity": affinity
+    asked: dict[Need, object] = {
+        Need.POD_AFFINITY: affinity and affinity.pod_affinity and affinity.pod_affinity.required,
+        Need.POD_ANTI_AFFINITY: affinity
         and affinity.pod_anti_affinity
         and affinity.pod_anti_affinity.required,
-        "topology spread constraints": [
+        Need.TOPOLOGY_SPREAD: [
             constraint
             for constraint in spec.topology_spread_constraints or ()
             if constraint.when_unsatisfiable == "DoNotSchedule"
         ],
-        "host ports": [
+        Need.HOST_PORTS: [
             port
             for container in spec.containers
             for port in container.ports or ()
             if port.host_port
         ],
-        "resource claims": spec.resource_claims,
-        "persistent volume claims": [v for v in spec.volumes or () if _is_claim(v)],
-        "a share of a GPU": shares_gpu,
+        Need.RESOURCE_CLAIMS: spec.resource_claims,
+        Need.VOLUMES: any(_is_claim(volume) for volume in spec.volumes or ()),
+        Need.GPU_SHARE: gpushare.asks_for_share(annotations),
     }
-    names = [name for name, value in named.items() if value]
-    return f"it asks for {', '.join(names)}: not supported yet" if names else None
+    return frozenset(need for need, value in asked.items() if value)
+
+
+def share_problems(pod: Pod) -> tuple[str, ...]:
+    """Return what is wrong with the share of a GPU that `pod` asks for, one sentence each."""
+    if not gpushare.asks_for_share(pod.metadata.annotations):
+        return ()
+    containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
+    resources = {
+        name
+        for container in containers
+        if container.resources is not None
+        for named in (container.resources.requests, container.resources.limits)
+        for name, amount in (named or {}).items()
+        if amount != "0"
+    }
+    names = [container.name for container in containers]
+    ask = GpuAsk(pod.metadata.annotations, names, frozenset(resources))
+    return tuple(gpushare.problems(ask))
+
+
+def _of_shares(pod: Pod, annotations: Mapping[str, str]) -> tuple[object, ...]:
+    """Return what else of `pod` decides whether its share of a GPU makes sense."""
+    if not gpushare.asks_for_share(annotations):
+        return ()
+    containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
+    is_prepared = gpushare.CONFIG_MAP_ANNOTATION in pod.metadata.annotations
+    return [container.name for container in containers], is_prepared
+
+
+def _is_reservation(pod: Pod) -> bool:
+    return gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels)
 
 
 def _is_claim(volume: Volume) -> bool:

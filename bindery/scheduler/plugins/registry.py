@@ -8,6 +8,9 @@ from typing import Any
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
+from bindery.kube.resources import Resource
+from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.plugins import further
 from bindery.scheduler.plugins import interface as points
 from bindery.scheduler.plugins.timing import timed
 
@@ -35,6 +38,7 @@ class PluginSet:
     node_filters: Sequence[points.NodeFilter] = field(init=False)
     job_node_filters: Sequence[points.JobNodeFilter] = field(init=False)
     node_scores: Sequence[points.NodeScore] = field(init=False)
+    device_choices: Sequence[points.DeviceChoice] = field(init=False)
     domains: Sequence[points.CandidateDomains] = field(init=False)
     validity: Sequence[points.JobValid] = field(init=False)
     capacity_gates: Sequence[points.CapacityGate] = field(init=False)
@@ -46,6 +50,12 @@ class PluginSet:
     mutations: Sequence[points.BindRequestMutation] = field(init=False)
     bind_data: Sequence[tuple[str, points.BindData]] = field(init=False)
     explanations: Sequence[points.WaitExplanation] = field(init=False)
+    watchers: Sequence[further.Watches] = field(init=False)
+    supported: frozenset[Need] = field(init=False)
+    task_validity: Sequence[further.TaskValid] = field(init=False)
+    task_node_filters: Sequence[further.TaskNodeFilter] = field(init=False)
+    rooms: Sequence[further.NodeRoom] = field(init=False)
+    effects: Sequence[tuple[str, further.BindEffects]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
@@ -54,6 +64,7 @@ class PluginSet:
         self.node_filters = [p for p in self.plugins if isinstance(p, points.NodeFilter)]
         self.job_node_filters = [p for p in self.plugins if isinstance(p, points.JobNodeFilter)]
         self.node_scores = [p for p in self.plugins if isinstance(p, points.NodeScore)]
+        self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
         self.validity = [p for p in self.plugins if isinstance(p, points.JobValid)]
         self.capacity_gates = [p for p in self.plugins if isinstance(p, points.CapacityGate)]
@@ -65,6 +76,22 @@ class PluginSet:
         self.mutations = [p for p in self.plugins if isinstance(p, points.BindRequestMutation)]
         self.bind_data = [(p.name, p) for p in self.plugins if isinstance(p, points.BindData)]
         self.explanations = [p for p in self.plugins if isinstance(p, points.WaitExplanation)]
+        self.watchers = [p for p in self.plugins if isinstance(p, further.Watches)]
+        self.supported = frozenset(
+            need
+            for p in self.plugins
+            if isinstance(p, further.Supports)
+            for need in p.supported_needs()
+        )
+        self.task_validity = [p for p in self.plugins if isinstance(p, further.TaskValid)]
+        self.task_node_filters = [p for p in self.plugins if isinstance(p, further.TaskNodeFilter)]
+        self.rooms = [p for p in self.plugins if isinstance(p, further.NodeRoom)]
+        self.effects = [(p.name, p) for p in self.plugins if isinstance(p, further.BindEffects)]
+
+    def watched_resources(self) -> tuple[Resource[Any], ...]:
+        """Return the kinds that plugins observe, each once."""
+        asked = (resource for p in self.watchers for resource in p.watched_resources())
+        return tuple(dict.fromkeys(asked))
 
     def take_seconds(self) -> dict[str, float]:
         """Return the time spent in each plugin since this was last asked."""

@@ -44,10 +44,10 @@ def move_victims(
 def _move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
     finder = session.placement.finder(session.state.jobs[task.job])
-    place = finder.best(task.shape)
+    place = finder.best(task)
     if place is not None and place.row == task.row and not may_stay:
-        finder.exclude(task.shape, task.row, "it is moved away from it")
-        place = finder.best(task.shape)
+        finder.exclude(task, task.row, "it is moved away from it")
+        place = finder.best(task)
     if place is None:
         return False
     try:

@@ -104,13 +104,13 @@ class Search:
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node that has, or will have, room; evicts nobody."""
         finder = self._finder
-        while (place := finder.best(task.shape)) is not None:
+        while (place := finder.best(task)) is not None:
             if self._pipeline(task, place.row):
                 self._waits = self._waits or not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
                 finder = self._session.placement.finder(self._claim.job, self._domain)
-            finder.exclude(task.shape, place.row, "a ledger has refused it")
+            finder.exclude(task, place.row, "a ledger has refused it")
         return False
 
     def _pipeline(self, task: Task, row: int) -> bool:
@@ -167,7 +167,7 @@ class Search:
     def _useful_nodes(self, task: Task) -> BoolColumn:
         """Return the nodes that could take `task` if all that may go had gone."""
         nodes, request = self._session.state.nodes, task.shape.request
-        useful = self._finder.allowed(task.shape).copy()
+        useful = self._finder.allowed_for(task)
         freed = self._table.evictable(self._left, request.indices)
         for held, index, amount in zip(freed, request.indices, request.amounts, strict=True):
             room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
