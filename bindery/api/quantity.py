@@ -7,13 +7,17 @@ more: Python's underscores, spaces and digits of other scripts.
 """
 
 import re
-from decimal import ROUND_CEILING, Decimal
+from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
 
 from kubernetes.utils.quantity import parse_quantity
 
 _INT64_MAX: Final = 2**63 - 1
+
+_NANO: Final = 10**9
+_EXACT_DIGITS: Final = 60
+"""More than any quantity that Kubernetes stores has; the default context rounds at 28."""
 
 _UNITS_OF_ONE: Final = frozenset({"memory", "ephemeral-storage", "storage", "pods"})
 """Resources that are counted in their base unit (bytes, pods); all others are counted in milli."""
@@ -53,6 +57,33 @@ def parse(text: str | float, resource: str) -> int:
     if abs(amount) > _INT64_MAX:
         raise QuantityError(f"{text!r} is out of range for {resource}")
     return amount
+
+
+@lru_cache(maxsize=65536)
+def nano(text: str | float) -> int:
+    """Return the quantity `text` in billionths, rounded up: exact, of any size, of any resource.
+
+    Raises:
+        QuantityError: `text` is no quantity.
+    """
+    if isinstance(text, str) and _GRAMMAR.fullmatch(text) is None:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
+    try:
+        with localcontext(prec=_EXACT_DIGITS):
+            value: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]  # not annotated
+            return int((value * _NANO).to_integral_value(rounding=ROUND_CEILING))
+    except (ValueError, ArithmeticError, TypeError) as error:
+        raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
+
+
+def nano_text(amount: int) -> str:
+    """Return `amount`, in billionths, exactly and as short as Kubernetes writes it."""
+    whole, rest = divmod(amount, _NANO)
+    if rest:
+        for suffix, factor in (("m", 10**6), ("u", 10**3), ("n", 1)):
+            if amount % factor == 0:
+                return f"{amount // factor}{suffix}"
+    return canonical(whole, "storage")
 
 
 def display(amount: int, resource: str) -> str:

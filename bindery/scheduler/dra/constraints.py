@@ -1,0 +1,77 @@
+"""Constraints of a claim on its devices together: equal attributes, or distinct ones.
+
+Used by the allocator, which adds devices one by one and takes them back in reverse order. A
+constraint that refuses a device refuses it for as long as the devices before it stay.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from bindery.kube.devices import Device, DeviceConstraint
+
+AttributeValue = tuple[str, str | int | bool]
+"""Kind and value: values of different kinds are never equal."""
+
+_KINDS: Final = (
+    ("string", "string_value"),
+    ("int", "int_value"),
+    ("bool", "bool_value"),
+    ("version", "version_value"),
+)
+
+
+class Constraint:
+    """One constraint, with the values of the devices chosen so far, the newest last."""
+
+    def __init__(self, declared: DeviceConstraint) -> None:
+        """Start without devices.
+
+        Raises:
+            ValueError: it is of no kind that is known.
+        """
+        attribute = declared.match_attribute or declared.distinct_attribute
+        if attribute is None:
+            raise ValueError("empty constraint (unsupported constraint type?)")
+        self._attribute = attribute
+        self._is_match = declared.match_attribute is not None
+        self._requests = frozenset(declared.requests)
+        self._values: list[AttributeValue] = []
+
+    def concerns(self, names: Sequence[str]) -> bool:
+        """Return whether it is about a request called by any of `names`; empty: about all."""
+        return not self._requests or not self._requests.isdisjoint(names)
+
+    def value_of(self, driver: str, device: Device) -> AttributeValue | None:
+        """Return the value of the attribute that `device` of `driver` has."""
+        return attribute(driver, device, self._attribute)
+
+    def add(self, driver: str, device: Device) -> bool:
+        """Add `device`, or return that it cannot be added."""
+        value = self.value_of(driver, device)
+        if value is None:
+            return False
+        if self._values and self._is_match and value != self._values[0]:
+            return False
+        if not self._is_match and value in self._values:
+            return False
+        self._values.append(value)
+        return True
+
+    def remove(self) -> None:
+        """Take back the device that was added last."""
+        self._values.pop()
+
+
+def attribute(driver: str, device: Device, name: str) -> AttributeValue | None:
+    """Return the attribute with the fully qualified `name`; None: the device has none.
+
+    A name without a domain in the slice belongs to the driver's domain.
+    """
+    found = device.attributes.get(name)
+    if found is None:
+        domain, _, identifier = name.partition("/")
+        found = device.attributes.get(identifier) if domain == driver and identifier else None
+    if found is None:
+        return None
+    values = ((kind, getattr(found, field)) for kind, field in _KINDS)
+    return next(((kind, value) for kind, value in values if value is not None), None)
