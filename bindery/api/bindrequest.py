@@ -30,6 +30,7 @@ class ReceivedResourceType(StrEnum):
     """In which form a pod gets its GPUs."""
 
     REGULAR = "Regular"
+    FRACTION = "Fraction"
 
 
 class ReceivedGPU(ApiModel):
@@ -49,6 +50,10 @@ class PodBinding(ApiModel):
     selected_node: str
     received_resource_type: ReceivedResourceType = ReceivedResourceType.REGULAR
     received_gpu: ReceivedGPU | None = Field(default=None, alias="receivedGPU")
+    selected_gpu_groups: tuple[str, ...] = Field(
+        default=(), alias="selectedGPUGroups", max_length=64
+    )
+    """Of a Fraction: the GPU group on each of its devices; a new name opens a group."""
     plugin_data: dict[str, Any] = Field(
         default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
     )

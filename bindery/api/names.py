@@ -35,9 +35,19 @@ PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
 """On a pod: how long it expects to run, in seconds; a PodGroup has a field for it."""
 
+SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
+"""On a pod: "true" keeps it off the GPUs of which another pod of its job has a part."""
+GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"
+"""On a running pod: the GPUs of its node that it was seen to hold, such as 0,3. Written by whoever
+sees it; a scheduler without it knows how many are held, and not which."""
+
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 GPU_MODEL_LABEL: Final = "nvidia.com/gpu.product"
+GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
+"""MiB of one device."""
+HAMI_REGISTER_ANNOTATION: Final = "hami.io/node-nvidia-register"
+"""On a node whose device plugin shares GPUs by HAMi's protocol: its devices."""
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 RACK_LABEL: Final = "topology.bindery.dev/rack"

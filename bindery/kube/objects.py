@@ -200,10 +200,18 @@ def unreadable_queue(raw: msgspec.Raw, problem: str) -> Queue:
     return Queue(metadata=seen.metadata, status=seen.status, unreadable=problem)
 
 
+class ReceivedGPU(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    count: int = 0
+    portion: str = "1.00"
+
+
 class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     pod_name: str
     pod_uid: str = msgspec.field(name="podUID")
     selected_node: str
+    received_resource_type: str = "Regular"
+    received_gpu: ReceivedGPU | None = msgspec.field(default=None, name="receivedGPU")
+    selected_gpu_groups: list[str] = msgspec.field(default_factory=list, name="selectedGPUGroups")
     plugin_data: dict[str, Any] = msgspec.field(default_factory=dict)
 
 

@@ -64,7 +64,8 @@ class ReclaimRule:
         if levels is None or not self._may_lose(session, claim, *levels):
             return False
         asked = total(task.shape.request for task in claim.tasks)
-        lost = total(task.shape.request for task in chunk.tasks)
+        nodes = session.state.nodes
+        lost = total(nodes.demand(task.row, task.shape.request) for task in chunk.tasks)
         involved = {index: lost.get(index, 0) for index in (*asked, *lost)}
         with_claim = self._with_claim(session, claim, levels[0])
         return not self._saturated(session, with_claim, levels, involved)

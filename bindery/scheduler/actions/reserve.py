@@ -153,7 +153,7 @@ class _Timeline:
             return False
         room = self._room(moment)
         return all(
-            slots(shape.request, room, self._finder.allowed(shape)) >= count
+            slots(self._session, shape.request, room, self._finder.allowed(shape)) >= count
             for shape, count in self._gang.shapes.items()
         )
 

@@ -6,6 +6,7 @@ exactly the same status, node and queue, as neither changes in between.
 
 from collections import defaultdict
 
+from bindery.scheduler.cache.deviceplaces import DevicePlaces
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
@@ -15,6 +16,7 @@ class Charges:
 
     def __init__(self, state: PlanState) -> None:
         self._state = state
+        self.devices = DevicePlaces(state.nodes.devices)
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
         """Node name -> tasks that hold room there."""
 
@@ -43,8 +45,9 @@ class Charges:
 
     def node_came(self, node_name: str, row: int) -> None:
         """Charge the tasks that stand on a node which has just become known."""
-        for uid in self._on_node.get(node_name, ()):
-            task = self._state.tasks[uid]
+        tasks = (self._state.tasks[uid] for uid in self._on_node.get(node_name, ()))
+        # Those first of which it is known which devices they hold: the others take what is left.
+        for task in sorted(tasks, key=lambda each: (not each.gpu_indexes, each.uid)):
             if task.row == NO_ROW:
                 self._charge_queue(task, -1)
                 task.row = row
@@ -65,6 +68,10 @@ class Charges:
         if task.row == NO_ROW:
             return
         nodes, request = self._state.nodes, task.shape.request
+        if sign < 0:
+            self.devices.withdraw(task)
+        else:
+            self.devices.enter(task)
         nodes.hold(task.row, request, sign)
         if not task.is_ours:
             nodes.hold_foreign(task.row, request, sign)

@@ -197,7 +197,7 @@ class Cluster:
                 nodes.remove(name)
                 self._tasks.resize_shares(nodes.smallest_device_mib())
             return
-        if known and nodes.changes_model(node):
+        if known and nodes.changes_devices(node):
             self._tasks.charges.node_goes(name)
             known = False
         try:

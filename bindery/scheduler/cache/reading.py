@@ -6,13 +6,16 @@ more than one object.
 
 import math
 
+from bindery.api import gpushare
 from bindery.api.names import (
     DEFAULT_QUEUE,
     EXPECTED_RUNTIME_ANNOTATION,
+    GPU_INDEXES_ANNOTATION,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
     ROLE_LABEL,
+    SPREAD_DEVICES_ANNOTATION,
     SUB_GROUP_LABEL,
 )
 from bindery.api.times import seconds
@@ -22,6 +25,7 @@ from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 
 _PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
+_INDEX_DIGITS = 4
 _SAYS = {"true": True, "false": False}
 
 
@@ -74,6 +78,10 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         never_preempts=pod.spec.preemption_policy == "Never",
         sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
+        gpu_groups=gpushare.groups(pod.metadata.labels),
+        gpu_indexes=_gpu_indexes(pod),
+        reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
+        spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         is_ours=pod.spec.scheduler_name == scheduler_name,
     )
 
@@ -88,6 +96,7 @@ def say_the_same(one: Task, other: Task) -> bool:
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
+        and _devices(one) == _devices(other)
     )
 
 
@@ -114,6 +123,19 @@ def forget_group(job: Job) -> None:
     """Leave `job` as it is when its PodGroup has not been seen, but for its queue."""
     read_group(job, PodGroup())
     job.exists = False
+
+
+def _devices(task: Task) -> tuple[object, ...]:
+    is_bound = task.pod_status.holds_room  # until then its request says which group it gets
+    groups = task.gpu_groups if is_bound else ()
+    return groups, task.gpu_indexes, task.reserves_gpu, task.spreads_devices
+
+
+def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
+    """Return the devices that the pod was seen to hold; what cannot be read is as good as none."""
+    text = pod.metadata.annotations.get(GPU_INDEXES_ANNOTATION, "")
+    parts = text.split(",") if text else []
+    return tuple(int(p) for p in parts if p.isascii() and p.isdigit() and len(p) < _INDEX_DIGITS)
 
 
 def _own_priority(task: Task) -> int | None:

@@ -87,6 +87,7 @@ class TaskStore:
         if task is not None:
             self._take_out(task)
             self._drop_if_empty(task.job)
+        self.charges.devices.forget(uid)
 
     def refresh(self, uid: Uid) -> None:
         """Work out anew where a task stands, after its hold has changed."""
@@ -137,6 +138,18 @@ class TaskStore:
                 if not task.has_own_priority:
                     self._withdraw(task)
                     self._enter(task)
+
+    def resize_shares(self, device_mib: int) -> None:
+        """Count parts of GPUs by memory anew if the smallest GPU has another size than before."""
+        if device_mib == self._shapes.device_mib:
+            return
+        renewed = self._shapes.renew(device_mib)
+        for task in self._state.tasks.values():
+            shape = renewed.get(task.shape)
+            if shape is not None:
+                self._withdraw(task)
+                task.shape = shape
+                self._enter(task)
 
     # -- PodGroups -----------------------------------------------------------------------------
 
@@ -207,6 +220,9 @@ class TaskStore:
 
     def _enter(self, task: Task) -> None:
         task.status, task.node_name = self._stands(task)
+        hold = self._holds.get(task.uid)
+        if hold is not None and hold.gpu_groups:
+            task.gpu_groups = hold.gpu_groups
         task.eviction_committed = task.uid in self._evicting
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)

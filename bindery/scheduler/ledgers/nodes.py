@@ -57,7 +57,8 @@ class NodeLedger:
         self.touched.append(row)
 
     def _check(self, operation: Operation) -> None:
-        nodes, row, request = self._nodes, operation.row, operation.task.shape.request
+        nodes, row = self._nodes, operation.row
+        request = nodes.demand(row, operation.task.shape.request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             idle = int(nodes.idle[index, row])
             future = idle + int(nodes.releasing[index, row]) - int(nodes.pipelined[index, row])

@@ -1,5 +1,6 @@
 """The ledger of queue shares: what every queue holds, by itself and with all below it."""
 
+from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.nodes import NodeTable
@@ -31,6 +32,8 @@ class QueueLedger:
         """
         if operation.kind is not OperationKind.EVICT:
             self._check_model(operation)
+            if operation.task.shape.request.is_by_memory:
+                self._check_share(operation)
         self._enter(operation, -1 if operation.kind is OperationKind.EVICT else 1)
 
     def revert(self, operation: Operation) -> None:
@@ -66,6 +69,18 @@ class QueueLedger:
                     name, model = self._queues.entries[row].name, self._queues.axis.names[index]
                     what = "limit" if over else "quota, for non-preemptible jobs,"
                     raise LedgerRefusalError(f"queue {name} is at its {what} of {model}")
+
+    def _check_share(self, operation: Operation) -> None:
+        """Refuse a part of a GPU by memory that is too much on this very node: the plugins have
+        looked at the least that it can be.
+        """
+        task, gpu = operation.task, self._queues.axis.index(GPU_RESOURCE)
+        request = self._nodes.demand(operation.row, task.shape.request)
+        amount = request.amounts[request.indices.index(gpu)]
+        for row in self.chains[task.queue_row]:
+            if self.allocated[gpu, row] + amount > self._limit[gpu, row]:
+                name = self._queues.entries[row].name
+                raise LedgerRefusalError(f"queue {name} is at its limit of GPUs")
 
     def rolled_up(self, own: IntColumns) -> IntColumns:
         """Return the sums up the tree of what each queue has by itself."""

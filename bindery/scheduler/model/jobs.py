@@ -102,6 +102,14 @@ class Task:
     """The leaf of its gang's tree that it belongs to."""
     role: str = ""
     """What it is in its gang."""
+    gpu_groups: tuple[str, ...] = ()
+    """The GPU groups that it belongs to, by its labels or by the request it stands in."""
+    gpu_indexes: tuple[int, ...] = ()
+    """The devices of its node that it was seen to hold, where that is known."""
+    reserves_gpu: bool = False
+    """Whether it only holds a device for the users of its group."""
+    spreads_devices: bool = False
+    """Whether it wants no device of which another pod of its job has a part."""
 
     eviction_committed: bool = False
     """Whether its eviction stands in a committed plan; the pod object may not show it yet."""

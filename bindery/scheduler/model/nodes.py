@@ -6,18 +6,30 @@ node's row is used again later, so nothing that refers to a row needs to move.
     idle = allocatable - used;  future idle = idle + releasing - pipelined
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
-from bindery.api import quantity
+from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
-from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
+from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import NO_ROW
-from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
+from bindery.scheduler.model.nodereading import (
+    allocatable_of,
+    decides_filters,
+    devices_of,
+    is_ready,
+)
+from bindery.scheduler.model.resources import (
+    MODEL_PREFIX,
+    PODS,
+    Request,
+    ResourceAxis,
+    gpu_amount,
+)
 
 
 class NodeTable:
@@ -40,6 +52,8 @@ class NodeTable:
         self._foreign: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._order: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._order_version = -1
+        self.devices = DeviceTable(self._take_slot)
+        """GPUs one by one."""
         self.version = 0
         """Grows whenever something other than usage changes: filters are cached by it."""
 
@@ -93,7 +107,7 @@ class NodeTable:
 
     def charge(self, row: int, request: Request) -> Request:
         """Return what a pod on the node at `row` counts for in its queue: its GPUs by model too."""
-        model = self._models.get(row)
+        model, request = self._models.get(row), self.demand(row, request)
         if model is None:
             return request
         charged = self._charged.get((model, request))
@@ -104,11 +118,51 @@ class NodeTable:
             self._charged[model, request] = charged
         return charged
 
-    def changes_model(self, node: Node) -> bool:
-        """Return whether `node`, which is known, has another GPU model than before."""
+    def changes_devices(self, node: Node) -> bool:
+        """Return whether `node`, which is known, has other GPUs than before: what pods on it count
+        for changes with them.
+        """
         old = self.nodes[self.rows[node.metadata.name]]
-        label = node.metadata.labels.get(GPU_MODEL_LABEL)
-        return old is not None and old.metadata.labels.get(GPU_MODEL_LABEL) != label
+        return old is not None and devices_of(old) != devices_of(node)
+
+    # -- parts of GPUs by memory: their amount differs from node to node -------------------------
+
+    def demand(self, row: int, request: Request) -> Request:
+        """Return what `request` amounts to on the node at `row`."""
+        share = request.share
+        if share is None or not share.memory_mib:
+            return request
+        amount = gpu_amount(self.devices.portion(share, row), share.devices)
+        return request.instead(self.axis.index(GPU_RESOURCE), amount)
+
+    def demands(
+        self, request: Request, rows: NDArray[np.intp]
+    ) -> Iterator[tuple[int, int | NDArray[np.int64]]]:
+        """Yield each place on the resource axis and what `request` amounts to on each of `rows`:
+        an array where that differs.
+        """
+        gpu, share = self.axis.index(GPU_RESOURCE), request.share
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            if index == gpu and share is not None and share.memory_mib:
+                portions = self.devices.portions(share, rows)
+                yield index, np.maximum(portions * 1000 // WHOLE, 1) * share.devices
+            else:
+                yield index, amount
+
+    def least(self, request: Request) -> Request:
+        """Return the least that `request` can amount to: on the node with the largest devices."""
+        memories = self.devices.known_memories() if request.is_by_memory else ()
+        return self._by(request, int(max(memories))) if len(memories) else request
+
+    def smallest_device_mib(self) -> int:
+        """Return the memory of the smallest device that says so; 0 if none does."""
+        return int(min(self.devices.known_memories(), default=0))
+
+    def _by(self, request: Request, device_mib: int) -> Request:
+        assert request.share is not None, "only shares differ from node to node"
+        portion = request.share.portion_of(device_mib) or WHOLE
+        amount = gpu_amount(min(portion, WHOLE), request.share.devices)
+        return request.instead(self.axis.index(GPU_RESOURCE), amount)
 
     def total(self) -> NDArray[np.int64]:
         """Return what ready nodes offer to queues [resource], GPUs by model too."""
@@ -135,14 +189,15 @@ class NodeTable:
         Raises:
             QuantityError: its allocatable does not parse; nothing has changed.
         """
-        amounts = _allocatable(node)
+        amounts = allocatable_of(node)
         row = self.rows.get(node.metadata.name, NO_ROW)
         if row == NO_ROW:
             row = self._new_row(node)
         old = self.nodes[row]
-        if old is None or _decides_filters(old, node):
+        if old is None or decides_filters(old, node):
             self.version += 1
         self.nodes[row] = node
+        self.devices.put_node(row, *devices_of(node)[1:])
         model = node.metadata.labels.get(GPU_MODEL_LABEL)
         if model:
             self._models[row] = self.axis.index(MODEL_PREFIX + model)
@@ -162,6 +217,7 @@ class NodeTable:
         row = self.rows.pop(name)
         self.nodes[row] = None
         self._models.pop(row, None)
+        self.devices.put_node(row, 0, 0)
         self._free.append(row)
         for columns in (
             self.allocatable,
@@ -176,24 +232,33 @@ class NodeTable:
     def hold(self, row: int, request: Request, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) a pod that holds room on the node."""
         self._make_room()
+        request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._idle[index, row] -= sign * amount
+
+    def _take_slot(self, row: int, sign: int) -> None:
+        """Keep room for one pod that is to come and says which device is whose, or give it back."""
+        self._make_room()
+        self._idle[self.axis.index(PODS), row] -= sign
 
     def hold_foreign(self, row: int, request: Request, sign: int) -> None:
         """Note that what a pod holds is another scheduler's: it is not divided among queues."""
         self._make_room()
+        request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._foreign[index, row] += sign * amount
 
     def release(self, row: int, request: Request, sign: int) -> None:
         """Add or take back a pod whose room is being released."""
         self._make_room()
+        request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._releasing[index, row] += sign * amount
 
     def promise(self, row: int, request: Request, sign: int) -> None:
         """Add or take back a pod that waits for room to be released."""
         self._make_room()
+        request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._pipelined[index, row] += sign * amount
 
@@ -217,34 +282,6 @@ class NodeTable:
         self._foreign = grown(self._foreign, resources, items)
 
 
-def is_ready(node: Node) -> bool:
-    """Return whether the node says that it is ready."""
-    return any(
-        condition.type == "Ready" and condition.status == "True"
-        for condition in node.status.conditions or ()
-    )
-
-
 def taints(node: Node) -> tuple[Taint, ...]:
     """Return the taints that keep pods away from the node."""
     return tuple(taint for taint in node.spec.taints or () if taint.effect != "PreferNoSchedule")
-
-
-def _allocatable(node: Node) -> Mapping[str, int]:
-    amounts: dict[str, int] = {}
-    for name, text in (node.status.allocatable or {}).items():
-        try:
-            amounts[name] = quantity.parse(text, name)
-        except QuantityError as error:
-            raise QuantityError(f"allocatable {name}: {error}") from error
-    return amounts
-
-
-def _decides_filters(old: Node, new: Node) -> bool:
-    """Return whether `new` differs from `old` in what static filters and scores read."""
-    return (
-        old.metadata.labels != new.metadata.labels
-        or old.spec != new.spec
-        or old.status.allocatable != new.status.allocatable
-        or is_ready(old) != is_ready(new)
-    )

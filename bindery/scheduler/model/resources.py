@@ -6,9 +6,10 @@ when the axis grows.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bindery.api import quantity
+from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.podspec import Container, PodSpec
@@ -39,10 +40,30 @@ class Request:
     indices: tuple[int, ...]
     amounts: tuple[int, ...]
     """int64 range, in the units of `bindery.api.quantity`."""
+    share: GpuShare | None = None
+    """What it needs of single GPUs, whole ones included. Where that is a part by memory, the amount
+    of GPUs differs from node to node, and `amounts` has that of the smallest devices."""
+
+    @property
+    def is_by_memory(self) -> bool:
+        """Whether its amount of GPUs differs from node to node."""
+        return self.share is not None and self.share.memory_mib > 0
 
     def plus(self, amounts: Mapping[int, int]) -> "Request":
         """Return this request with more places of the axis."""
-        return Request((*self.indices, *amounts.keys()), (*self.amounts, *amounts.values()))
+        return replace(
+            self,
+            indices=(*self.indices, *amounts.keys()),
+            amounts=(*self.amounts, *amounts.values()),
+        )
+
+    def instead(self, index: int, amount: int) -> "Request":
+        """Return this request with another amount at place `index` of the axis."""
+        amounts = tuple(
+            amount if at == index else old
+            for at, old in zip(self.indices, self.amounts, strict=True)
+        )
+        return replace(self, amounts=amounts)
 
 
 class ResourceAxis:
@@ -66,10 +87,15 @@ class ResourceAxis:
             self.names.append(name)
         return index
 
-    def request(self, amounts: Mapping[str, int]) -> Request:
-        """Return `amounts` (resource name -> units) as a Request."""
+    def request(self, amounts: Mapping[str, int], share: GpuShare | None = None) -> Request:
+        """Return `amounts` (resource name -> units) as a Request, with a `share` of GPUs if given,
+        which `amounts` count already.
+        """
         pairs = sorted((self.index(name), amount) for name, amount in amounts.items() if amount > 0)
-        return Request(tuple(i for i, _ in pairs), tuple(amount for _, amount in pairs))
+        whole = amounts.get(GPU_RESOURCE, 0) // quantity.scale(GPU_RESOURCE)
+        if share is None and whole > 0:
+            share = GpuShare(portion=WHOLE, devices=whole)
+        return Request(tuple(i for i, _ in pairs), tuple(amount for _, amount in pairs), share)
 
     def display(self, index: int, amount: int) -> str:
         """Return `amount` of the resource at `index` as people write it."""
@@ -82,6 +108,14 @@ class ResourceAxis:
             for name, amount in zip(self.names, amounts, strict=True)
             if name != PODS
         }
+
+
+def gpu_amount(portion: int, devices: int) -> int:
+    """Return what shares of `portion` (of `WHOLE`) of so many devices count for on the axis.
+
+    Rounded down, so that the shares of a device together count for no more than a device.
+    """
+    return max(1, portion * quantity.scale(GPU_RESOURCE) // WHOLE) * devices
 
 
 def pod_amounts(spec: PodSpec) -> dict[str, int]:

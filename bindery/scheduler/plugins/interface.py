@@ -137,10 +137,13 @@ class CandidateDomains(Protocol):
 
 @runtime_checkable
 class DeviceChoice(Protocol):
-    """Which devices of its node a pod gets. Consulted once GPU shares exist (binder plugins)."""
+    """Which devices of its node a pod gets. The ledger of devices takes of them what has room."""
 
     def choose_devices(self, session: "Session", task: Task, row: int) -> Sequence[str] | None:
-        """Return device ids, or None to leave it to the next plugin."""
+        """Return device ids, the most wanted first, or None to leave it to the next plugin.
+
+        The id of a GPU is its index on the node, from 0.
+        """
         ...
 
 

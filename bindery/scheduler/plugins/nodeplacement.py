@@ -1,9 +1,9 @@
-"""nodeplacement: binpack or spread, for GPU pods and for CPU-only pods apart.
+"""nodeplacement: binpack or spread, for GPU pods, for CPU-only pods and for the devices of a node.
 
 Scores keep to KAI-Scheduler's decades (its `nodeplacement` 0 to 9, `resourcetype` 10).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +11,8 @@ from numpy.typing import NDArray
 
 from bindery.api.base import ApiModel
 from bindery.api.names import GPU_RESOURCE
+from bindery.scheduler.model.devices import in_order
+from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.plugins.interface import Rows
 from bindery.scheduler.session import Session
@@ -26,6 +28,8 @@ class Arguments(ApiModel):
 
     gpu: Strategy = "binpack"
     cpu: Strategy = "binpack"
+    device: Strategy = "binpack"
+    """Which GPUs of its node a pod gets: binpack fills up those that are shared already."""
 
 
 class NodePlacement:
@@ -35,6 +39,14 @@ class NodePlacement:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = Arguments.model_validate(dict(arguments))
+
+    def choose_devices(self, session: Session, task: Task, row: int) -> Sequence[str] | None:
+        """Return the node's devices, by strategy the fullest or the emptiest first."""
+        if task.shape.request.share is None:
+            return None
+        table = session.state.nodes.devices
+        spread = self._arguments.device == "spread"
+        return [str(d) for d in in_order(table, row, range(table.count(row)), spread=spread)]
 
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.

@@ -14,7 +14,8 @@ import numpy as np
 from bindery.kube.objects import Node, Taint
 from bindery.kube.podspec import Toleration
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.nodes import is_ready, taints
+from bindery.scheduler.model.nodereading import is_ready
+from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import NodeFailure

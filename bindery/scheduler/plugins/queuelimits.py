@@ -26,7 +26,7 @@ class QueueLimits:
     def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
         """Refuse `tasks` if they would lift a queue above a limit."""
         ledger, axis = session.queue_ledger, session.state.axis
-        request = total(task.shape.request for task in tasks)
+        request = total(session.state.nodes.least(task.shape.request) for task in tasks)
         reserved = session.reservations.kept_in_queues
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():

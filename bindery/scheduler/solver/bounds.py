@@ -12,10 +12,11 @@ from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 
 
-def slots(request: Request, room: IntColumns, nodes: BoolColumn) -> int:
+def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColumn) -> int:
     """Return how many pods of `request` fit into `room` [resource, node] on `nodes` (mask)."""
+    every = np.arange(room.shape[1])
     fit = np.full(room.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
-    for index, amount in zip(request.indices, request.amounts, strict=True):
+    for index, amount in session.state.nodes.demands(request, every):
         np.minimum(fit, np.maximum(room[index], 0) // amount, out=fit)
     return int(fit[nodes].clip(max=10**9).sum())
 
@@ -25,7 +26,7 @@ def exceeds_idle(session: Session, claim: Claim) -> bool:
     need as much elsewhere, cannot help then.
     """
     nodes = session.state.nodes
-    return _exceeds(claim, nodes.idle + nodes.releasing - nodes.pipelined)
+    return _exceeds(session, claim, nodes.idle + nodes.releasing - nodes.pipelined)
 
 
 def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn) -> bool:
@@ -37,12 +38,12 @@ def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: 
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
     for shape, count in shapes.items():
         passing = session.placement.passing(shape)
-        if slots(shape.request, room, passing) < count:
+        if slots(session, shape.request, room, passing) < count:
             return True
-    return _exceeds(claim, room)
+    return _exceeds(session, claim, room)
 
 
-def _exceeds(claim: Claim, room: IntColumns) -> bool:
+def _exceeds(session: Session, claim: Claim, room: IntColumns) -> bool:
     """Return whether more of a resource is asked for than there is in `room` on all nodes."""
-    asked = total(task.shape.request for task in claim.tasks)
+    asked = total(session.state.nodes.least(task.shape.request) for task in claim.tasks)
     return any(amount > np.maximum(room[index], 0).sum() for index, amount in asked.items())

@@ -5,6 +5,7 @@ Asked by the search once the claim has its places.
 
 from collections.abc import Sequence
 
+from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import Refusal
@@ -46,6 +47,8 @@ def _move(session: Session, statement: Statement, task: Task, *, may_stay: bool)
     finder = session.placement.finder(session.state.jobs[task.job])
     place = finder.best(task)
     if place is not None and place.row == task.row and not may_stay:
+        if _changes_devices(session, statement, task):
+            return True
         finder.exclude(task, task.row, "it is moved away from it")
         place = finder.best(task)
     if place is None:
@@ -55,3 +58,20 @@ def _move(session: Session, statement: Statement, task: Task, *, may_stay: bool)
     except LedgerRefusalError:
         return False
     return True
+
+
+def _changes_devices(session: Session, statement: Statement, task: Task) -> bool:
+    """Promise `task` parts of other GPUs of its own node, if that is what it gets there."""
+    table, savepoint = session.state.nodes.devices, statement.savepoint()
+    share = task.shape.request.share
+    if share is None or share.portion == WHOLE:
+        return False
+    try:
+        statement.pipeline(task, task.row)
+    except LedgerRefusalError:
+        return False
+    old, new = table.held_by.get(task.uid), table.promised_to.get(task.uid)
+    if old is not None and new is not None and old.devices != new.devices:
+        return True
+    statement.rollback(savepoint)
+    return False

@@ -11,16 +11,15 @@ counts, not by time: the same session gives the same plan.
 from collections.abc import Iterator, Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.model.resources import Request
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import move_victims, over_capacity
 from bindery.scheduler.solver.order import victims as victims_in_order
+from bindery.scheduler.solver.room import held, lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
 from bindery.scheduler.solver.victims import VictimTable
@@ -138,11 +137,11 @@ class Search:
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
-        request = task.shape.request
-        useful = self._useful_nodes(task)
+        allowed = self._finder.allowed_for(task)
+        useful = useful_nodes(self._session, self._table, self._left, allowed, task)
         for row in self._nodes_in_order(useful):
             savepoint, chosen = self._statement.savepoint(), len(self.gone)
-            if self._clear(row, request) and self._pipeline(task, row) and self._can_move():
+            if self._clear(row, task) and self._pipeline(task, row) and self._can_move():
                 return True
             self._go_back(savepoint, chosen)
         return False
@@ -164,16 +163,6 @@ class Search:
         self._left[self.gone[chosen:]] = True
         del self.gone[chosen:]
 
-    def _useful_nodes(self, task: Task) -> BoolColumn:
-        """Return the nodes that could take `task` if all that may go had gone."""
-        nodes, request = self._session.state.nodes, task.shape.request
-        useful = self._finder.allowed_for(task)
-        freed = self._table.evictable(self._left, request.indices)
-        for held, index, amount in zip(freed, request.indices, request.amounts, strict=True):
-            room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
-            useful &= room + held >= amount
-        return useful
-
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield useful nodes by the first victim on them; a fixed number at the most."""
         table = self._table
@@ -188,30 +177,30 @@ class Search:
                     if len(seen) >= NODES_TRIED:
                         return
 
-    def _clear(self, row: int, request: Request) -> bool:
-        """Evict on the node at `row` until `request` fits, sparing what need not go."""
-        table = self._table
+    def _clear(self, row: int, task: Task) -> bool:
+        """Evict on the node at `row` until `task` fits, sparing what need not go."""
+        session, table = self._session, self._table
         here = np.zeros(len(table.chunks), dtype=np.bool_)
         here[table.chunk[table.row == row]] = True
         savepoint, before = self._statement.savepoint(), len(self.gone)
-        needed = self._shortfall(row, request)
         for index in self._in_order(self._left & here):
-            if not (needed > 0).any():
+            if not lacks_room(session, task, row):
                 break
-            if self._left[index] and self._evict(index):
-                needed = self._shortfall(row, request)
-        if (needed > 0).any():
+            if self._left[index]:
+                self._evict(index)
+        if lacks_room(session, task, row):
             return False
-        chosen = self.gone[before:]
+        chosen, needed = self.gone[before:], shortfall(session, task, row)
         for index in reversed(list(chosen)):
-            held = self._held(index, row, request)
-            if not (needed + held > 0).any() and not self._goes_with_its_core(index, chosen):
-                chosen.remove(index)
-                needed = needed + held
-        if len(chosen) < len(self.gone) - before:
+            freed = held(table, index, task, row)
+            if (needed + freed > 0).any() or self._goes_with_its_core(index, chosen):
+                continue
             self._go_back(savepoint, before)
-            return all(self._evict_alone(index) for index in chosen)
-        return True
+            others = [other for other in chosen if other != index]
+            if all(map(self._evict_alone, others)) and not lacks_room(session, task, row):
+                chosen, needed = others, needed + freed
+        self._go_back(savepoint, before)
+        return all(map(self._evict_alone, chosen))
 
     def _goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
         """Return whether `index` is an extra whose core is among `chosen` too."""
@@ -219,18 +208,6 @@ class Search:
         return not chunks[index].is_core and any(
             chunks[other].is_core and chunks[other].job is job for other in chosen
         )
-
-    def _shortfall(self, row: int, request: Request) -> NDArray[np.int64]:
-        """Return by how much each requested resource falls short on the node at `row`."""
-        nodes, index = self._session.state.nodes, list(request.indices)
-        room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
-        return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
-
-    def _held(self, chunk: int, row: int, request: Request) -> NDArray[np.int64]:
-        """Return what `chunk` holds of each requested resource on the node at `row`."""
-        pods = self._table.pods(chunk)
-        held = self._table.request[list(request.indices), pods]
-        return np.asarray(held[:, self._table.row[pods] == row].sum(axis=1))
 
     # -- victims ---------------------------------------------------------------------------------
 

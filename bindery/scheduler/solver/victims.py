@@ -136,8 +136,8 @@ class VictimTable:
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
         """[resource, pod]."""
         for pod, task in enumerate(requests):
-            shape = task.shape.request
-            self.request[list(shape.indices), pod] = shape.amounts
+            request = session.state.nodes.demand(task.row, task.shape.request)
+            self.request[list(request.indices), pod] = request.amounts
         count = len(self.chunks)
         self._counted: BoolColumn = np.zeros(count, dtype=np.bool_)
         self._held = np.zeros((len(session.state.axis), len(session.state.nodes.nodes)), np.int64)

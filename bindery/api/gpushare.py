@@ -1,0 +1,201 @@
+"""Shares of GPUs: what the annotations of a pod ask for, and what is wrong with them.
+
+KAI-Scheduler's protocol (v0.17: `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`). Asked by
+the scheduler, the binder's plugin and the admission webhook, so that all three give the same
+reasons. Pure. The one invariant: `read` returns a share only for a pod with no `problems`.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from hashlib import sha256
+from typing import Final
+
+from bindery.api.names import GPU_RESOURCE
+
+FRACTION_ANNOTATION: Final = "gpu-fraction"
+"""On a pod: the part of each device, above 0 and below 1."""
+MEMORY_ANNOTATION: Final = "gpu-memory"
+"""On a pod: MiB of each device."""
+DEVICES_ANNOTATION: Final = "gpu-fraction-num-devices"
+"""On a pod: of how many devices; default 1."""
+CONTAINER_ANNOTATION: Final = "gpu-fraction-container-name"
+"""On a pod: which container gets the devices; default: the first."""
+ANNOTATIONS: Final = (
+    FRACTION_ANNOTATION,
+    MEMORY_ANNOTATION,
+    DEVICES_ANNOTATION,
+    CONTAINER_ANNOTATION,
+)
+CONFIG_MAP_ANNOTATION: Final = "runai/shared-gpu-configmap"
+"""On a pod: what the names of the ConfigMaps begin with that tell its container the devices."""
+RECEIVED_TYPE_ANNOTATION: Final = "received-resource-type"
+"""On a pod: in which form it got its GPUs, once it is about to be bound."""
+GROUP_LABEL: Final = "runai-gpu-group"
+"""On a pod with a share of one device, and on reservation pods: the GPU group."""
+GROUP_LABEL_PREFIX: Final = GROUP_LABEL + "/"
+"""On a pod with shares of several devices, before each group's name: that group."""
+INDEX_ANNOTATION: Final = "run.ai/reserve_for_gpu_index"
+"""On a reservation pod: the device that it got, as its container sees it."""
+RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
+RESERVATION_APP: Final = "kai-resource-reservation"
+"""The value of the label `app` of reservation pods."""
+RESERVATION_PREFIX: Final = "gpu-reservation-"
+
+NOT_PREPARED: Final = (
+    f"it has no annotation {CONFIG_MAP_ANNOTATION}, so nobody can tell it its devices: "
+    "it was created while the admission webhook was not at work; create it anew"
+)
+
+WHOLE: Final = 10**9
+"""Units of one device, so fine that shares by memory add up to a whole device exactly."""
+_MOST_DEVICES: Final = 64
+_MOST_SHOWN: Final = 40
+_MIG_PREFIX: Final = "nvidia.com/mig-"
+_HAMI_RESOURCES: Final = frozenset(
+    {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"}
+)
+_NUMBER: Final = re.compile(
+    r"[+-]?([0-9]{1,18}(\.[0-9]{0,18})?|\.[0-9]{1,18})([eE][+-]?[0-9]{1,2})?"
+)
+_INTEGER: Final = re.compile(r"[0-9]{1,12}")
+
+
+@dataclass(frozen=True, slots=True)
+class GpuShare:
+    """A part of each of `devices` devices: by portion, or by memory."""
+
+    portion: int = 0
+    """Of each device, in units of which `WHOLE` make one; 0 where memory is asked for."""
+    memory_mib: int = 0
+    devices: int = 1
+
+    def portion_of(self, device_memory_mib: int) -> int | None:
+        """Return the portion of a device with so much memory; None if that is not known.
+
+        More than `WHOLE` if the device has less memory than is asked for.
+        """
+        if self.portion:
+            return self.portion
+        return self.memory_mib * WHOLE // device_memory_mib if device_memory_mib else None
+
+    def __str__(self) -> str:
+        of = f" of each of {self.devices} GPUs" if self.devices > 1 else " of a GPU"
+        if self.memory_mib:
+            return f"{self.memory_mib} MiB{of}"
+        return f"{Decimal(self.portion) / WHOLE:f}".rstrip("0").rstrip(".") + of
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAsk:
+    """All of a pod that decides whether it asks for GPUs in a way that makes sense."""
+
+    annotations: Mapping[str, str]
+    containers: Sequence[str]
+    """Names of containers and init containers."""
+    resources: frozenset[str]
+    """Resources that any container requests or is limited to, in amounts other than 0."""
+
+
+def asks_for_share(annotations: Mapping[str, str]) -> bool:
+    """Return whether a pod with these annotations wants a share of a GPU, sensible or not."""
+    return any(name in annotations for name in ANNOTATIONS[:3])
+
+
+def problems(ask: GpuAsk) -> list[str]:
+    """Return what is wrong with the share that is asked for, one sentence each."""
+    if not asks_for_share(ask.annotations):
+        return []
+    return [*_wrong_values(ask.annotations), *_wrong_company(ask)]
+
+
+def read(annotations: Mapping[str, str]) -> GpuShare | None:
+    """Return the share that the annotations ask for; None if none, or if they make no sense."""
+    if not asks_for_share(annotations) or any(_wrong_values(annotations)):
+        return None
+    devices = int(annotations.get(DEVICES_ANNOTATION, "1"))
+    if MEMORY_ANNOTATION in annotations:
+        return GpuShare(memory_mib=int(annotations[MEMORY_ANNOTATION]), devices=devices)
+    return GpuShare(portion=int(Decimal(annotations[FRACTION_ANNOTATION]) * WHOLE), devices=devices)
+
+
+def groups(labels: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the GPU groups that a pod with these labels belongs to, sorted."""
+    found = {value for name, value in labels.items() if name.startswith(GROUP_LABEL_PREFIX)}
+    if GROUP_LABEL in labels:
+        found.add(labels[GROUP_LABEL])
+    return tuple(sorted(found))
+
+
+def group_labels(names: Sequence[str]) -> dict[str, str]:
+    """Return the labels of a pod that has shares of the devices of the groups `names`."""
+    if len(names) == 1:
+        return {GROUP_LABEL: names[0]}
+    return {f"{GROUP_LABEL_PREFIX}{name}": name for name in names}
+
+
+def reservation_name(node: str, group: str) -> str:
+    """Return the name of the reservation pod of `group` on `node`: the same in every try."""
+    return RESERVATION_PREFIX + sha256(f"{node}/{group}".encode()).hexdigest()[:16]
+
+
+def is_reservation(namespace: str, labels: Mapping[str, str]) -> bool:
+    """Return whether a pod is a reservation: it holds a device for the users of its group."""
+    return namespace == RESERVATION_NAMESPACE and GROUP_LABEL in labels
+
+
+def _wrong_values(annotations: Mapping[str, str]) -> list[str]:
+    found = []
+    fraction, memory = annotations.get(FRACTION_ANNOTATION), annotations.get(MEMORY_ANNOTATION)
+    devices = annotations.get(DEVICES_ANNOTATION)
+    if fraction is not None and memory is not None:
+        found.append(f"{FRACTION_ANNOTATION} and {MEMORY_ANNOTATION} cannot both be given")
+    if fraction is not None and not _is_fraction(fraction):
+        found.append(f"{FRACTION_ANNOTATION} must be above 0 and below 1, not {_shown(fraction)}")
+    if memory is not None and not _is_positive(memory):
+        found.append(
+            f"{MEMORY_ANNOTATION} must be a whole number of MiB above 0, not {_shown(memory)}"
+        )
+    if devices is not None:
+        if fraction is None and memory is None:
+            needs = f"{FRACTION_ANNOTATION} or {MEMORY_ANNOTATION}"
+            found.append(f"{DEVICES_ANNOTATION} says nothing without {needs}")
+        if not _is_positive(devices) or int(devices) > _MOST_DEVICES:
+            found.append(
+                f"{DEVICES_ANNOTATION} must be a whole number from 1 to {_MOST_DEVICES}, "
+                f"not {_shown(devices)}"
+            )
+    return found
+
+
+def _wrong_company(ask: GpuAsk) -> list[str]:
+    found = []
+    whole = sorted(
+        name
+        for name in ask.resources
+        if name == GPU_RESOURCE or name.startswith(_MIG_PREFIX) or name in _HAMI_RESOURCES
+    )
+    if whole:
+        found.append(f"a share of a GPU and {', '.join(whole)} cannot both be requested")
+    name = ask.annotations.get(CONTAINER_ANNOTATION)
+    if name is not None and name not in ask.containers:
+        found.append(
+            f"{CONTAINER_ANNOTATION} names {_shown(name)}, and the pod has no such container"
+        )
+    return found
+
+
+def _is_fraction(text: str) -> bool:
+    if _NUMBER.fullmatch(text) is None:
+        return False
+    return 1 <= Decimal(text) * WHOLE < WHOLE
+
+
+def _is_positive(text: str) -> bool:
+    return _INTEGER.fullmatch(text) is not None and int(text) > 0
+
+
+def _shown(text: str) -> str:
+    """Return `text` for a message: annotations may be hundreds of kilobytes long."""
+    return repr(text if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]}…")

@@ -1,0 +1,110 @@
+"""Which GPUs the pods on nodes hold: the device table, written for one task at a time.
+
+Used by charges.py. What is known of a pod is how many devices it holds and which GPU groups it
+belongs to; which device of the node that is, only if somebody has seen it. Where nobody has, a free
+one stands for it, always the same one for as long as the pod is known. The one invariant: what was
+entered for a task is withdrawn exactly.
+"""
+
+from bindery.api.gpushare import WHOLE, GpuShare
+from bindery.scheduler.model.devices import DeviceTable, Places, in_order
+from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+
+
+class DevicePlaces:
+    """Writes `table`; remembers where pods stood last, so that news of them moves nothing."""
+
+    def __init__(self, table: DeviceTable) -> None:
+        self._table = table
+        self._last: dict[Uid, Places] = {}
+        self._reserving: dict[Uid, tuple[int, str]] = {}
+        """Reservation pod -> node row and group."""
+
+    def enter(self, task: Task) -> None:
+        """Enter what `task`, which holds room on a known node, holds of its devices."""
+        share, row = task.shape.request.share, task.row
+        if task.reserves_gpu:
+            self._enter_reservation(task)
+            return
+        if share is None or not self._table.count(row):
+            return
+        places = self._places(task, share)
+        self._table.hold(task.uid, places)
+        self._last[task.uid] = places
+        if task.status is TaskStatus.RELEASING:
+            self._table.release(task.uid, 1)
+
+    def withdraw(self, task: Task) -> None:
+        """Take back what was entered for `task`, whose status is still the same."""
+        reserved = self._reserving.pop(task.uid, None)
+        if reserved is not None:
+            self._table.reserve(*reserved, -1)
+        if task.uid in self._table.held_by:
+            if task.status is TaskStatus.RELEASING:
+                self._table.release(task.uid, -1)
+            # A plan may have chosen them meanwhile.
+            self._last[task.uid] = self._table.let_go(task.uid)
+
+    def forget(self, uid: Uid) -> None:
+        """Forget where a pod stood that is gone."""
+        self._last.pop(uid, None)
+
+    def _enter_reservation(self, task: Task) -> None:
+        """Note whose device the pod holds; one that is going away holds it to the end."""
+        table, row = self._table, task.row
+        if not task.gpu_groups or not table.count(row):
+            return
+        group = task.gpu_groups[0]
+        if task.status is not TaskStatus.RELEASING:
+            self._reserving[task.uid] = (row, group)
+            table.reserve(row, group, 1)
+            return
+        last = self._last.get(task.uid)
+        device = table.device_of(row, group)
+        if device is None:
+            device = last.devices[0] if last is not None and last.row == row else 0
+        places = Places(row, (device,), (), WHOLE)
+        table.hold(task.uid, places)
+        table.release(task.uid, 1)
+        self._last[task.uid] = places
+
+    def _places(self, task: Task, share: GpuShare) -> Places:
+        row, portion = task.row, self._table.portion(share, task.row)
+        seen = [index for index in task.gpu_indexes if index < self._table.count(row)]
+        last = self._last.get(task.uid)
+        if not seen and last is not None and last.row == row:
+            seen = list(last.devices)
+        if share.portion == WHOLE:
+            return Places(row, self._whole(share, row, seen), (), WHOLE)
+        groups = task.gpu_groups or tuple(f"{task.uid}/{n}" for n in range(share.devices))
+        devices: list[int] = []
+        for number, group in enumerate(groups):
+            device = self._table.device_of(row, group)
+            if device is None:
+                wish = seen[number] if len(seen) == len(groups) else None
+                device = self._free(row, wish, devices)
+            devices.append(device)
+        return Places(row, tuple(devices), groups, min(portion, WHOLE))
+
+    def _whole(self, share: GpuShare, row: int, seen: list[int]) -> tuple[int, ...]:
+        devices: list[int] = []
+        for number in range(share.devices):
+            wish = seen[number] if number < len(seen) else None
+            devices.append(self._free(row, wish, devices))
+        return tuple(devices)
+
+    def _free(self, row: int, wish: int | None, taken: list[int]) -> int:
+        """Return the device `wish` if nobody has a part of it, else the first such one; where there
+        is none, as nobody stops users from naming a pod's node, the one with the most room.
+        """
+        table = self._table
+        free = [
+            index
+            for index in range(table.count(row))
+            if index not in taken and not table.is_shared(row, index) and not table.held(row, index)
+        ]
+        if wish is not None and (wish in free or not free):
+            return wish
+        if free:
+            return free[0]
+        return in_order(table, row, range(table.count(row)), spread=True)[0]

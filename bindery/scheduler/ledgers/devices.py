@@ -1,0 +1,143 @@
+"""The ledger of GPUs one by one: no plan gives two pods more of a device than it has.
+
+Comes right after the node ledger, whose sums say nothing about how free room is spread over
+devices. It chooses the devices of every pod that asks for GPUs: shares go onto devices that are
+shared already, or with the strategy `spread` onto those used least.
+"""
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final
+
+from bindery.api.gpushare import WHOLE, GpuShare
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.devices import DeviceTable, Places, in_order
+from bindery.scheduler.model.jobs import JobKey, Task
+from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.resources import PODS
+from bindery.scheduler.model.state import PlanState
+
+Choose = Callable[[Task, int], Sequence[int] | None]
+"""What plugins want: the devices of a node row for a task, the most wanted first; None: they do not
+mind."""
+
+_GROUPS: Final = uuid.UUID("7a1f4f0e-4b8b-5a83-9a53-5d1d6f0b7c11")
+"""The name space of GPU groups; any constant."""
+
+
+class DeviceLedger:
+    """Keeps the device table in step with Statements."""
+
+    name = "devices"
+
+    def __init__(self, state: PlanState, choose: Choose) -> None:
+        self._state = state
+        self._nodes: NodeTable = state.nodes
+        self._table: DeviceTable = state.nodes.devices
+        self._choose = choose
+
+    def apply(self, operation: Operation) -> None:
+        """Enter `operation`; refuse a pod for which no devices have room."""
+        task, share = operation.task, operation.task.shape.request.share
+        if share is None:
+            return
+        if operation.kind is OperationKind.EVICT:
+            if task.uid in self._table.held_by:
+                self._table.release(task.uid, 1)
+            return
+        now = operation.kind is OperationKind.ALLOCATE
+        places = self._places(task, share, operation.row, now=now)
+        if now:
+            self._table.hold(task.uid, places)
+        else:
+            self._table.promise(task.uid, places)
+
+    def revert(self, operation: Operation) -> None:
+        """Take `operation` back."""
+        uid = operation.task.uid
+        if operation.task.shape.request.share is None:
+            return
+        if operation.kind is OperationKind.EVICT:
+            if uid in self._table.held_by:
+                self._table.release(uid, -1)
+        elif operation.kind is OperationKind.ALLOCATE:
+            self._table.let_go(uid)
+        else:
+            self._table.break_promise(uid)
+
+    def _places(self, task: Task, share: GpuShare, row: int, *, now: bool) -> Places:
+        table = self._table
+        room = table.candidates(share, row, now=now)
+        apart = self._of_other_jobs(task, row, room.tolist())
+        if len(apart) < share.devices:
+            raise LedgerRefusalError(self._refusal(share, row, len(room) >= share.devices))
+        wanted = [device for device in self._choose(task, row) or () if device in apart]
+        if len(wanted) < share.devices:
+            wanted = list(in_order(table, row, apart, spread=False))
+        devices = tuple(wanted[: share.devices])
+        portion = table.portion(share, row)
+        if share.portion == WHOLE:
+            return Places(row, devices, (), portion)
+        groups = self._groups(task, row, devices)
+        if now:
+            self._demand_slots(row, groups)
+        return Places(row, devices, groups, portion)
+
+    def _of_other_jobs(self, task: Task, row: int, devices: list[int]) -> list[int]:
+        """Leave out the devices on which pods of a job stand that wants them apart."""
+        if not task.spreads_devices:
+            return devices
+        taken = {
+            device
+            for places in self._of_job(task.job)
+            if places.row == row
+            for device in places.devices
+        }
+        return [device for device in devices if device not in taken]
+
+    def _of_job(self, key: JobKey) -> Iterator[Places]:
+        """Yield what pods of the job hold and are promised."""
+        for uid in self._state.jobs[key].tasks:
+            for places in (self._table.held_by.get(uid), self._table.promised_to.get(uid)):
+                if places is not None:
+                    yield places
+
+    def _groups(self, task: Task, row: int, devices: tuple[int, ...]) -> tuple[str, ...]:
+        """Return the group on each device; where there is none, a new one.
+
+        Its name follows from the pod and the node: the same snapshot gives the same plan, and two
+        schedulers that plan the same agree.
+        """
+        groups: list[str] = []
+        number = 0
+        for device in devices:
+            group = self._table.group_on(row, device)
+            while group is None:
+                text = f"{task.uid}/{self._nodes.name(row)}/{number}"
+                name = str(uuid.uuid5(_GROUPS, text))
+                group = name if self._table.device_of(row, name) is None else None
+                number += 1
+            groups.append(group)
+        return tuple(groups)
+
+    def _demand_slots(self, row: int, groups: tuple[str, ...]) -> None:
+        """Demand room for the reservation pods of groups that do not stand on a device yet."""
+        new = sum(self._table.device_of(row, group) is None for group in groups)
+        nodes, pods = self._nodes, self._nodes.axis.index(PODS)
+        promised = nodes.pipelined[pods, row] - nodes.releasing[pods, row]
+        room = int(nodes.idle[pods, row] - max(0, promised))
+        if new > room:
+            raise LedgerRefusalError(
+                f"node {nodes.name(row)} has no room for the {new} more pods that hold its GPUs"
+            )
+
+    def _refusal(self, share: GpuShare, row: int, is_apart: bool) -> str:
+        name = self._nodes.name(row)
+        if is_apart:
+            return f"node {name} has no GPU that no other pod of the job has a part of"
+        return f"node {name} has no room for {share_text(share)}"
+
+
+def share_text(share: GpuShare) -> str:
+    """Return `share` as people read it; also that of a pod which asks for whole devices."""
+    return f"{share.devices} whole GPUs" if share.portion == WHOLE else str(share)

@@ -1,0 +1,53 @@
+"""Whether a node has, or could have, room for a pod: what the search asks before it evicts.
+
+Sums of resources first; then the plugins that keep room of their own kind, such as devices one by
+one. Pure questions about the plan as it stands.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.victims import VictimTable
+
+
+def useful_nodes(
+    session: Session, table: VictimTable, left: BoolColumn, allowed: BoolColumn, task: Task
+) -> BoolColumn:
+    """Return which of the `allowed` nodes could take `task` if all chunks that are `left` had gone,
+    as far as sums of resources tell.
+    """
+    nodes, request, useful = session.state.nodes, task.shape.request, allowed
+    freed = table.evictable(left, request.indices)
+    every = np.arange(len(nodes.nodes))
+    for held, (index, amount) in zip(freed, nodes.demands(request, every), strict=True):
+        room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
+        useful &= room + held >= amount
+    return useful
+
+
+def shortfall(session: Session, task: Task, row: int) -> NDArray[np.int64]:
+    """Return by how much each requested resource falls short on the node at `row`."""
+    nodes = session.state.nodes
+    request = nodes.demand(row, task.shape.request)
+    index = list(request.indices)
+    room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
+    return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
+
+
+def lacks_room(session: Session, task: Task, row: int) -> bool:
+    """Return whether `task` does not fit at `row` once all that is being released has gone."""
+    if (shortfall(session, task, row) > 0).any():
+        return True
+    rows = np.array([row])
+    rooms = session.placement.rooms(task.shape)
+    return not all(room.has_room(session, task.shape, rows, True).all() for room in rooms)
+
+
+def held(table: VictimTable, chunk: int, task: Task, row: int) -> NDArray[np.int64]:
+    """Return what `chunk` holds at `row` of each resource that `task` requests."""
+    pods = table.pods(chunk)
+    amounts = table.request[list(task.shape.request.indices), pods]
+    return np.asarray(amounts[:, table.row[pods] == row].sum(axis=1))
