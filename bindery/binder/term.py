@@ -19,7 +19,7 @@ from bindery.binder.manager import Manager
 from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
 from bindery.binder.operator import Operator
 from bindery.binder.plugins.chain import PluginChain
-from bindery.binder.plugins.interface import BinderPlugin
+from bindery.binder.plugins.interface import BinderPlugin, RunsBeside
 from bindery.binder.pods import ClusterView
 from bindery.binder.reports import Reports
 from bindery.binder.retention import RetentionQueue
@@ -37,6 +37,7 @@ _log: Final = structlog.get_logger(__name__)
 _GRACE_S: Final = 5.0
 """For bindings and status writes under way at a stop: well under a pod's 30 s to terminate."""
 _LIST_RETRY_S: Final = 2.0
+_PLUGIN_RESTART_S: Final = 2.0
 
 
 class TokenCarrier(KubeObject, frozen=True, rename="camel", kw_only=True):
@@ -108,6 +109,11 @@ class Term:
                 tasks = [
                     group.create_task(self.operator.run()),
                     group.create_task(self._retention.run(self._manager.has_open_part)),
+                    *(
+                        group.create_task(self._run_beside(plugin))
+                        for plugin in self._means.plugins
+                        if isinstance(plugin, RunsBeside)
+                    ),
                 ]
                 await self._means.stop.wait()
                 await self._manager.drain(_GRACE_S)
@@ -116,6 +122,15 @@ class Term:
         finally:
             await self._manager.drain(0)
             IN_FLIGHT.set_function(lambda: 0)
+
+    async def _run_beside(self, plugin: RunsBeside) -> None:
+        """Let a plugin work beside the transactions; one that ends is started again."""
+        while not self._means.stop.is_set:
+            try:
+                await plugin.run(self._means.client)
+            except Exception:  # whatever a third party's plugin raises
+                _log.exception("what a plugin runs beside ended", plugin=type(plugin).__name__)
+            await self._means.stop.pause(_PLUGIN_RESTART_S)
 
     async def _get_ready(self) -> bool:
         """Fill the mirrors and the fence; False: the process is to stop."""

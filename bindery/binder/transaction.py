@@ -162,6 +162,13 @@ class BindTransaction:
         await self._for_each(self._open(), prepare)
 
     async def _bind(self, pod: PodProgress) -> None:
+        pod.failure = await self._plugins.before_bind(pod.contexts)
+        if pod.failure is None:
+            await self._send_binding(pod)
+        if pod.step is Step.WAITING:
+            await self._plugins.not_bound(pod.contexts)
+
+    async def _send_binding(self, pod: PodProgress) -> None:
         binding = pod.binding
         pod.step = Step.UNCERTAIN
         try:

@@ -15,6 +15,7 @@ from bindery.binder.outcome import PodFailure, Reason
 from bindery.binder.plugins.interface import (
     BindContext,
     BinderPlugin,
+    BindsInTurn,
     PluginError,
     PostBinds,
     PreBinds,
@@ -62,13 +63,14 @@ class PluginChain:
     def __init__(self, plugins: Sequence[BinderPlugin], client: Client, measure: Measure) -> None:
         self._client, self._measure = client, measure
         self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
+        self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
         self._back = [(p, p.rollback) for p in reversed(plugins) if isinstance(p, RollsBack)]
 
     @property
     def prepares(self) -> bool:
         """Whether any plugin has something to do before or instead of the binding."""
-        return bool(self._pre or self._back)
+        return bool(self._pre or self._turn or self._back)
 
     @property
     def finishes(self) -> bool:
@@ -86,6 +88,19 @@ class PluginChain:
             if failure:
                 return failure
         return None
+
+    async def before_bind(self, contexts: PodContexts) -> PodFailure | None:
+        """Wait for the pod's turn to be bound; the first failure ends it."""
+        for plugin in self._turn:
+            failure = await self._call(plugin, "before_bind", plugin.before_bind, contexts)
+            if failure:
+                return failure
+        return None
+
+    async def not_bound(self, contexts: PodContexts) -> None:
+        """Give the pod's turn back, in reverse order; what fails is left to `rollback`."""
+        for plugin in reversed(self._turn):
+            await self._call(plugin, "not_bound", plugin.not_bound, contexts)
 
     async def post_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Finish the bound pod; all plugins are called; the first failure is returned."""

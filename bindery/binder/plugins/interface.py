@@ -106,6 +106,43 @@ class PreBinds(Protocol):
 
 
 @runtime_checkable
+class BindsInTurn(Protocol):
+    """Takes what only one pod can have at a time, for the moment of its binding.
+
+    It is taken after all of a gang is prepared, pod by pod: whoever took it in `pre_bind` would
+    keep it while the rest of the gang waits, and two gangs could wait for each other for ever.
+    """
+
+    async def before_bind(self, context: BindContext) -> None:
+        """Wait for the pod's turn; its binding is sent right after. May be cancelled.
+
+        Raises:
+            PluginError: its turn does not come; the pod is not bound in this attempt.
+        """
+
+    async def not_bound(self, context: BindContext) -> None:
+        """Give back at once what `before_bind` took: the pod is surely not bound.
+
+        Others of the same gang may be waiting for it, so this does not wait for `rollback`, which
+        follows when the attempt ends and does the same for what was cut off.
+
+        Raises:
+            PluginError: it did not work; `rollback` tries again.
+        """
+
+
+@runtime_checkable
+class RunsBeside(Protocol):
+    """Works beside the transactions: watches, say."""
+
+    async def run(self, client: Client) -> None:
+        """Work for as long as this binder leads; started again if it raises, cancelled at the end.
+
+        Steps may be called before it is ready, and wait for it.
+        """
+
+
+@runtime_checkable
 class PostBinds(Protocol):
     """Does what is left when the pod is bound."""
 

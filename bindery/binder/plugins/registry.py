@@ -15,6 +15,7 @@ from bindery.api.names import BINDER_PLUGINS
 from bindery.api.yamlfile import Location, format_location
 from bindery.binder.plugins.interface import (
     BinderPlugin,
+    BindsInTurn,
     MutatesPods,
     PluginFactory,
     PostBinds,
@@ -94,7 +95,7 @@ def _build(
         raise PluginConfigurationError(place, first["msg"]) from error
     except ValueError as error:
         raise PluginConfigurationError((*location, "arguments"), str(error)) from error
-    steps = (PreBinds, PostBinds, RollsBack, ValidatesPods, MutatesPods)
+    steps = (PreBinds, BindsInTurn, PostBinds, RollsBack, ValidatesPods, MutatesPods)
     if not isinstance(plugin, steps):
         message = f"plugin {configuration.name!r} implements none of the steps"
         raise PluginConfigurationError((*location, "name"), message)
