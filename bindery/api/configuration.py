@@ -26,6 +26,8 @@ DEFAULT_PLUGINS: Final = (
     "fairshare",  # the queue that is furthest below its share first; quotas of pinned work
     "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras
+    "dra",  # devices for resource claims
+    "gpu_sharing",  # parts of GPUs, and GPUs one by one
     "cooldown",  # a node that refused a pod is avoided for a while
     "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from bindery.api import quantity
-from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
+from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
 from bindery.kube.objects import Node
-from bindery.scenario.objects import GPU_MEMORY_LABEL
 
 Entry = dict[str, Any]
 """A part of a scenario as it is written to YAML."""

@@ -216,6 +216,7 @@ class ScenarioCluster:
                     f"{name}-{index}",
                     created_at=pods_at,
                     bound_at=self.now - (job.runtime or 0.0) if runs else None,
+                    spread_devices=job.spread_devices,
                 )
                 self._create_pod(who, entry, recreate=job.recreate, priority=priority)
 

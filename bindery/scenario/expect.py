@@ -26,6 +26,8 @@ class PodView:
     gpus: int = 0
     reason: str = ""
     """Why it waits; empty when it does not."""
+    gpu: tuple[str, ...] = ()
+    """The devices that it holds or is promised, by index on its node."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +70,8 @@ def _pod(name: str, wanted: PodExpectation, seen: Observation) -> Iterator[str]:
         yield f"pod {name}: node is {pod.node or 'none'}, expected {_either(wanted.node)}{because}"
     if wanted.gpus is not None and pod.gpus not in wanted.gpus:
         yield f"pod {name}: gpus is {pod.gpus}, expected {_either(wanted.gpus)}"
+    if wanted.gpu is not None and sorted(pod.gpu) != sorted(wanted.gpu):
+        yield f"pod {name}: devices are {list(pod.gpu)}, expected {list(wanted.gpu)}"
     if wanted.reason is not None and wanted.reason not in pod.reason:
         yield f"pod {name}: reason is {pod.reason!r}, expected to contain {wanted.reason!r}"
 

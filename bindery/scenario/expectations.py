@@ -45,7 +45,8 @@ class PodExpectation(ScenarioModel):
     """Whole devices that it holds or asks for."""
     reason: str | None = None
     """A part of what is said about why it waits."""
-    gpu: Annotated[DeviceIndexes, NotYet()] = ()
+    gpu: DeviceIndexes | None = None
+    """The devices that it holds, or is promised, by index on the node."""
     numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
 
 

@@ -26,10 +26,6 @@ from bindery.scenario.queues import ScenarioQueue
 Action = Literal["allocate", "backfill", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
-NOT_YET_ARGUMENTS = frozenset({"device"})
-"""Arguments of existing plugins whose behaviour does not exist yet."""
-
-
 class ConfigurationOverrides(ScenarioModel):
     """What differs from the scheduler's default configuration."""
 
@@ -45,9 +41,8 @@ class ConfigurationOverrides(ScenarioModel):
     staleness_grace_period_seconds: float = 60.0
 
     def arguments(self, plugin: str) -> dict[str, Any]:
-        """Return the arguments of `plugin`, without what `support` alone looks at."""
-        given = self.plugins.get(plugin, {})
-        return {key: value for key, value in given.items() if key not in NOT_YET_ARGUMENTS}
+        """Return the arguments of `plugin` that differ."""
+        return dict(self.plugins.get(plugin, {}))
 
     def to_configuration(self) -> SchedulerConfiguration:
         """Return the scheduler's configuration with the overrides in it."""

@@ -64,6 +64,14 @@ class GpuSelector(ScenarioModel):
 class ScenarioPod(Request):
     """`count` equal pods of a job."""
 
+    gpu_fraction: float | None = None
+    """The part of each device."""
+    gpu_memory: NonNegative | None = None
+    """MiB of each device."""
+    gpu_memory_percent: NonNegative | None = None
+    """The part of each device's memory, in per cent."""
+    gpu_devices: NonNegative | None = None
+    """Of how many devices."""
     count: NonNegative = 1
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
@@ -151,7 +159,8 @@ class ScenarioJob(ScenarioModel):
     """How long it may stay below its minimum; negative: for ever."""
     preemption_delay: Duration = 0.0
     expected_runtime: Duration | None = None
-    spread_devices: Annotated[bool, NotYet()] = False
+    spread_devices: bool = False
+    """Whether no two of its pods share a device."""
     recreate: bool = True
     """Whether a released pod of this job comes back Pending."""
     pods: tuple[ScenarioPod, ...] = ()

@@ -12,6 +12,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from bindery.api.names import (
+    GPU_MEMORY_LABEL,
     GPU_MODEL_LABEL,
     GPU_RESOURCE,
     HOSTNAME_LABEL,
@@ -50,6 +51,7 @@ from bindery.kube.podspec import (
     Toleration,
     Volume,
 )
+from bindery.scenario import shares
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import ScenarioNode
@@ -58,7 +60,6 @@ from bindery.scenario.states import PodState
 
 Struct = TypeVar("Struct", Affinity, Toleration)
 
-GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
 _STUCK_FOR_S: Final = 3600.0
 """How long a pod that is stuck in releasing has been deleted; any value far above a grace."""
@@ -89,6 +90,8 @@ class PodIdentity:
     """Seconds since the epoch, as everywhere here."""
     bound_at: float | None = None
     """When it was bound, of a pod that begins on a node."""
+    spread_devices: bool = False
+    """Whether its job wants no two pods on one device."""
 
     @property
     def uid(self) -> str:
@@ -213,7 +216,9 @@ def pod_object(
         labels[ROLE_LABEL] = pod.role
     if pod.sub_group:
         labels[SUB_GROUP_LABEL] = pod.sub_group
+    labels |= shares.labels(pod)
     annotations = {POD_GROUP_ANNOTATION: who.job_name}
+    annotations |= shares.annotations(pod, spread_devices=who.spread_devices)
     if pod.preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
     deleted = {

@@ -159,7 +159,14 @@ class Planner:
             node=node,
             gpus=record.entry.gpus,
             reason=_reason(job, pod) if state in _WAITING else "",
+            gpu=self._devices(record, pod) if node else (),
         )
+
+    def _devices(self, record: PodRecord, pod: PodReport | None) -> tuple[str, ...]:
+        """Return the GPUs that the pod holds, or was promised in the last cycle."""
+        held = self.engine.cluster.state.nodes.devices.held_by.get(Uid(record.who.uid))
+        promised = pod.devices if pod is not None else ()
+        return tuple(str(device) for device in (held.devices if held is not None else promised))
 
     def _reports(self, record: PodRecord) -> tuple[JobReport | None, PodReport | None]:
         job = self._report.jobs.get(JobKey(record.who.namespace, record.who.job_name, True))

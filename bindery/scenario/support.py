@@ -10,8 +10,9 @@ from pydantic import BaseModel
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.api.yamlfile import Location, format_location
+from bindery.scenario import shares
 from bindery.scenario.fields import NotYet
-from bindery.scenario.format import NOT_YET_ARGUMENTS, Scenario
+from bindery.scenario.format import Scenario
 
 
 def unsupported(scenario: Scenario) -> list[tuple[Location, str]]:
@@ -52,9 +53,11 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for index, action in enumerate(scenario.config.actions or ()):
         if action not in DEFAULT_ACTIONS:
             yield ("config", "actions", index), f"config.actions: {action}"
-    for name, arguments in scenario.config.plugins.items():
+    for name in scenario.config.plugins:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "plugins", name), f"config.plugins.{name}"
-            continue
-        for argument in NOT_YET_ARGUMENTS & arguments.keys():
-            yield ("config", "plugins", name, argument), f"config.plugins.{name}.{argument}"
+    if shares.shares_by_hami(scenario):
+        for index, job in enumerate(scenario.jobs):
+            for at, pod in enumerate(job.pods):
+                if shares.asks_for_share(pod):
+                    yield ("jobs", index, "pods", at), f"jobs[{index}].pods[{at}]: HAMi's shares"

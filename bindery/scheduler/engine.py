@@ -9,7 +9,10 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
+import msgspec
+
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.gpushare import group_labels
 from bindery.kube.objects import KubeObject, Pod, PodBinding
 from bindery.kube.resources import Resource
 from bindery.scheduler.actions.allocate import Allocate
@@ -124,6 +127,11 @@ class Engine:
         For rehearsals: the objects as they are once it is done.
         """
         effects: list[KubeObject] = []
+        if binding.selected_gpu_groups:
+            labels = {**pod.metadata.labels, **group_labels(binding.selected_gpu_groups)}
+            metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+            pod = msgspec.structs.replace(pod, metadata=metadata)
+            effects.append(pod)
         for name, plugin in self._plugins.effects:
             data = binding.plugin_data.get(name, {})
             for item in plugin.bind_effects(pod, binding.selected_node, data):
@@ -286,4 +294,6 @@ def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodRepo
         addition = plugin.explain_wait(session, job, task, text)
         text = f"{text}; {addition}" if addition else text
     node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name
-    return PodReport(task.name, task.status.value, node, text)
+    promised = session.state.nodes.devices.promised_to.get(task.uid)
+    devices = promised.devices if promised is not None else ()
+    return PodReport(task.name, task.status.value, node, text, devices)

@@ -21,6 +21,8 @@ class PodReport:
     node: str
     message: str
     """Why it waits; empty for one that does not."""
+    devices: tuple[int, ...] = ()
+    """The GPUs of the node that it is promised."""
 
 
 @dataclass(frozen=True, slots=True)
