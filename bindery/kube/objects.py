@@ -55,11 +55,17 @@ class Condition(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
 # ---- Pod ------------------------------------------------------------------------------------
 
 
+class PodClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+    resource_claim_name: str | None = None
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
+    resource_claim_statuses: list[PodClaimStatus] | None = None
 
 
 class Pod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

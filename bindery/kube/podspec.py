@@ -88,6 +88,8 @@ class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
 
 class PodResourceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
+    resource_claim_name: str | None = None
+    resource_claim_template_name: str | None = None
 
 
 class PersistentVolumeClaimSource(

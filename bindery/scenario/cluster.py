@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from bindery.api.bindrequest import Phase
+from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import (
     BindRequest,
     KubeObject,
@@ -20,6 +21,7 @@ from bindery.kube.objects import (
 )
 from bindery.kube.store import Change, EventType
 from bindery.scenario import objects
+from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.fields import expand
 from bindery.scenario.flight import request_object
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
@@ -64,6 +66,7 @@ class ScenarioCluster:
     def __init__(self, scenario: Scenario, apply: Callable[[Change[KubeObject]], None]) -> None:
         self._scenario = scenario
         self._apply = apply
+        self._claims = ClaimKeeper(apply)
         self._node_pool = scenario.config.node_pool
         self.now = scenario.now.timestamp()
         self.node_entries: dict[str, ScenarioNode] = {}
@@ -84,7 +87,10 @@ class ScenarioCluster:
             for name in expand(entry.name, entry.count):
                 self._put_node(name, entry)
         for item in whole_objects(self._scenario, self.now):
-            self._added(item)
+            if isinstance(item, (ResourceClaim, ResourceClaimTemplate)):
+                self._claims.put(item)
+            else:
+                self._added(item)
         for job, created_at in zip(self._scenario.jobs, self._creation_times(), strict=True):
             self._create_job(job, created_at)
         for request in self._scenario.bind_requests:
@@ -131,6 +137,8 @@ class ScenarioCluster:
         """Take in a new state of a whole object, or of a pod, that the binder has written."""
         if isinstance(item, Pod):
             self._replace_pod(item.metadata.name, item)
+        elif isinstance(item, ResourceClaim):
+            self._claims.put(item)
         else:
             self._apply(Change(EventType.MODIFIED, item, None))
 
@@ -233,6 +241,7 @@ class ScenarioCluster:
         pod = objects.pod_object(
             entry, who, priority=priority, node_pool=self._node_pool, now=self.now
         )
+        pod = self._claims.furnish(pod, entry.claims)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
         self.pods[who.name] = PodRecord(who, entry, recreate, priority, pod, stuck)
         self._added(pod)
@@ -240,11 +249,13 @@ class ScenarioCluster:
     def _remove_pod(self, name: str) -> None:
         pod = self.pods.pop(name).object
         self._apply(Change(EventType.DELETED, pod, pod))
+        self._claims.release(pod)
 
     def _set_phase(self, name: str, state: PodState) -> None:
         pod = self.pods[name].object
         status = msgspec.structs.replace(pod.status, phase=state.value)
         self._replace_pod(name, msgspec.structs.replace(pod, status=status))
+        self._claims.release(pod)
 
     def _change_pod(self, name: str, **spec: object) -> None:
         pod = self.pods[name].object

@@ -94,7 +94,8 @@ class ScenarioPod(Request):
     tolerations: tuple[Toleration, ...] = ()
     topology_spread_constraints: Annotated[tuple[AnyObject, ...], NotYet()] = ()
     host_ports: Annotated[tuple[object, ...], NotYet()] = ()
-    claims: Annotated[tuple[object, ...], NotYet()] = ()
+    claims: tuple[Name, ...] = ()
+    """Names of resource claims, or of templates from which each pod gets one of its own."""
     volumes: tuple[Name, ...] = ()
     """Names of persistent volume claims."""
 

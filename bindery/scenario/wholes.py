@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from bindery.kube import storage
+from bindery.kube import claims, devices, storage
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.scenario.fields import AnyObject
@@ -21,6 +21,10 @@ if TYPE_CHECKING:
 
 KINDS: Final[Mapping[str, Sequence[Resource[Any]]]] = {
     "volumes": storage.RESOURCES,
+    "resource_slices": (devices.RESOURCE_SLICES,),
+    "device_classes": (devices.DEVICE_CLASSES,),
+    "resource_claims": (claims.RESOURCE_CLAIMS,),
+    "resource_claim_templates": (claims.RESOURCE_CLAIM_TEMPLATES,),
 }
 """Field of `Scenario` -> the kinds that it may hold."""
 

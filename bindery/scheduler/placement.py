@@ -265,11 +265,15 @@ class JobFinder:
         passing = self._placement.passing(shape)
         return passing if self._allowed is None else passing & self._allowed
 
-    def allowed_for(self, task: Task) -> BoolColumn:
-        """Return which rows may take `task` if there is room, as a mask of its own."""
+    def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
+        """Return which rows may take `task` if there is room, as a mask of its own.
+
+        `emptied`: or may take it once others have been evicted.
+        """
         allowed = self.allowed(task.shape).copy()
         for failure in self._placement.task_failures(task):
-            allowed &= ~failure.nodes
+            if failure.is_lasting or not emptied:
+                allowed &= ~failure.nodes
         return allowed
 
     def exclude(self, task: Task, row: int, reason: str) -> None:

@@ -178,6 +178,7 @@ class Attempts:
         `kept`: pod -> the node row where room is kept for it.
         """
         for placed, task in enumerate(tasks):
+            later: list[int] = []
             while (place := finder.best_or_kept(task, kept.get(task.uid))) is not None:
                 try:
                     if place.fits_now:
@@ -186,9 +187,11 @@ class Attempts:
                         statement.pipeline(task, place.row)
                 except LedgerRefusalError as refusal:
                     finder.exclude(task, place.row, str(refusal))
+                    if refusal.fits_later:
+                        later.append(place.row)
                 else:
                     break
-            if place is None:
+            if place is None and not any(_is_promised(statement, task, row) for row in later):
                 return placed
         return len(tasks)
 
@@ -273,6 +276,15 @@ def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> boo
         return len(chunk) == job.lacking(leaf) and placer.place(chunk)
 
     return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
+
+
+def _is_promised(statement: Statement, task: Task, row: int) -> bool:
+    """Promise `task` the node at `row`, if its room there will do."""
+    try:
+        statement.pipeline(task, row)
+    except LedgerRefusalError:
+        return False
+    return True
 
 
 def _one(task: Task, placer: _Placer) -> bool:

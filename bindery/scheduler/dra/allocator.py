@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.api.quantity import nano
-from bindery.kube.devices import MOST_RESULTS
+from bindery.kube.claims import MOST_RESULTS
 from bindery.scheduler.dra.candidates import AllocationError, Candidate, Candidates
 from bindery.scheduler.dra.claims import PreparedClaim, Wish
 from bindery.scheduler.dra.constraints import Constraint

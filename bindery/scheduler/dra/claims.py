@@ -8,15 +8,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from bindery.api.quantity import QuantityError, nano
-from bindery.kube.devices import (
+from bindery.kube.claims import (
     MOST_RESULTS,
     DeviceClaim,
-    DeviceClass,
     DeviceRequest,
-    DeviceSelector,
     DeviceToleration,
     ExactRequest,
 )
+from bindery.kube.devices import DeviceClass, DeviceSelector
 from bindery.scheduler.dra.cel import SelectorError, Selectors
 from bindery.scheduler.dra.constraints import Constraint
 

@@ -7,7 +7,8 @@ constraint that refuses a device refuses it for as long as the devices before it
 from collections.abc import Sequence
 from typing import Final
 
-from bindery.kube.devices import Device, DeviceConstraint
+from bindery.kube.claims import DeviceConstraint
+from bindery.kube.devices import Device
 
 AttributeValue = tuple[str, str | int | bool]
 """Kind and value: values of different kinds are never equal."""

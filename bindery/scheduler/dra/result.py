@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from uuid import NAMESPACE_URL, uuid5
 
 from bindery.api.quantity import nano_text
-from bindery.kube.devices import (
+from bindery.kube.claims import (
     Allocation,
     AllocationConfiguration,
     DeviceAllocation,

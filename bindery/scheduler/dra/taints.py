@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable
 
-from bindery.kube.devices import Device, DeviceTaint, DeviceToleration
+from bindery.kube.claims import DeviceToleration
+from bindery.kube.devices import Device, DeviceTaint
 
 
 def is_kept_away(device: Device, tolerations: Iterable[DeviceToleration]) -> bool:

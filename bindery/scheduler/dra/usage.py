@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from bindery.api.quantity import nano
-from bindery.kube.devices import Allocation, DeviceResult
+from bindery.kube.claims import Allocation, DeviceResult
 
 
 class PoolId(NamedTuple):

@@ -38,6 +38,11 @@ class Operation:
 class LedgerRefusalError(Exception):
     """A ledger cannot take an operation. It has not changed; the Statement undoes the rest."""
 
+    def __init__(self, message: str, *, fits_later: bool = False) -> None:
+        super().__init__(message)
+        self.fits_later = fits_later
+        """Whether it could be promised instead: room that is being released will do."""
+
 
 class Ledger(Protocol):
     """Something that is kept in step with the plan."""

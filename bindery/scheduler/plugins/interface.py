@@ -47,6 +47,8 @@ class NodeFailure:
     """What people read behind a count: `had untolerated taint {a: b}`."""
     nodes: BoolColumn
     """bool over node rows: the nodes that fail for this reason."""
+    is_lasting: bool = True
+    """Whether evicting others could not change it."""
 
 
 class Plugin(Protocol):

@@ -1,0 +1,198 @@
+"""Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: what claims ask and get.
+
+Read by the scheduler's device allocator and by the binder's dra plugin; built by scenarios and
+tests too. Same rules as `objects`. What is written back (an allocation) is declared whole, so that
+nothing of it is lost on the way.
+"""
+
+from typing import Final
+
+import msgspec
+
+from bindery.kube.devices import (
+    DeviceConfiguration,
+    DeviceSelector,
+    OpaqueConfiguration,
+    QuantityText,
+)
+from bindery.kube.objects import Condition, KubeObject
+from bindery.kube.podspec import NodeSelector
+from bindery.kube.resources import Resource
+
+FINALIZER: Final = "resource.kubernetes.io/delete-protection"
+"""Keeps an allocated claim from being deleted."""
+MOST_RESERVATIONS: Final = 256
+"""How many pods may reserve one claim."""
+MOST_RESULTS: Final = 32
+"""How many devices one claim may hold."""
+
+
+# ---- what is asked ---------------------------------------------------------------
+
+
+class DeviceToleration(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    key: str = ""
+    operator: str = ""
+    value: str = ""
+    effect: str = ""
+    toleration_seconds: int | None = None
+
+
+class CapacityRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    requests: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+
+
+class ExactRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`ExactDeviceRequest`; a `DeviceSubRequest` is the same with a name, and no admin access."""
+
+    name: str = ""
+    device_class_name: str = ""
+    selectors: list[DeviceSelector] = msgspec.field(default_factory=list)
+    allocation_mode: str = "ExactCount"
+    count: int = 1
+    admin_access: bool = False
+    tolerations: list[DeviceToleration] = msgspec.field(default_factory=list)
+    capacity: CapacityRequirements | None = None
+
+
+class DeviceRequest(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str
+    exactly: ExactRequest | None = None
+    first_available: list[ExactRequest] = msgspec.field(default_factory=list)
+
+
+class DeviceConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    requests: list[str] = msgspec.field(default_factory=list)
+    match_attribute: str | None = None
+    distinct_attribute: str | None = None
+
+
+class DeviceClaim(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    requests: list[DeviceRequest] = msgspec.field(default_factory=list)
+    constraints: list[DeviceConstraint] = msgspec.field(default_factory=list)
+    config: list[DeviceConfiguration] = msgspec.field(default_factory=list)
+
+
+class ResourceClaimSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    devices: DeviceClaim = msgspec.field(default_factory=DeviceClaim)
+
+
+# ---- what is given ---------------------------------------------------------------
+
+
+class DeviceResult(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    """`DeviceRequestAllocationResult`: one device of an allocation."""
+
+    request: str
+    driver: str
+    pool: str
+    device: str
+    admin_access: bool | None = None
+    tolerations: list[DeviceToleration] = msgspec.field(default_factory=list)
+    binding_conditions: list[str] = msgspec.field(default_factory=list)
+    binding_failure_conditions: list[str] = msgspec.field(default_factory=list)
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    consumed_capacity: dict[str, QuantityText] = msgspec.field(default_factory=dict)
+
+
+class AllocationConfiguration(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    source: str
+    requests: list[str] = msgspec.field(default_factory=list)
+    opaque: OpaqueConfiguration | None = None
+
+
+class DeviceAllocation(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    results: list[DeviceResult] = msgspec.field(default_factory=list)
+    config: list[AllocationConfiguration] = msgspec.field(default_factory=list)
+
+
+class Allocation(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    """`AllocationResult`: the devices of a claim, and the nodes from which they can be used."""
+
+    devices: DeviceAllocation = msgspec.field(default_factory=DeviceAllocation)
+    node_selector: NodeSelector | None = None
+    allocation_timestamp: str | None = None
+
+
+class ConsumerReference(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    """`ResourceClaimConsumerReference`: who has reserved a claim."""
+
+    resource: str
+    name: str
+    uid: str
+    api_group: str = msgspec.field(default="", name="apiGroup")
+
+
+class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`AllocatedDeviceStatus`: what a driver reports about a device that is allocated."""
+
+    driver: str
+    pool: str
+    device: str
+    share_id: str | None = msgspec.field(default=None, name="shareID")
+    conditions: list[Condition] = msgspec.field(default_factory=list)
+
+
+class ResourceClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    allocation: Allocation | None = None
+    reserved_for: list[ConsumerReference] = msgspec.field(default_factory=list)
+    devices: list[DeviceStatus] = msgspec.field(default_factory=list)
+
+
+class ResourceClaim(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+    status: ResourceClaimStatus = msgspec.field(default_factory=ResourceClaimStatus)
+
+
+class ResourceClaimTemplateSpec(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
+):
+    spec: ResourceClaimSpec = msgspec.field(default_factory=ResourceClaimSpec)
+
+
+class ResourceClaimTemplate(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    spec: ResourceClaimTemplateSpec = msgspec.field(default_factory=ResourceClaimTemplateSpec)
+
+
+# ---- from the scheduler's plugin to the binder's ------------------------------------------------
+
+
+class ClaimHandover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One claim of a pod, as the scheduler has planned it."""
+
+    name: str
+    uid: str
+    allocation: Allocation
+    is_own: bool = False
+    """Whether the claim was made for this pod from a template: then it must belong to it."""
+
+
+class Handover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """What stands in `pluginData` of a BindRequest under `dra`."""
+
+    claims: list[ClaimHandover] = msgspec.field(default_factory=list)
+
+
+RESOURCE_CLAIMS: Final = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", True, ResourceClaim
+)
+RESOURCE_CLAIM_TEMPLATES: Final = Resource(
+    "resource.k8s.io",
+    "v1",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+    True,
+    ResourceClaimTemplate,
+)

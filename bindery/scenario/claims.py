@@ -1,0 +1,97 @@
+"""The claims of a scenario, and what Kubernetes' resource claim controller does with them.
+
+Called by `cluster`: it makes claims from templates for new pods, and frees what pods had reserved
+that have gone. Invariant: the scheduler learns of every change through the same door as of others.
+"""
+
+import uuid
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
+from bindery.kube.objects import KubeObject, Meta, OwnerReference, Pod, PodClaimStatus
+from bindery.kube.podspec import PodResourceClaim
+from bindery.kube.store import Change, EventType
+
+_Name = tuple[str, str]
+"""Namespace and name."""
+
+
+class ClaimKeeper:
+    """All claims and templates, by name."""
+
+    def __init__(self, apply: Callable[[Change[KubeObject]], None]) -> None:
+        self._apply = apply
+        self._claims: dict[_Name, ResourceClaim] = {}
+        self._templates: dict[_Name, ResourceClaimTemplate] = {}
+
+    def put(self, item: ResourceClaim | ResourceClaimTemplate) -> None:
+        """Take in a claim that is new or has changed, or a template."""
+        name = (item.metadata.namespace, item.metadata.name)
+        if isinstance(item, ResourceClaimTemplate):
+            self._templates[name] = item
+            return
+        kind = EventType.MODIFIED if name in self._claims else EventType.ADDED
+        previous = self._claims.get(name)
+        self._claims[name] = item
+        self._apply(Change(kind, item, previous))
+
+    def furnish(self, pod: Pod, names: Sequence[str]) -> Pod:
+        """Return `pod` with claims called `names`; those that are templates are made first."""
+        if not names:
+            return pod
+        asked, made = [], []
+        for name in names:
+            template = self._templates.get((pod.metadata.namespace, name))
+            if template is None:
+                asked.append(PodResourceClaim(name=name, resource_claim_name=name))
+                continue
+            asked.append(PodResourceClaim(name=name, resource_claim_template_name=name))
+            claim = _made(template, pod)
+            made.append(PodClaimStatus(name=name, resource_claim_name=claim.metadata.name))
+            self.put(claim)
+        return msgspec.structs.replace(
+            pod,
+            spec=msgspec.structs.replace(pod.spec, resource_claims=asked),
+            status=msgspec.structs.replace(pod.status, resource_claim_statuses=made),
+        )
+
+    def release(self, pod: Pod) -> None:
+        """Free what `pod` had reserved, and delete what was made for it."""
+        uid = pod.metadata.uid
+        for name, claim in list(self._claims.items()):
+            if any(owner.uid == uid for owner in claim.metadata.owner_references):
+                del self._claims[name]
+                self._apply(Change(EventType.DELETED, claim, claim))
+                continue
+            left = [each for each in claim.status.reserved_for if each.uid != uid]
+            if len(left) == len(claim.status.reserved_for):
+                continue
+            status = msgspec.structs.replace(
+                claim.status,
+                reserved_for=left,
+                allocation=claim.status.allocation if left else None,
+            )
+            self.put(msgspec.structs.replace(claim, status=status))
+
+
+def _made(template: ResourceClaimTemplate, pod: Pod) -> ResourceClaim:
+    """Return the claim that is made from `template` for `pod`."""
+    name, namespace = f"{pod.metadata.name}-{template.metadata.name}", pod.metadata.namespace
+    owner = OwnerReference(
+        api_version="v1",
+        kind="Pod",
+        name=pod.metadata.name,
+        uid=pod.metadata.uid,
+        controller=True,
+    )
+    return ResourceClaim(
+        metadata=Meta(
+            name=name,
+            namespace=namespace,
+            uid=str(uuid.uuid5(uuid.NAMESPACE_URL, f"ResourceClaim/{name}/{pod.metadata.uid}")),
+            owner_references=[owner],
+        ),
+        spec=template.spec.spec,
+    )
