@@ -29,6 +29,7 @@ DEFAULT_PLUGINS: Final = (
     "dra",  # devices for resource claims
     "gpu_sharing",  # parts of GPUs, and GPUs one by one
     "cooldown",  # a node that refused a pod is avoided for a while
+    "volumes",  # persistent volumes: bound, to be bound, to be provisioned
     "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread
 )

@@ -1,0 +1,161 @@
+"""The volumes, claims and storage classes of the cluster, and which pods use which claims.
+
+Fed by the plugin between cycles, read by the ledger. What a claim is bound to, and when it is to be
+bound, is decided as by kube-scheduler's `volumebinding` (Kubernetes 1.34).
+"""
+
+from collections import defaultdict
+from dataclasses import dataclass
+from typing import Final, TypeVar
+
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.storage import (
+    Claim,
+    CSIDriver,
+    CSINode,
+    CSIStorageCapacity,
+    PersistentVolume,
+    StorageClass,
+)
+from bindery.kube.store import Change, EventType, Key, key_of
+from bindery.scheduler.model.jobs import Uid
+
+KeyT = TypeVar("KeyT")
+ItemT = TypeVar("ItemT")
+
+BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
+SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
+_OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodVolumes:
+    """What a pod says of its claims."""
+
+    uid: Uid
+    namespace: str
+    name: str
+    node_name: str
+    claims: tuple[Key, ...]
+    """Each once, in the order of the pod."""
+    own: frozenset[Key]
+    """Those of generic ephemeral volumes: they must belong to the pod."""
+
+
+class Catalog:
+    """All objects by their keys."""
+
+    def __init__(self) -> None:
+        self.claims: dict[Key, Claim] = {}
+        self.volumes: dict[str, PersistentVolume] = {}
+        self.classes: dict[str, StorageClass] = {}
+        self.capacities: dict[Key, CSIStorageCapacity] = {}
+        self.nodes: dict[str, CSINode] = {}
+        self.drivers: dict[str, CSIDriver] = {}
+        self.pods: dict[Uid, PodVolumes] = {}
+        """Pods that use claims and have not ended."""
+        self.users: defaultdict[Key, set[Uid]] = defaultdict(set)
+        """Claim -> the pods in `pods` that name it."""
+
+    def observe(self, change: Change[KubeObject]) -> None:
+        """Take in a change of any kind that is kept here."""
+        item, gone = change.object, change.type is EventType.DELETED
+        if isinstance(item, Pod):
+            self._observe_pod(item, gone)
+        elif isinstance(item, Claim):
+            _put(self.claims, key_of(item.metadata), item, gone)
+        elif isinstance(item, PersistentVolume):
+            _put(self.volumes, item.metadata.name, item, gone)
+        elif isinstance(item, StorageClass):
+            _put(self.classes, item.metadata.name, item, gone)
+        elif isinstance(item, CSIStorageCapacity):
+            _put(self.capacities, key_of(item.metadata), item, gone)
+        elif isinstance(item, CSINode):
+            _put(self.nodes, item.metadata.name, item, gone)
+        elif isinstance(item, CSIDriver):
+            _put(self.drivers, item.metadata.name, item, gone)
+
+    def storage_class(self, claim: Claim) -> StorageClass | None:
+        """Return the class of `claim`, if it has one that exists."""
+        return self.classes.get(class_name(claim))
+
+    def waits_for_consumer(self, claim: Claim) -> bool:
+        """Return whether `claim` is bound only once a pod that uses it has a node."""
+        found = self.storage_class(claim)
+        return (
+            found is not None
+            and found.volume_binding_mode == "WaitForFirstConsumer"
+            and not claim.spec.volume_name
+        )
+
+    def _observe_pod(self, pod: Pod, gone: bool) -> None:
+        uid = Uid(pod.metadata.uid)
+        known = self.pods.pop(uid, None)
+        for key in known.claims if known is not None else ():
+            self.users[key].discard(uid)
+            if not self.users[key]:
+                del self.users[key]
+        if gone or not pod.spec.volumes or pod.status.phase in _ENDED:
+            return
+        found = read_pod(pod)
+        if not found.claims:
+            return
+        self.pods[uid] = found
+        for key in found.claims:
+            self.users[key].add(uid)
+
+
+def read_pod(pod: Pod) -> PodVolumes:
+    """Return what `pod` says of its claims."""
+    meta = pod.metadata
+    claims: list[Key] = []
+    own: set[Key] = set()
+    for volume in pod.spec.volumes or ():
+        if volume.persistent_volume_claim is not None:
+            claims.append((meta.namespace, volume.persistent_volume_claim.claim_name))
+        elif volume.ephemeral is not None:
+            own.add((meta.namespace, f"{meta.name}-{volume.name}"))
+            claims.append((meta.namespace, f"{meta.name}-{volume.name}"))
+    return PodVolumes(
+        uid=Uid(meta.uid),
+        namespace=meta.namespace,
+        name=meta.name,
+        node_name=pod.spec.node_name,
+        claims=tuple(dict.fromkeys(claims)),
+        own=frozenset(own),
+    )
+
+
+def class_name(claim: Claim) -> str:
+    """Return the name of the claim's storage class; empty for none."""
+    old = claim.metadata.annotations.get(_OLD_CLASS)
+    return old if old is not None else claim.spec.storage_class_name or ""
+
+
+def class_of_volume(volume: PersistentVolume) -> str:
+    """Return the name of the volume's storage class; empty for none."""
+    return volume.metadata.annotations.get(_OLD_CLASS) or volume.spec.storage_class_name
+
+
+def is_bound(claim: Claim) -> bool:
+    """Return whether `claim` has its volume for good."""
+    completed = BIND_COMPLETED in claim.metadata.annotations or claim.status.phase == "Bound"
+    return bool(claim.spec.volume_name) and completed
+
+
+def refers_to(volume: PersistentVolume, claim: Claim) -> bool:
+    """Return whether `volume` is given, or promised by people, to `claim`."""
+    reference, meta = volume.spec.claim_ref, claim.metadata
+    return (
+        reference is not None
+        and (reference.namespace, reference.name) == (meta.namespace, meta.name)
+        and reference.uid in ("", meta.uid)
+    )
+
+
+def _put(table: dict[KeyT, ItemT], key: KeyT, item: ItemT, gone: bool) -> None:
+    if gone:
+        table.pop(key, None)
+    else:
+        table[key] = item
