@@ -1,0 +1,108 @@
+"""Which devices a pod gets on its node: what the scheduler hands to the binder, and on the pod.
+
+The scheduler's plugin `node_lock` encodes an Assignment into the BindRequest, the binder's writes
+it onto the pod in one patch. Invariant: the pod ends up with exactly these keys of the protocol;
+others that somebody may have forged are taken off by the same patch.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+
+from bindery.api.hami import extras, migallocations, names, poddevices
+from bindery.api.hami.errors import HamiFormatError, shown
+from bindery.api.hami.migallocations import MigAllocation
+from bindery.api.hami.poddevices import Slots
+from bindery.api.hami.vendor import Extra, Lock, Vendor
+from bindery.api.hami.vendortable import BY_WORD, VENDORS
+
+
+class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    devices: dict[str, str]
+    indexes: dict[str, int] = {}
+    mig: str = ""
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """The devices of one pod."""
+
+    devices: Mapping[str, Slots]
+    """Vendor's word -> the slots of all containers."""
+    indexes: Mapping[str, int] = field(default_factory=dict)
+    """UUID -> the device's index on its node."""
+    mig: tuple[MigAllocation, ...] = ()
+
+    @property
+    def vendors(self) -> tuple[Vendor, ...]:
+        """The vendors whose devices it has, in the table's order."""
+        return tuple(vendor for vendor in VENDORS if vendor.word in self.devices)
+
+    @property
+    def locks(self) -> tuple[Lock, ...]:
+        """The node's locks that the pod needs, in the order in which all pods take them."""
+        return tuple(sorted({v.lock for v in self.vendors if v.lock is not Lock.NONE}))
+
+    def to_data(self) -> dict[str, Any]:
+        """Return the JSON that stands in a BindRequest."""
+        wire = _Wire(
+            {word: poddevices.encode(slots) for word, slots in self.devices.items()},
+            dict(self.indexes),
+            migallocations.encode(self.mig) if self.mig else "",
+        )
+        built: dict[str, Any] = msgspec.to_builtins(wire)
+        return built
+
+
+def from_data(data: Mapping[str, Any]) -> Assignment:
+    """Read what `to_data` has made.
+
+    Raises:
+        HamiFormatError: it is something else.
+    """
+    try:
+        wire = msgspec.convert(data, _Wire)
+    except msgspec.ValidationError as error:
+        raise HamiFormatError(f"the devices handed over: {error}") from error
+    for word in wire.devices:
+        if word not in BY_WORD:
+            raise HamiFormatError(f"the devices handed over: there is no vendor {shown(word)}")
+    slots = {word: poddevices.decode(text) for word, text in wire.devices.items()}
+    return Assignment(slots, wire.indexes, migallocations.decode(wire.mig))
+
+
+def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, str]:
+    """Return the annotations of a pod that gets `assignment` on `node`, those of its binding too.
+
+    HAMi's own scheduler writes the same in two patches; `now_s`: seconds since the epoch.
+    """
+    time = str(int(now_s))
+    written = {
+        names.ASSIGNED_NODE: node,
+        names.ASSIGNED_TIME: time,
+        names.BIND_PHASE: names.BindPhase.ALLOCATING.value,
+        names.BIND_TIME: time,
+    }
+    for vendor in assignment.vendors:
+        slots = assignment.devices[vendor.word]
+        text = poddevices.encode(slots)
+        if vendor.to_allocate_key:
+            written[vendor.to_allocate_key] = text
+        written[vendor.allocated_key] = text
+        facts = extras.Facts(slots, assignment.indexes, assignment.mig, node, now_s)
+        for key, extra in vendor.extras:
+            value = extras.render(extra, vendor, facts)
+            if value:
+                written[key] = value
+    return written
+
+
+def foreign_keys() -> frozenset[str]:
+    """Return all annotations that only a scheduler, a binder or a device plugin writes."""
+    keys = {names.ASSIGNED_NODE, names.ASSIGNED_TIME, names.BIND_PHASE, names.BIND_TIME}
+    for vendor in VENDORS:
+        keys.update((vendor.allocated_key, vendor.to_allocate_key))
+        keys.update(key for key, extra in vendor.extras if extra is not Extra.TIME_S)
+    return frozenset(keys - {""})

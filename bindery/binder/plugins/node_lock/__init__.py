@@ -1,0 +1,5 @@
+"""node_lock: HAMi's side of a binding, for nodes whose device plugin speaks that protocol.
+
+`plugin` has the steps, `turns` the queue for a node, `lock` the compare-and-swap, `holders` the
+judgement of who has a lock, `mirror` the watches, `pods` what is written onto pods.
+"""

@@ -1,0 +1,71 @@
+"""What the admission webhook asks: pods that HAMi's devices cannot serve, and their defaults.
+
+Called by the plugin's `validate` and `mutate`. HAMi's own webhook leaves pods of other schedulers
+alone, so its defaults are set here: a container that names only a part of a GPU gets one.
+"""
+
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bindery.api.hami import assignment, wishes
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.requests import read_pod
+from bindery.api.hami.vendortable import NVIDIA
+
+_PARTS = (NVIDIA.memory_resource, NVIDIA.percentage_resource, NVIDIA.cores_resource)
+
+
+@dataclass(frozen=True)
+class _Resources:
+    requests: dict[str, str] | None
+    limits: dict[str, str] | None
+
+
+def problems(pod: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with `pod`, one sentence each."""
+    spec = pod.get("spec") or {}
+    annotations: Mapping[str, str] = (pod.get("metadata") or {}).get("annotations") or {}
+    found = []
+    try:
+        request = read_pod(
+            [
+                (_resources(container), container.get("restartPolicy") == "Always")
+                for container in spec.get("initContainers") or ()
+            ],
+            [_resources(container) for container in spec.get("containers") or ()],
+        )
+        if request is not None:
+            wishes.read(annotations, request.vendors)
+    except HamiFormatError as error:
+        found.append(str(error))
+    forged = sorted(assignment.foreign_keys() & annotations.keys())
+    if forged:
+        found.append(f"annotation {forged[0]} is written by the binder and by nobody else")
+    return found
+
+
+def with_defaults(pod: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of `pod` in which no container asks for a part of no GPU."""
+    changed = copy.deepcopy(dict(pod))
+    for container in _containers(changed):
+        limits = (container.get("resources") or {}).get("limits")
+        if limits and NVIDIA.count_resource not in limits and any(p in limits for p in _PARTS):
+            limits[NVIDIA.count_resource] = "1"
+    return changed
+
+
+def _containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    spec = pod.get("spec") or {}
+    yield from spec.get("initContainers") or ()
+    yield from spec.get("containers") or ()
+
+
+def _resources(container: Mapping[str, Any]) -> _Resources:
+    resources = container.get("resources") or {}
+
+    def texts(amounts: Mapping[str, Any] | None) -> dict[str, str] | None:
+        return None if amounts is None else {name: str(text) for name, text in amounts.items()}
+
+    return _Resources(texts(resources.get("requests")), texts(resources.get("limits")))

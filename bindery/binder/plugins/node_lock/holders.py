@@ -1,0 +1,83 @@
+"""Whether whoever holds a node's lock still needs it: the rules of healing, pure.
+
+Asked by `turns` when a lock stands in the way. The invariant: a lock is never taken from a holder
+that may still be between its binding and its devices, however old the lock is; such a node is
+waited for, and said to be stalled.
+"""
+
+from dataclasses import dataclass
+
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.lock import NodeLock, decode
+from bindery.api.hami.names import BIND_PHASE, BindPhase
+from bindery.api.times import seconds
+from bindery.binder.plugins.node_lock.objects import HolderPod
+
+_CLOCKS_APART_S = 2.0
+"""Locks have whole seconds, as have creation times, and clocks differ."""
+_SETTLING_S = 1.0
+"""A device plugin that is done with a pod says so first and removes the lock then."""
+_ENDED = ("Succeeded", "Failed")
+_FINAL_PHASES = tuple(phase.value for phase in BindPhase if phase.is_final)
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """What was found about a lock that somebody else has."""
+
+    reason: str
+    """One CamelCase word, for metrics."""
+    is_live: bool = False
+    """Whether it must be waited for, however long that takes. If not, it may be taken once both of
+    the following are over."""
+    until_s: float = 0.0
+    """Seconds since the epoch."""
+    lasting_s: float = 0.0
+    """For how long it must have been found so."""
+
+
+def read(value: str) -> NodeLock | None:
+    """Return the lock that `value` says; None if it is malformed."""
+    try:
+        return decode(value)
+    except HamiFormatError:
+        return None
+
+
+def judge_unknown(lock: NodeLock | None, expire_s: float) -> Judgement:
+    """Judge a lock of which nobody knows the holder: malformed (None), or with a time alone.
+
+    HAMi itself never heals a malformed one.
+    """
+    if lock is None:
+        return Judgement("Malformed", lasting_s=expire_s)
+    return Judgement("Anonymous", until_s=lock.since_s + expire_s)
+
+
+def judge(lock: NodeLock, pod: HolderPod | None, node: str, expire_s: float) -> Judgement:
+    """Judge the lock of a known holder; `pod`: the holder as it is now, None if there is none."""
+    if pod is None:
+        return Judgement("Dangling")
+    why_dead = _why_dead(lock, pod, node)
+    if why_dead:
+        return Judgement(why_dead)
+    if not pod.spec.node_name:
+        # Somebody is about to bind it, or has died before: HAMi's own rule decides.
+        return Judgement("Unbound", until_s=lock.since_s + expire_s)
+    if pod.metadata.annotations.get(BIND_PHASE) in _FINAL_PHASES:
+        return Judgement("Allocated", lasting_s=_SETTLING_S)
+    if pod.status.phase == "Running":
+        # Devices are allocated when the kubelet admits a pod, before any container starts.
+        return Judgement("Running", lasting_s=_SETTLING_S)
+    return Judgement("Allocating", is_live=True)
+
+
+def _why_dead(lock: NodeLock, pod: HolderPod, node: str) -> str:
+    if pod.status.phase in _ENDED:
+        return "Ended"
+    created_s = seconds(pod.metadata.creation_timestamp)
+    if created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S:
+        return "Recreated"
+    if pod.spec.node_name not in ("", node):
+        return "BoundElsewhere"
+    return ""

@@ -1,0 +1,67 @@
+"""Taking and giving back a node's lock: compare-and-swap on what was observed.
+
+Used by `turns` and by the plugin's rollback. Every write carries what it expects to find (the
+node's version where there is no lock yet, else the lock's very value), so that two who saw the same
+dead lock cannot both get it, and nobody removes what another has set meanwhile.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from bindery.api.hami.lock import NodeLock
+from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.node_lock.objects import LOCKED_NODES, LockedNode
+from bindery.kube.client import Client, PatchKind
+from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
+
+
+class LockDesk:
+    """Writes locks. `clock`: seconds since the epoch."""
+
+    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
+        self._client, self._clock = client, clock
+
+    def value_for(self, which: Lock, namespace: str, name: str) -> str:
+        """Return the value by which a pod takes a lock now."""
+        if which is Lock.CAMBRICON:
+            return NodeLock(int(self._clock())).encode()
+        return NodeLock(int(self._clock()), namespace, name).encode()
+
+    async def read(self, node: str) -> LockedNode | None:
+        """Return the node as the API server has it now; None if it does not exist."""
+        try:
+            return await self._client.get(LOCKED_NODES, node)
+        except NotFoundError:
+            return None
+
+    async def put(self, seen: LockedNode, which: Lock, value: str) -> LockedNode | None:
+        """Set a lock that `seen` does not have; None: the node has changed since."""
+        meta = seen.metadata
+        patch = {
+            "metadata": {
+                "annotations": {which.value: value},
+                "resourceVersion": meta.resource_version,
+            }
+        }
+        try:
+            return await self._client.patch(LOCKED_NODES, meta.name, patch)
+        except ConflictError:
+            return None
+
+    async def swap(self, node: str, which: Lock, seen: str, value: str) -> LockedNode | None:
+        """Set `value` in place of the lock `seen`; None: it is another one by now."""
+        return await self._change(node, which, seen, {"op": "replace", "value": value})
+
+    async def remove(self, node: str, which: Lock, seen: str) -> LockedNode | None:
+        """Remove the lock `seen`; None: it is another one by now, or none."""
+        return await self._change(node, which, seen, {"op": "remove"})
+
+    async def _change(
+        self, node: str, which: Lock, seen: str, change: Mapping[str, Any]
+    ) -> LockedNode | None:
+        path = f"/metadata/annotations/{which.value.replace('~', '~0').replace('/', '~1')}"
+        patch = [{"op": "test", "path": path, "value": seen}, {**change, "path": path}]
+        try:
+            return await self._client.patch(LOCKED_NODES, node, patch, kind=PatchKind.JSON)
+        except (ConflictError, InvalidError, NotFoundError):
+            return None

@@ -1,0 +1,87 @@
+"""The plugin's view of nodes' locks and of the pods that hold them, kept by watches.
+
+`turns` subscribes to the places it waits for; a change wakes it. Only pods with HAMi's label are
+watched: a holder without it (of an old version, or on a node with a very long name) is looked up
+and asked about again after a while.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from bindery.api.hami.names import ASSIGNED_NODE
+from bindery.binder.plugins.node_lock.objects import (
+    HOLDER_PODS,
+    LOCKED_NODES,
+    HolderPod,
+    LockedNode,
+)
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.store import Change
+from bindery.kube.watch import Reflector
+
+PodKey = tuple[str, str]
+"""Namespace and name."""
+
+
+class Mirror:
+    """What is known of nodes and holders, and who waits for changes."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._nodes: Final = Reflector(client, LOCKED_NODES, self._node_changed)
+        self._pods: Final = Reflector(
+            client, HOLDER_PODS, self._pod_changed, label_selector=ASSIGNED_NODE
+        )
+        self._waiting: defaultdict[str | PodKey, set[asyncio.Event]] = defaultdict(set)
+        self.ready = asyncio.Event()
+
+    async def run(self) -> None:
+        """Watch until cancelled."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._nodes.run())
+            group.create_task(self._pods.run())
+            await self._nodes.synced.wait()
+            await self._pods.synced.wait()
+            self.ready.set()
+
+    def node(self, name: str) -> LockedNode | None:
+        """Return the node as it was last seen; None if it is not known."""
+        return self._nodes.objects.get(("", name))
+
+    async def holder(self, key: PodKey) -> tuple[HolderPod | None, bool]:
+        """Return the pod, None if it does not exist, and whether a change of it will be told."""
+        seen = self._pods.objects.get(key)
+        if seen is not None:
+            return seen, True
+        try:
+            return await self._client.get(HOLDER_PODS, key[1], key[0]), False
+        except NotFoundError:
+            return None, True
+
+    @contextmanager
+    def woken_by(self, *keys: str | PodKey) -> Iterator[asyncio.Event]:
+        """Give an event that is set when one of these nodes or pods changes."""
+        event = asyncio.Event()
+        for key in keys:
+            self._waiting[key].add(event)
+        try:
+            yield event
+        finally:
+            for key in keys:
+                self._waiting[key].discard(event)
+                if not self._waiting[key]:
+                    del self._waiting[key]
+
+    def _node_changed(self, change: Change[LockedNode]) -> None:
+        self._wake(change.object.metadata.name)
+
+    def _pod_changed(self, change: Change[HolderPod]) -> None:
+        self._wake((change.object.metadata.namespace, change.object.metadata.name))
+
+    def _wake(self, key: str | PodKey) -> None:
+        for event in self._waiting.get(key, ()):
+            event.set()

@@ -1,0 +1,92 @@
+"""What the queues for locks are made of: places, waiters, and what is found out about holders.
+
+Used by `turns`, which alone changes them. Plain data; the words of its errors are here too.
+"""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.interface import PluginError
+from bindery.binder.plugins.node_lock.holders import Judgement
+from bindery.binder.plugins.node_lock.mirror import PodKey
+from bindery.binder.plugins.node_lock.objects import LockedNode
+
+STALLED: Final = "NodeLockStalled"
+"""The reason of pods whose queue does not move on."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How long is waited for what, in seconds."""
+
+    expire_s: float
+    """For holders that may not need the lock any more, or are not known."""
+    stall_s: float
+    """For a queue to move on, before all in it are told to try again later."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """A lock of a node."""
+
+    node: str
+    lock: Lock
+
+
+@dataclass
+class Waiter:
+    """A pod that waits."""
+
+    pod: PodKey
+    granted: "asyncio.Future[str]"
+    """The value by which the pod has the lock."""
+    since_s: float
+
+
+@dataclass
+class Queue:
+    """Who waits for a place, and what is known of it."""
+
+    place: Place
+    waiters: deque[Waiter] = field(default_factory=deque)
+    moved_s: float = 0.0
+    """When somebody last got the lock, or began to wait for it; of the loop's clock."""
+    found: tuple[str, str] = ("", "")
+    """The lock that stands in the way, and what was found about it."""
+    found_s: float = 0.0
+    """Since when that has been found, seconds since the epoch."""
+    written: tuple[LockedNode | None, LockedNode] | None = None
+    """What the mirror showed when the lock was last written here, and what the node was then."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """Who stands in the way."""
+
+    standing: str
+    """The value of the lock."""
+    holder: PodKey
+    judgement: Judgement
+    left_s: float
+    """Until it may be taken; infinite for a live holder."""
+    is_told: bool
+    """Whether a watch tells of changes of the holder."""
+
+    @property
+    def is_dead(self) -> bool:
+        """Whether it may be taken now."""
+        return self.left_s <= 0
+
+
+def stalled_error(place: Place, timing: Timing, why: str) -> PluginError:
+    """Return what pods are told whose queue does not move on."""
+    message = f"the lock of {place.node} has not moved on for {timing.stall_s:g} s: {why}"
+    return PluginError(message, reason=STALLED)
+
+
+def copy_of(error: PluginError) -> PluginError:
+    """Return an error of its own for each pod: a traceback belongs to one task."""
+    return PluginError(error.message, reason=error.reason, permanent=error.permanent)

@@ -1,0 +1,155 @@
+"""node_lock: HAMi's protocol in the steps of a binding.
+
+`pre_bind` writes the devices onto the pod, in parallel for a whole gang; `before_bind` waits for
+the node's lock, pod by pod; the device plugin removes the lock once the pod has its devices, which
+lets the next one go. docs/decisions/ has why the lock is not taken any earlier. Pods for which the
+scheduler has handed over no devices are none of this plugin's.
+"""
+
+import time
+from typing import ClassVar, Final
+
+from pydantic import BaseModel, Field
+
+from bindery.api.base import ApiModel
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami.assignment import Assignment
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
+from bindery.binder.plugins.node_lock import admission, holders, pods
+from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.mirror import Mirror
+from bindery.binder.plugins.node_lock.objects import HolderPod
+from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing
+from bindery.binder.plugins.node_lock.turns import Turns
+from bindery.kube.client import Client
+
+_VALUES: Final = "values"
+"""In a context's state: lock -> the value by which the pod has it."""
+
+
+class Arguments(ApiModel):
+    """How long is waited for locks."""
+
+    expire_seconds: float = Field(default=300.0, gt=0)
+    """HAMi's own time: for holders that are not known or not bound, and for malformed locks."""
+    stall_seconds: float = Field(default=120.0, gt=0)
+    """A queue that has not moved on for so long is given up for a while."""
+
+
+class NodeLock:
+    """The plugin. One for the life of the process; `run` is entered anew in each term."""
+
+    name: ClassVar[str] = "node_lock"
+    arguments: ClassVar[type[BaseModel]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._timing = Timing(arguments.expire_seconds, arguments.stall_seconds)
+        self._turns: Turns | None = None
+        self._mirror: Mirror | None = None
+
+    async def run(self, client: Client) -> None:
+        """Watch nodes' locks and the pods that hold them, for as long as this binder leads."""
+        self._mirror = Mirror(client)
+        desk = LockDesk(client, time.time)
+        self._turns = Turns(self._mirror, desk, self._timing, time.time)
+        try:
+            await self._mirror.run()
+        finally:
+            turns, self._turns, self._mirror = self._turns, None, None
+            await turns.close()
+
+    # ---- the steps ------------------------------------------------------------------------------
+
+    async def pre_bind(self, context: BindContext) -> None:
+        """Write the devices onto the pod."""
+        assignment = _assignment(context)
+        if assignment is None:
+            return
+        node = context.binding.selected_node
+        turns = await self._ready_turns()
+        for lock in assignment.locks:
+            held_by = turns.stalled(Place(node, lock))
+            if held_by:
+                raise PluginError(f"the lock of {node} is held by {held_by}", reason=STALLED)
+        patch = pods.prepared(assignment, context.pod.uid, node, time.time())
+        await pods.write(context.client, context.pod, patch)
+
+    async def before_bind(self, context: BindContext) -> None:
+        """Wait for the node's locks."""
+        assignment = _assignment(context)
+        if assignment is None:
+            return
+        pod = (context.pod.namespace, context.pod.name)
+        for lock in assignment.locks:
+            turns = await self._ready_turns()
+            value = await turns.take(Place(context.binding.selected_node, lock), pod)
+            _values(context)[lock] = value
+
+    async def not_bound(self, context: BindContext) -> None:
+        """Give the locks back that this process has taken for the pod."""
+        desk = LockDesk(context.client, time.time)
+        for lock, value in reversed(_values(context).items()):
+            await desk.remove(context.binding.selected_node, lock, value)
+        _values(context).clear()
+
+    async def rollback(self, context: BindContext) -> None:
+        """Take the devices off the pod, and give back locks that an earlier process has taken."""
+        assignment = _assignment(context)
+        if assignment is None:
+            return
+        await self.not_bound(context)
+        node = context.binding.selected_node
+
+        def undone(found: HolderPod) -> list[dict[str, object]] | None:
+            return pods.undone(found, assignment, node, time.time())
+
+        found = await pods.take_back(context.client, context.pod, undone)
+        # One that is not there any more may have a successor of the same name, whose lock it would
+        # be: then the queue heals what is dead.
+        if found is not None and not found.spec.node_name and Lock.NODE in assignment.locks:
+            await self._release(context, node)
+
+    async def _release(self, context: BindContext, node: str) -> None:
+        """Remove the node's lock if it is this pod's."""
+        desk = LockDesk(context.client, time.time)
+        seen = await desk.read(node)
+        value = seen.lock(Lock.NODE) if seen is not None else None
+        lock = holders.read(value) if value is not None else None
+        if value is not None and lock and lock.is_of(context.pod.namespace, context.pod.name):
+            await desk.remove(node, Lock.NODE, value)
+
+    # ---- admission ------------------------------------------------------------------------------
+
+    def validate(self, pod: PodManifest) -> list[str]:
+        """Return what is wrong with what the pod asks of HAMi's devices."""
+        return admission.problems(pod)
+
+    def mutate(self, pod: PodManifest) -> PodManifest:
+        """Return the pod with the defaults that HAMi's own webhook would set."""
+        return admission.with_defaults(pod)
+
+    async def _ready_turns(self) -> Turns:
+        if self._mirror is None or self._turns is None:
+            raise PluginError("the watches have not been started", reason="NotReady")
+        turns = self._turns
+        await self._mirror.ready.wait()
+        return turns
+
+
+def _assignment(context: BindContext) -> Assignment | None:
+    if not context.data:
+        return None
+    try:
+        assignment = assignments.from_data(context.data)
+        assignments.annotations(assignment, context.binding.selected_node, 0)
+    except (HamiFormatError, IndexError) as error:
+        raise PluginError(str(error), reason="MalformedDevices", permanent=True) from error
+    return assignment
+
+
+def _values(context: BindContext) -> dict[Lock, str]:
+    values = context.state.setdefault(_VALUES, {})
+    assert isinstance(values, dict), "nobody else writes this plugin's notes"
+    return values

@@ -1,0 +1,97 @@
+"""What the plugin writes onto pods, and takes off again.
+
+Called by the plugin's steps. One merge patch with the pod's UID sets all keys of the protocol and
+removes those that do not belong to the assignment; a rollback removes exactly what still stands as
+it was written. Pure but for the two calls at the end.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami import names
+from bindery.api.hami.assignment import Assignment
+from bindery.binder.plugins.interface import PluginError
+from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
+from bindery.binder.ports import PodView
+from bindery.kube.client import Client, PatchKind
+from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
+
+_PROTOCOL: Final = assignments.foreign_keys()
+
+
+def prepared(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, Any]:
+    """Return the merge patch that gives a pod its devices on `node`."""
+    written: dict[str, str | None] = dict.fromkeys(sorted(_PROTOCOL))
+    written.update(assignments.annotations(assignment, node, now_s))
+    metadata: dict[str, Any] = {"uid": uid, "annotations": written}
+    if len(node) <= names.LABEL_LENGTH:
+        metadata["labels"] = {names.ASSIGNED_NODE: node}
+    return {"metadata": metadata}
+
+
+def undone(
+    pod: HolderPod, assignment: Assignment, node: str, now_s: float
+) -> list[dict[str, Any]] | None:
+    """Return the JSON patch that takes the same off again; None: it does not stand there.
+
+    Times are whoever's wrote them: they go with the devices that they are about.
+    """
+    wanted = assignments.annotations(assignment, node, now_s)
+    present = pod.metadata.annotations
+    steady = {vendor.allocated_key for vendor in assignment.vendors} | {names.ASSIGNED_NODE}
+    if any(present.get(key) != wanted[key] for key in steady):
+        return None
+    patch = [_operation("test", "annotations", key, present[key]) for key in sorted(steady)]
+    patch.insert(0, {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid})
+    patch += [_operation("remove", "annotations", key) for key in sorted(wanted) if key in present]
+    if pod.metadata.labels.get(names.ASSIGNED_NODE) == node:
+        patch.append(_operation("remove", "labels", names.ASSIGNED_NODE))
+    return patch
+
+
+def _operation(kind: str, where: str, key: str, value: str | None = None) -> dict[str, Any]:
+    path = f"/metadata/{where}/{key.replace('~', '~0').replace('/', '~1')}"
+    return (
+        {"op": kind, "path": path} if value is None else {"op": kind, "path": path, "value": value}
+    )
+
+
+async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
+    """Write what `prepared` has made.
+
+    Raises:
+        PluginError: the pod is another one by now, or does not exist.
+    """
+    try:
+        await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
+    except (ConflictError, NotFoundError, InvalidError) as error:
+        message = f"its devices cannot be written onto it: {error}"
+        raise PluginError(message, reason="PodGone", permanent=True) from error
+
+
+async def take_back(
+    client: Client, pod: PodView, make: Callable[[HolderPod], list[dict[str, Any]] | None]
+) -> HolderPod | None:
+    """Take off what `make` finds on the pod; return the pod, None if it is not this one any more.
+
+    Raises:
+        PluginError: it has changed in between; to be tried again.
+    """
+    try:
+        found = await client.get(HOLDER_PODS, pod.name, pod.namespace)
+    except NotFoundError:
+        return None
+    if found.metadata.uid != pod.uid:
+        return None
+    patch = make(found)
+    if patch is not None and not found.spec.node_name:
+        try:
+            await client.patch(
+                HOLDER_PODS, pod.name, patch, namespace=pod.namespace, kind=PatchKind.JSON
+            )
+        except NotFoundError:
+            return None
+        except (ConflictError, InvalidError) as error:
+            raise PluginError(f"its devices were not taken off: {error}") from error
+    return found

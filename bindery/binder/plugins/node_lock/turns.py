@@ -1,0 +1,237 @@
+"""Whose turn it is on a node: one queue a lock, first come, first served, handed over by watches.
+
+The plugin waits here right before a binding. One task a queue acts for the first in it, and ends
+with the last; queues of different nodes know nothing of each other, so a slow holder holds up its
+own node alone. Invariant: a value is given to at most one waiter, and one that nobody waits for any
+more is removed.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.interface import PluginError
+from bindery.binder.plugins.node_lock import holders, metrics
+from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.mirror import Mirror, PodKey
+from bindery.binder.plugins.node_lock.objects import LockedNode
+from bindery.binder.plugins.node_lock.places import (
+    Held,
+    Place,
+    Queue,
+    Timing,
+    Waiter,
+    copy_of,
+    stalled_error,
+)
+from bindery.kube.errors import KubeError
+
+_log: Final = structlog.get_logger(__name__)
+
+_ASK_AGAIN_S: Final = 5.0
+"""How often a holder is looked up of which no watch tells."""
+_MARGIN_S: Final = 0.01
+"""Beyond the moment at which a lock may be taken, so that it is over when it is looked at."""
+_PAUSE_S: Final = 0.5
+"""After an answer that the API server could not give."""
+
+
+class Turns:
+    """All queues. `clock`: seconds since the epoch, as locks have them."""
+
+    def __init__(
+        self, mirror: Mirror, desk: LockDesk, timing: Timing, clock: Callable[[], float]
+    ) -> None:
+        self._mirror, self._desk, self._timing, self._clock = mirror, desk, timing, clock
+        self._queues: dict[Place, Queue] = {}
+        self._stalled_by: dict[Place, str] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def take(self, place: Place, pod: PodKey) -> str:
+        """Wait for the pod's turn; return the value by which it has the lock.
+
+        Raises:
+            PluginError: the queue does not move on.
+        """
+        loop = asyncio.get_running_loop()
+        waiter = Waiter(pod, loop.create_future(), loop.time())
+        queue = self._queues.get(place)
+        if queue is None:
+            queue = self._queues[place] = Queue(place, moved_s=loop.time())
+            task = asyncio.create_task(self._serve(queue))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        queue.waiters.append(waiter)
+        value = await waiter.granted
+        metrics.WAIT_SECONDS.observe(loop.time() - waiter.since_s)
+        return value
+
+    def stalled(self, place: Place) -> str:
+        """Return why the queue does not move on; "" if it does, as far as is known."""
+        seen = self._mirror.node(place.node)
+        value = seen.lock(place.lock) if seen is not None else None
+        if self._stalled_by.get(place, "") != value:
+            self._stalled_by.pop(place, None)
+        return self._stalled_by.get(place, "")
+
+    async def close(self) -> None:
+        """End all queues; who waits is cancelled."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # ---- one queue ------------------------------------------------------------------------------
+
+    async def _serve(self, queue: Queue) -> None:
+        """Get the lock for one waiter after the other, until there is none."""
+        loop = asyncio.get_running_loop()
+        failure = PluginError("the watches have ended", reason="NotReady")
+        try:
+            while queue.waiters:
+                waiter = queue.waiters[0]
+                value = await self._get(queue, waiter)
+                if value is not None:
+                    await self._grant(queue.place, waiter, value)
+                    queue.moved_s = loop.time()
+                queue.waiters.popleft()
+        except PluginError as error:
+            failure = error
+        except Exception as error:  # a defect must not leave pods waiting for ever
+            _log.exception("the queue for a node's lock ended", node=queue.place.node)
+            failure = PluginError(repr(error), reason="InternalError")
+        finally:
+            del self._queues[queue.place]
+            for waiter in queue.waiters:
+                if not waiter.granted.done():
+                    waiter.granted.set_exception(copy_of(failure))
+
+    async def _grant(self, place: Place, waiter: Waiter, value: str) -> None:
+        if not waiter.granted.done():
+            metrics.HANDOVERS.inc()
+            waiter.granted.set_result(value)
+            return
+        try:  # it was cancelled while the lock was being written
+            await self._desk.remove(place.node, place.lock, value)
+        except KubeError as error:
+            _log.warning("a lock is left to expire", node=place.node, error=str(error))
+
+    async def _get(self, queue: Queue, waiter: Waiter) -> str | None:
+        """Return the value by which the waiter has the lock, however long that takes; None: it does
+        not wait any more.
+        """
+        must_read = False
+        while not waiter.granted.done():
+            with self._mirror.woken_by(queue.place.node) as changed:
+                try:
+                    seen = await self._look(queue, must_read=must_read)
+                    outcome = await self._try(queue, waiter, seen)
+                except KubeError as error:
+                    await self._pause_after(queue, error)
+                    must_read = True
+                    continue
+            if isinstance(outcome, str):
+                return outcome
+            # Without anybody in the way, somebody was faster, or the mirror is behind.
+            must_read = outcome is None or await self._wait(queue, outcome, changed)
+        return None
+
+    async def _look(self, queue: Queue, *, must_read: bool) -> LockedNode:
+        node = queue.place.node
+        mirrored = self._mirror.node(node)
+        seen = None if must_read else mirrored
+        if seen is not None and queue.written and queue.written[0] is mirrored:
+            seen = queue.written[1]  # the mirror does not show yet what was written here
+        if seen is None:
+            seen = await self._desk.read(node)
+        if seen is None:
+            message = f"the node {node} does not exist"
+            raise PluginError(message, reason="NodeGone", permanent=True)
+        return seen
+
+    async def _try(self, queue: Queue, waiter: Waiter, seen: LockedNode) -> str | Held | None:
+        """Write the lock if nobody stands in the way; None: the node is not as it was seen."""
+        place, mirrored = queue.place, self._mirror.node(queue.place.node)
+        standing = seen.lock(place.lock)
+        value = self._desk.value_for(place.lock, *waiter.pod)
+        if standing is None:
+            written = await self._desk.put(seen, place.lock, value)
+        else:
+            if not self._is_own(queue, waiter, standing):
+                held = await self._held(queue, standing)
+                if not held.is_dead:
+                    return held
+                reason = held.judgement.reason
+                _log.warning("a lock is healed", node=place.node, lock=standing, why=reason)
+                metrics.HEALED.labels(reason).inc()
+            # Also a lock left by an earlier attempt or process: from now on it counts anew.
+            written = await self._desk.swap(place.node, place.lock, standing, value)
+        if written is None:
+            return None
+        queue.written = (mirrored, written)
+        return value
+
+    def _is_own(self, queue: Queue, waiter: Waiter, standing: str) -> bool:
+        lock = holders.read(standing)
+        return (
+            queue.place.lock is not Lock.CAMBRICON and lock is not None and lock.is_of(*waiter.pod)
+        )
+
+    # ---- somebody else has it -------------------------------------------------------------------
+
+    async def _held(self, queue: Queue, standing: str) -> Held:
+        """Find out about the lock `standing` as of now."""
+        lock, expire_s = holders.read(standing), self._timing.expire_s
+        is_told, holder = True, ("", "")
+        if lock is None or lock.is_anonymous:
+            judgement = holders.judge_unknown(lock, expire_s)
+        else:
+            holder = (lock.namespace, lock.name)
+            pod, is_told = await self._mirror.holder(holder)
+            judgement = holders.judge(lock, pod, queue.place.node, expire_s)
+        now_s, found = self._clock(), (standing, judgement.reason)
+        if queue.found != found:
+            queue.found, queue.found_s = found, now_s
+        dead_s = max(judgement.until_s, queue.found_s + judgement.lasting_s)
+        left_s = math.inf if judgement.is_live else dead_s - now_s
+        return Held(standing, holder, judgement, left_s, is_told)
+
+    async def _wait(self, queue: Queue, held: Held, changed: asyncio.Event) -> bool:
+        """Wait until the lock or its holder changes, or may be dead; return whether to read anew.
+
+        Nothing is lost between the judgement and the subscription: there is no await in between.
+        """
+        if changed.is_set():
+            return False
+        limit_s = min(self._left_s(queue), held.left_s + _MARGIN_S)
+        if not held.is_told:
+            limit_s = min(limit_s, _ASK_AGAIN_S)
+        with self._mirror.woken_by(queue.place.node, held.holder) as event:
+            try:
+                async with asyncio.timeout(limit_s):
+                    await event.wait()
+            except TimeoutError:
+                self._demand_progress(queue, held)
+                return True
+        return False
+
+    async def _pause_after(self, queue: Queue, error: KubeError) -> None:
+        _log.warning("a node's lock was not written", node=queue.place.node, error=str(error))
+        if self._left_s(queue) <= 0:
+            raise stalled_error(queue.place, self._timing, str(error)) from error
+        await asyncio.sleep(_PAUSE_S)
+
+    def _left_s(self, queue: Queue) -> float:
+        now_s = asyncio.get_running_loop().time()
+        return max(0.0, queue.moved_s + self._timing.stall_s - now_s)
+
+    def _demand_progress(self, queue: Queue, held: Held) -> None:
+        if self._left_s(queue) > 0 or held.left_s <= _MARGIN_S:
+            return
+        self._stalled_by[queue.place] = held.standing
+        metrics.STALLED.inc()
+        why = f"held by {held.standing} ({held.judgement.reason})"
+        raise stalled_error(queue.place, self._timing, why)
