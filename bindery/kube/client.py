@@ -220,23 +220,27 @@ class Client:
         namespace: str = "",
         *,
         uid: str | None = None,
+        resource_version: str | None = None,
         grace_period_s: int | None = None,
     ) -> None:
-        """Delete an object; with `uid`, only that very one (else ConflictError).
+        """Delete an object; with `uid`, only that very one, and with `resource_version` only in
+        that very state (else ConflictError).
 
         Dependents are deleted in the background. NotFoundError is raised, unless an earlier
         attempt of this call may be what deleted it.
         """
         options: dict[str, Any] = {"propagationPolicy": "Background"}
-        if uid is not None:
-            options["preconditions"] = {"uid": uid}
+        wanted = {"uid": uid, "resourceVersion": resource_version}
+        preconditions = {name: value for name, value in wanted.items() if value is not None}
+        if preconditions:
+            options["preconditions"] = preconditions
         if grace_period_s is not None:
             options["gracePeriodSeconds"] = grace_period_s
         request = write(
             resource,
             "delete",
             resource.path(namespace, name),
-            Repeat.ANSWERED if uid is None else Repeat.ALWAYS,
+            Repeat.ALWAYS if preconditions else Repeat.ANSWERED,
             options,
         )
         await self._caller.call(request)

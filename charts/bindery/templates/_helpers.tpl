@@ -122,6 +122,9 @@ spec:
             - run
             - --config=/etc/bindery/{{ .component }}.yaml
             - --health-port=8080
+          env:
+            - name: BINDERY_IMAGE
+              value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
           ports:
             - {name: health, containerPort: 8080}
           livenessProbe:

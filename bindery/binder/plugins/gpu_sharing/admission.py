@@ -1,0 +1,112 @@
+"""The webhook's part: refuses shares that make no sense, and prepares the others' containers.
+
+Pure functions of pods as the API server has them; called by `plugin`. What is refused and why is
+`bindery.api.gpushare`'s to say, which the scheduler asks too.
+"""
+
+import secrets
+from typing import Any, Final
+
+from bindery.api import gpushare
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, CONTAINER_ANNOTATION, GpuAsk
+from bindery.binder.plugins.gpu_sharing.handover import (
+    OLD_PORTION,
+    PORTION,
+    VISIBLE_DEVICES,
+    container_key,
+)
+from bindery.binder.plugins.interface import PodManifest
+
+_MOST_BASE: Final = 30
+"""So that a volume's name, made of the base, seven drawn letters and suffixes, has 63 at most."""
+_SUFFIX: Final = "shared-gpu"
+
+
+def problems(pod: PodManifest) -> list[str]:
+    """Return what is wrong with the share of a GPU that `pod` asks for."""
+    spec = pod.get("spec") or {}
+    containers = [*_containers(spec), *_init_containers(spec)]
+    resources = frozenset(
+        name
+        for container in containers
+        for kind in ("requests", "limits")
+        for name, amount in ((container.get("resources") or {}).get(kind) or {}).items()
+        if str(amount) != "0"
+    )
+    names = [str(container.get("name", "")) for container in containers]
+    return gpushare.problems(GpuAsk(_annotations(pod), names, resources))
+
+
+def prepared(pod: PodManifest) -> PodManifest:
+    """Return `pod` with an environment that will say its devices; others stay as they are.
+
+    What a copied pod carries of its original's devices is removed.
+    """
+    annotations = _annotations(pod)
+    if not gpushare.asks_for_share(annotations):
+        return pod
+    metadata = dict(pod.get("metadata") or {})
+    annotations = {
+        name: value
+        for name, value in annotations.items()
+        if name != gpushare.RECEIVED_TYPE_ANNOTATION
+    }
+    prefix = annotations.setdefault(CONFIG_MAP_ANNOTATION, _prefix(metadata))
+    labels = {
+        name: value
+        for name, value in (metadata.get("labels") or {}).items()
+        if name != gpushare.GROUP_LABEL and not name.startswith(gpushare.GROUP_LABEL_PREFIX)
+    }
+    metadata |= {"annotations": annotations, "labels": labels}
+    spec = _with_environment(pod["spec"], annotations, prefix)
+    return {**pod, "metadata": metadata, "spec": spec}
+
+
+def _with_environment(spec: dict[str, Any], annotations: dict[str, str], prefix: str) -> Any:
+    wanted = annotations.get(CONTAINER_ANNOTATION, "")
+    key = container_key(
+        [str(container.get("name", "")) for container in _containers(spec)],
+        [str(container.get("name", "")) for container in _init_containers(spec)],
+        wanted,
+    )
+    kind = "initContainers" if key.startswith("i") else "containers"
+    index, name = int(key.removeprefix("i")), f"{prefix}-{key}"
+    containers = list(spec.get(kind) or [])
+    if index < len(containers):
+        containers[index] = _told(containers[index], name)
+    volumes = [each for each in spec.get("volumes") or [] if each.get("name") != f"{name}-vol"]
+    volumes.append({"name": f"{name}-vol", "configMap": {"name": name, "defaultMode": 0o644}})
+    return {**spec, kind: containers, "volumes": volumes}
+
+
+def _told(container: dict[str, Any], config_map: str) -> dict[str, Any]:
+    """Return `container` with variables from the ConfigMaps, in place of those it has itself."""
+    names = (VISIBLE_DEVICES, PORTION, OLD_PORTION)
+    own = [each for each in container.get("env") or [] if each.get("name") not in names]
+    told = [
+        {"name": name, "valueFrom": {"configMapKeyRef": {"name": config_map, "key": name}}}
+        for name in names
+    ]
+    source = {"configMapRef": {"name": f"{config_map}-evar", "optional": True}}
+    sources = [each for each in container.get("envFrom") or [] if each != source]
+    return {**container, "env": [*own, *told], "envFrom": [*sources, source]}
+
+
+def _prefix(metadata: dict[str, Any]) -> str:
+    """Return a name for the pod's ConfigMaps that no other pod has; its own may not be made yet."""
+    owners = metadata.get("ownerReferences") or [{}]
+    base = owners[0].get("name") or metadata.get("name") or metadata.get("generateName") or "pod"
+    drawn = secrets.token_hex(4)[:7]
+    return f"{str(base)[:_MOST_BASE].rstrip('.-')}-{drawn}-{_SUFFIX}"
+
+
+def _annotations(pod: PodManifest) -> dict[str, str]:
+    return {**((pod.get("metadata") or {}).get("annotations") or {})}
+
+
+def _containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(spec.get("containers") or [])
+
+
+def _init_containers(spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return list(spec.get("initContainers") or [])

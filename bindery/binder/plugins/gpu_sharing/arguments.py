@@ -1,0 +1,34 @@
+"""What the configuration says about reservation pods."""
+
+import os
+from typing import Any, Final
+
+from pydantic import Field
+
+from bindery.api.base import ApiModel
+
+IMAGE_VARIABLE: Final = "BINDERY_IMAGE"
+
+
+class Arguments(ApiModel):
+    """The arguments of gpu_sharing."""
+
+    image: str = Field(default_factory=lambda: os.environ.get(IMAGE_VARIABLE, "bindery:latest"))
+    """Of reservation pods: it has the command `bindery reservation hold`. Default: the binder's
+    own image, where its environment says which that is."""
+    image_pull_secrets: tuple[str, ...] = ()
+    service_account: str = "gpu-reservation"
+    """Of reservation pods, in their namespace: it may write annotations there."""
+    runtime_class: str = ""
+    """Of reservation pods, where GPUs need one."""
+    deadline_seconds: float = Field(default=40.0, gt=0)
+    """How long a reservation pod has to say which device it got (KAI-Scheduler: 40)."""
+    uses_cdi: bool = False
+    """Whether devices are named as the device plugin's CDI specification does."""
+    resources: dict[str, Any] = Field(
+        default_factory=lambda: {
+            "requests": {"cpu": "1m", "memory": "32Mi"},
+            "limits": {"cpu": "50m", "memory": "128Mi"},
+        }
+    )
+    """Of reservation pods, beside their device."""

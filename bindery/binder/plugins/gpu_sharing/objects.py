@@ -1,0 +1,149 @@
+"""The objects that the plugin reads and writes: pods with their groups, reservations, ConfigMaps.
+
+Pure. Used by the other modules of the package.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from bindery.api import gpushare
+from bindery.api.names import GPU_RESOURCE
+from bindery.binder.plugins.gpu_sharing.arguments import Arguments
+from bindery.kube.objects import KubeObject, OwnerReference
+from bindery.kube.podspec import Toleration
+from bindery.kube.resources import PODS, Resource
+
+_ENDED: Final = frozenset({"Succeeded", "Failed"})
+_CONTAINER: Final = "reservation"
+_GRACE_S: Final = 5
+
+
+class SharerSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """`PodSpec`, as far as shares are concerned."""
+
+    node_name: str = ""
+    tolerations: list[Toleration] | None = None
+    containers: list["SharerContainer"] = msgspec.field(default_factory=list)
+    init_containers: list["SharerContainer"] | None = None
+
+
+class SharerContainer(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """A container's name."""
+
+    name: str = ""
+
+
+class SharerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Whether the pod has ended, and why."""
+
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+
+
+class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """A pod that has a share of a GPU, or is to get one; or a reservation pod."""
+
+    spec: SharerSpec = msgspec.field(default_factory=SharerSpec)
+    status: SharerStatus = msgspec.field(default_factory=SharerStatus)
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether its containers have gone for good."""
+        return self.status.phase in _ENDED
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """The GPU groups that its labels name."""
+        return gpushare.groups(self.metadata.labels)
+
+    @property
+    def is_reservation(self) -> bool:
+        """Whether it holds a device for a group."""
+        return gpushare.is_reservation(self.metadata.namespace, self.metadata.labels)
+
+    @property
+    def index(self) -> str:
+        """Of a reservation pod: the device that it got; "" while it has not said."""
+        return self.metadata.annotations.get(gpushare.INDEX_ANNOTATION, "")
+
+
+SHARERS: Final = Resource(PODS.group, PODS.version, PODS.plural, PODS.kind, True, Sharer)
+
+
+def reservation(
+    node: str, group: str, arguments: Arguments, tolerations: list[Toleration]
+) -> dict[str, Any]:
+    """Return the pod that holds a device of `node` for `group`."""
+    spec: dict[str, Any] = {
+        "nodeName": node,
+        "serviceAccountName": arguments.service_account,
+        "restartPolicy": "Always",
+        "terminationGracePeriodSeconds": _GRACE_S,
+        "tolerations": msgspec.to_builtins(tolerations),
+        "securityContext": {
+            "runAsNonRoot": True,
+            "runAsUser": 65532,
+            "seccompProfile": {"type": "RuntimeDefault"},
+        },
+        "containers": [_reservation_container(arguments)],
+    }
+    if arguments.runtime_class:
+        spec["runtimeClassName"] = arguments.runtime_class
+    if arguments.image_pull_secrets:
+        spec["imagePullSecrets"] = [{"name": name} for name in arguments.image_pull_secrets]
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": gpushare.reservation_name(node, group),
+            "namespace": gpushare.RESERVATION_NAMESPACE,
+            "labels": {"app": gpushare.RESERVATION_APP, gpushare.GROUP_LABEL: group},
+            "annotations": {"karpenter.sh/do-not-disrupt": "true"},
+        },
+        "spec": spec,
+    }
+
+
+def _reservation_container(arguments: Arguments) -> dict[str, Any]:
+    resources = arguments.resources
+    device = {GPU_RESOURCE: "1"}
+    return {
+        "name": _CONTAINER,
+        "image": arguments.image,
+        "args": ["reservation", "hold"],
+        "env": [
+            {"name": name, "valueFrom": {"fieldRef": {"fieldPath": path}}}
+            for name, path in (
+                ("POD_NAME", "metadata.name"),
+                ("POD_NAMESPACE", "metadata.namespace"),
+            )
+        ],
+        "resources": {
+            "requests": {**resources.get("requests", {}), **device},
+            "limits": {**resources.get("limits", {}), **device},
+        },
+        "securityContext": {
+            "allowPrivilegeEscalation": False,
+            "readOnlyRootFilesystem": True,
+            "capabilities": {"drop": ["ALL"]},
+        },
+    }
+
+
+def config_map(
+    name: str, namespace: str, owner: OwnerReference, data: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return the ConfigMap that tells a container its devices; it goes with its pod."""
+    return {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {
+            "name": name,
+            "namespace": namespace,
+            "ownerReferences": [msgspec.to_builtins(owner)],
+        },
+        "data": dict(data),
+    }

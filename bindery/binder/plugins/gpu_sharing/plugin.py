@@ -1,0 +1,197 @@
+"""The plugin gpu_sharing: what is done for a pod with a share, and for groups that nobody uses.
+
+Called by `chain` step by step and run beside the transactions by `term`. Before a pod with a share
+is bound it carries the labels of its groups, its groups have their reservation pods, and its
+ConfigMaps say which devices these got: in this order, so that whoever looks for users of a group
+finds it (see `reservations`).
+"""
+
+import asyncio
+from collections.abc import Iterable
+from typing import ClassVar, Final
+
+import structlog
+from pydantic import BaseModel
+
+from bindery.api.bindrequest import ReceivedResourceType
+from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX, RECEIVED_TYPE_ANNOTATION
+from bindery.api.gpushare import group_labels as labels_of
+from bindery.binder.plugins.gpu_sharing import admission, handover
+from bindery.binder.plugins.gpu_sharing.arguments import Arguments
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpu_sharing.reservations import Reservations
+from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
+from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
+from bindery.kube.client import Client
+from bindery.kube.errors import ConflictError, NotFoundError
+from bindery.kube.watch import Change, EventType, Reflector
+
+_log: Final = structlog.get_logger(__name__)
+
+SHARES_LABEL: Final = "scheduling.bindery.dev/shares-gpu"
+"""On a pod with a share, of however many devices: labels of groups cannot be watched by prefix."""
+
+
+class GpuSharing:
+    """Parts of GPUs, by reservation pods."""
+
+    name: ClassVar[str] = "gpu_sharing"
+    arguments: ClassVar[type[BaseModel]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        self._reservations: Reservations | None = None
+        self._unused: UnusedGroups | None = None
+        self._begun = asyncio.Event()
+
+    # -- admission -----------------------------------------------------------------------------
+
+    def validate(self, pod: PodManifest) -> list[str]:
+        """Return what is wrong with the share that the pod asks for."""
+        return admission.problems(pod)
+
+    def mutate(self, pod: PodManifest) -> PodManifest:
+        """Return the pod with an environment from which it will read its devices."""
+        return admission.prepared(pod)
+
+    # -- beside the transactions -----------------------------------------------------------------
+
+    async def run(self, client: Client) -> None:
+        """Mirror reservations, and remove those that nobody uses, for as long as this leads."""
+        reservations = self._reservations = Reservations(client, self._arguments)
+        unused = self._unused = UnusedGroups(reservations)
+        sharers = Reflector(
+            client, SHARERS, lambda change: _note_end(change, unused), label_selector=SHARES_LABEL
+        )
+        self._begun.set()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(reservations.run())
+                group.create_task(sharers.run())
+                await reservations.wait_synced()
+                await sharers.synced.wait()
+                unused.look_at_all()
+                group.create_task(unused.run())
+        finally:
+            self._begun.clear()
+
+    # -- steps ---------------------------------------------------------------------------------
+
+    async def pre_bind(self, context: BindContext) -> None:
+        """Reserve the devices of the pod's groups, and tell its container which they are."""
+        binding = context.binding
+        if not _is_share(context):
+            return
+        if not binding.selected_gpu_groups:
+            message = "the request names no GPU group for a pod with a share"
+            raise PluginError(message, reason="NoGpuGroup", permanent=True)
+        reservations = await self._at_work()
+        pod = await self._label(context)
+        handover.names_of(pod)  # what cannot be handed over is not reserved
+        devices = await asyncio.gather(
+            *(
+                reservations.hold(
+                    binding.selected_node,
+                    group,
+                    pod.metadata.uid,
+                    pod.spec.tolerations or [],
+                )
+                for group in binding.selected_gpu_groups
+            )
+        )
+        portion = binding.received_gpu.portion if binding.received_gpu is not None else ""
+        await handover.hand_over(
+            context.client, pod, devices, portion, uses_cdi=self._arguments.uses_cdi
+        )
+
+    async def rollback(self, context: BindContext) -> None:
+        """Take the groups from the pod, and their reservations away unless others use them."""
+        if not _is_share(context):
+            return
+        reservations, binding = await self._at_work(), context.binding
+        pod = await self._read(context)
+        if pod is not None and not pod.spec.node_name:
+            labels: dict[str, str | None] = dict.fromkeys([*_group_labels(pod), SHARES_LABEL])
+            await self._patch(pod, labels, None, context)
+            await handover.take_back(context.client, pod)
+        for group in binding.selected_gpu_groups:
+            if not await reservations.release(
+                group, binding.selected_node, besides=binding.pod_uid
+            ):
+                self._look_later(group, binding.selected_node)
+
+    async def _label(self, context: BindContext) -> Sharer:
+        """Write the pod's groups on it; return the pod.
+
+        Raises:
+            PluginError: the pod is gone, or another has its name.
+        """
+        pod = await self._read(context)
+        if pod is None:
+            raise PluginError("the pod does not exist any more", reason="PodGone", permanent=True)
+        groups = context.binding.selected_gpu_groups
+        wanted = {**labels_of(groups), SHARES_LABEL: "true"}
+        received = ReceivedResourceType.FRACTION.value
+        stale = [name for name in _group_labels(pod) if name not in wanted]
+        labels: dict[str, str | None] = {**dict.fromkeys(stale), **wanted}
+        is_labelled = all(pod.metadata.labels.get(name) == value for name, value in labels.items())
+        if is_labelled and pod.metadata.annotations.get(RECEIVED_TYPE_ANNOTATION) == received:
+            return pod
+        written = await self._patch(pod, labels, received, context)
+        if written is None:
+            raise PluginError("the pod does not exist any more", reason="PodGone", permanent=True)
+        return written
+
+    async def _patch(
+        self,
+        pod: Sharer,
+        labels: dict[str, str | None],
+        received: str | None,
+        context: BindContext,
+    ) -> Sharer | None:
+        """Write labels and what the pod has received; None removes. None: the pod is gone."""
+        meta = pod.metadata
+        annotations = {RECEIVED_TYPE_ANNOTATION: received}
+        metadata = {"uid": meta.uid, "labels": labels, "annotations": annotations}
+        try:
+            return await context.client.patch(
+                SHARERS, meta.name, {"metadata": metadata}, namespace=meta.namespace
+            )
+        except (NotFoundError, ConflictError):
+            return None
+
+    async def _read(self, context: BindContext) -> Sharer | None:
+        """Return the pod if it is still the one that is meant."""
+        try:
+            pod = await context.client.get(SHARERS, context.pod.name, context.pod.namespace)
+        except NotFoundError:
+            return None
+        return pod if pod.metadata.uid == context.pod.uid else None
+
+    async def _at_work(self) -> Reservations:
+        """Wait until this plugin runs beside the transactions."""
+        await self._begun.wait()
+        assert self._reservations is not None, "it has begun"
+        return self._reservations
+
+    def _look_later(self, group: str, node: str) -> None:
+        if self._unused is not None:
+            self._unused.look_at(group, node)
+
+
+def _is_share(context: BindContext) -> bool:
+    return context.binding.received_resource_type == ReceivedResourceType.FRACTION
+
+
+def _group_labels(pod: Sharer) -> Iterable[str]:
+    for name in pod.metadata.labels:
+        if name == GROUP_LABEL or name.startswith(GROUP_LABEL_PREFIX):
+            yield name
+
+
+def _note_end(change: Change[Sharer], unused: UnusedGroups) -> None:
+    """Look at the groups of a pod that has ended or gone."""
+    pod = change.object
+    if change.type is EventType.DELETED or pod.has_ended:
+        for group in pod.groups:
+            unused.look_at(group, pod.spec.node_name)

@@ -1,0 +1,154 @@
+"""Reservation pods: one a GPU group, made when a group is opened, gone with its last user.
+
+Used by `plugin` for every share, and run beside the transactions. Nothing that decides is kept in
+memory, as another binder may have acted before: a reservation is removed only in the very version
+that was read before its users were looked for, and everybody who counts on it writes to it first.
+So of two that race, one removal and one new user, one always sees the other (invariant).
+"""
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+import structlog
+
+from bindery.api.gpushare import RESERVATION_NAMESPACE, reservation_name
+from bindery.binder.plugins.gpu_sharing.arguments import Arguments
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer, reservation
+from bindery.binder.plugins.gpu_sharing.users import Users
+from bindery.binder.plugins.interface import PluginError
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
+from bindery.kube.podspec import Toleration
+from bindery.kube.watch import Change, Reflector
+
+_log: Final = structlog.get_logger(__name__)
+
+LAST_USER_ANNOTATION: Final = "scheduling.bindery.dev/last-user"
+"""On a reservation pod: the UID of the last pod that counts on it."""
+
+
+class Reservations:
+    """The reservation pods of one term of this binder."""
+
+    def __init__(self, client: Client, arguments: Arguments) -> None:
+        self._client, self._arguments = client, arguments
+        self._users = Users(client)
+        self._mirror = Reflector(client, SHARERS, self._see, namespace=RESERVATION_NAMESPACE)
+        self._changed: dict[str, asyncio.Event] = {}
+        """Reservation pod -> set at its next change."""
+
+    async def run(self) -> None:
+        """Mirror the reservation pods until cancelled."""
+        await self._mirror.run()
+
+    async def wait_synced(self) -> None:
+        """Wait until the reservation pods are known that were there before."""
+        await self._mirror.synced.wait()
+
+    def known(self) -> list[Sharer]:
+        """Return all reservation pods, as far as this binder has seen."""
+        return [pod for pod in self._mirror.objects.values() if pod.is_reservation]
+
+    async def hold(
+        self, node: str, group: str, user: str, tolerations: Sequence[Toleration]
+    ) -> str:
+        """Return the device of `group` on `node`; `user`: the UID of the pod that counts on it.
+
+        Raises:
+            PluginError: the device plugin has not given a device in time, or refuses to.
+        """
+        try:
+            async with asyncio.timeout(self._arguments.deadline_seconds):
+                return await self._hold(node, group, user, tolerations)
+        except TimeoutError:
+            await self.release(group, node, besides=user)
+            message = (
+                f"the reservation pod {RESERVATION_NAMESPACE}/{reservation_name(node, group)} has "
+                f"not said within {self._arguments.deadline_seconds:g} s which GPU it got"
+            )
+            raise PluginError(message, reason="GpuNotReserved") from None
+
+    async def release(self, group: str, node: str, besides: str = "") -> bool:
+        """Remove the reservation of `group` unless a pod other than `besides` (a UID) uses it.
+
+        Returns:
+            Whether there is none any more, or it is surely used by a pod on its node.
+        """
+        name = reservation_name(node, group)
+        try:
+            found = await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
+            use = await self._users.of(group, node, besides=besides)
+            if use.any:
+                return use.is_settled
+            await self._client.delete(
+                SHARERS,
+                name,
+                RESERVATION_NAMESPACE,
+                uid=found.metadata.uid,
+                resource_version=found.metadata.resource_version,
+            )
+        except NotFoundError:
+            return True
+        except ConflictError:  # somebody has begun to count on it, or it has only changed its state
+            return False
+        _log.info("the reservation of a GPU is removed", reservation=name, group=group, node=node)
+        return True
+
+    async def _hold(
+        self, node: str, group: str, user: str, tolerations: Sequence[Toleration]
+    ) -> str:
+        name = reservation_name(node, group)
+        while True:
+            changed = self._changed.setdefault(name, asyncio.Event())
+            changed.clear()
+            found = await self._find(node, group, tolerations)
+            if found.has_ended:
+                await self._clear_away(found)
+            elif found.index and found.metadata.deletion_timestamp is None:
+                if await self._count_on(found, user):
+                    return found.index
+                continue
+            await changed.wait()
+
+    async def _find(self, node: str, group: str, tolerations: Sequence[Toleration]) -> Sharer:
+        """Return the reservation pod of `group`, made now if there is none."""
+        name = reservation_name(node, group)
+        try:
+            return await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
+        except NotFoundError:
+            pass
+        body = reservation(node, group, self._arguments, list(tolerations))
+        try:
+            return await self._client.create(SHARERS, body, RESERVATION_NAMESPACE)
+        except AlreadyExistsError:
+            return await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
+
+    async def _count_on(self, found: Sharer, user: str) -> bool:
+        """Write that `user` counts on the reservation; False: it has gone meanwhile."""
+        meta = found.metadata
+        metadata = {"uid": meta.uid, "annotations": {LAST_USER_ANNOTATION: user}}
+        try:
+            written = await self._client.patch(
+                SHARERS, meta.name, {"metadata": metadata}, namespace=meta.namespace
+            )
+        except (NotFoundError, ConflictError):
+            return False
+        return written.metadata.deletion_timestamp is None
+
+    async def _clear_away(self, found: Sharer) -> None:
+        """Delete a reservation pod that has ended: its node refused it, or it failed."""
+        meta, status = found.metadata, found.status
+        with suppress(NotFoundError, ConflictError):
+            await self._client.delete(
+                SHARERS, meta.name, meta.namespace, uid=meta.uid, grace_period_s=0
+            )
+        why = f"{status.reason} {status.message}".strip() or status.phase
+        message = f"the reservation pod {meta.name} ended: {why}"
+        raise PluginError(message, reason="GpuNotReserved")
+
+    def _see(self, change: Change[Sharer]) -> None:
+        event = self._changed.pop(change.object.metadata.name, None)
+        if event is not None:
+            event.set()

@@ -1,0 +1,71 @@
+"""Removes the reservations of groups that nobody uses any more.
+
+Run by `plugin` beside the transactions, told of groups whose users have ended; at its start it
+looks at all, as users may have ended while no binder led. A group that is used by a request under
+way is looked at again later, as requests end without a word to us.
+"""
+
+import asyncio
+from typing import Final
+
+import structlog
+
+from bindery.api.gpushare import reservation_name
+from bindery.binder.plugins.gpu_sharing.reservations import Reservations
+from bindery.kube.errors import KubeError
+
+_log: Final = structlog.get_logger(__name__)
+
+_AGAIN_S: Final = 2.0
+_LONGEST_S: Final = 60.0
+
+
+class UnusedGroups:
+    """Groups to be looked at, and when."""
+
+    def __init__(self, reservations: Reservations) -> None:
+        self._reservations = reservations
+        self._due: dict[tuple[str, str], tuple[float, float]] = {}
+        """(group, node) -> when it is looked at (of the loop's clock), and the pause after that."""
+        self._woken = asyncio.Event()
+
+    def look_at(self, group: str, node: str) -> None:
+        """Look at `group` on `node` soon."""
+        if node:
+            self._due[group, node] = (asyncio.get_running_loop().time(), _AGAIN_S)
+            self._woken.set()
+
+    def look_at_all(self) -> None:
+        """Look at every group that has a reservation."""
+        for pod in self._reservations.known():
+            for group in pod.groups:
+                if pod.metadata.name == reservation_name(pod.spec.node_name, group):
+                    self.look_at(group, pod.spec.node_name)
+
+    async def run(self) -> None:
+        """Look at groups as they come due, until cancelled."""
+        loop = asyncio.get_running_loop()
+        while True:
+            self._woken.clear()
+            now = loop.time()
+            for key, (at, pause_s) in list(self._due.items()):
+                if at <= now:
+                    await self._look(key, pause_s)
+            soonest = min((at for at, _ in self._due.values()), default=now + _LONGEST_S)
+            try:
+                async with asyncio.timeout(max(0.0, soonest - loop.time())):
+                    await self._woken.wait()
+            except TimeoutError:
+                continue
+
+    async def _look(self, key: tuple[str, str], pause_s: float) -> None:
+        group, node = key
+        self._due.pop(key, None)
+        try:
+            settled = await self._reservations.release(group, node)
+        except KubeError as error:
+            _log.warning("a reservation was not looked at", group=group, error=str(error))
+            settled = False
+        if not settled and key not in self._due:  # it may have been asked for again meanwhile
+            again = asyncio.get_running_loop().time() + pause_s
+            self._due[key] = (again, min(2 * pause_s, _LONGEST_S))

@@ -1,0 +1,67 @@
+"""Who uses a GPU group: pods on the node, and pods that are on their way there.
+
+Asked by `reservations` before it removes one, of the API server itself. BindRequests are read
+before pods: one whose request has ended in between shows on its node by then, so nobody is missed.
+"""
+
+import asyncio
+from dataclasses import dataclass
+
+from bindery.api.bindrequest import Phase
+from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.kube.client import Client
+from bindery.kube.resources import BIND_REQUESTS
+
+
+@dataclass(frozen=True)
+class Use:
+    """How a group is used."""
+
+    on_node: bool
+    """By a pod that has come to the node."""
+    on_the_way: bool
+    """By a pod of a BindRequest that is being carried out."""
+
+    @property
+    def any(self) -> bool:
+        """Whether it is used at all."""
+        return self.on_node or self.on_the_way
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether its use ends only with the end of a pod, which shows in a watch."""
+        return self.on_node
+
+
+class Users:
+    """Asks the API server who uses groups."""
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+
+    async def of(self, group: str, node: str, *, besides: str = "") -> Use:
+        """Return how `group` on `node` is used by others than the pod `besides` (a UID)."""
+        on_the_way = await self._is_named(group, node, besides)
+        if on_the_way:
+            return Use(on_node=False, on_the_way=True)
+        selectors = (f"{GROUP_LABEL}={group}", f"{GROUP_LABEL_PREFIX}{group}={group}")
+        found = await asyncio.gather(
+            *(self._client.list(SHARERS, label_selector=selector) for selector in selectors)
+        )
+        pods = [pod for pods in found for pod in pods if pod.metadata.uid != besides]
+        return Use(on_node=any(_uses(pod, node) for pod in pods), on_the_way=False)
+
+    async def _is_named(self, group: str, node: str, besides: str) -> bool:
+        return any(
+            group in pod.selected_gpu_groups
+            and pod.selected_node == node
+            and pod.pod_uid != besides
+            for request in await self._client.list(BIND_REQUESTS)
+            if not Phase(request.status.phase).is_final
+            for pod in request.spec.pods
+        )
+
+
+def _uses(pod: Sharer, node: str) -> bool:
+    return not pod.is_reservation and pod.spec.node_name == node and not pod.has_ended

@@ -1,0 +1,48 @@
+"""`bindery reservation hold`: runs in a reservation pod, which holds a GPU for others to share."""
+
+import asyncio
+import os
+import signal
+from typing import Annotated
+
+import typer
+
+from bindery import __version__
+from bindery.cli.errors import CommandError
+from bindery.kube.client import Client
+from bindery.nodeagent.reservation import Identity, NoDeviceError, hold, visible_device
+from bindery.observability import logs
+
+COMPONENT = "bindery-reservation"
+app = typer.Typer(help="Holds a GPU for the pods that share it.", no_args_is_help=True)
+
+
+@app.callback()
+def reservation() -> None:
+    """Keep `hold` a command of its own although it is the only one."""
+
+
+@app.command("hold")
+def hold_device(
+    pod: Annotated[str, typer.Option(envvar="POD_NAME", help="This pod.")],
+    namespace: Annotated[str, typer.Option(envvar="POD_NAMESPACE", help="Its namespace.")],
+    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+) -> None:
+    """Write on this pod which GPU it got, and hold it until the pod is deleted."""
+    logs.configure(COMPONENT, log_level)
+    try:
+        asyncio.run(_hold(Identity(namespace, pod)))
+    except NoDeviceError as error:
+        raise CommandError(str(error)) from error
+    except asyncio.CancelledError:
+        return
+
+
+async def _hold(who: Identity) -> None:
+    work = asyncio.current_task()
+    assert work is not None, "asyncio.run makes a task"
+    # As process 1 of its container it would not end by the signal itself.
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, work.cancel)
+    device = await visible_device(os.environ)
+    async with Client.connect(user_agent=f"{COMPONENT}/{__version__}") as client:
+        await hold(client, who, device)
