@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from bindery.api.quantity import QuantityError, parse
+from bindery.kube.labels import meets
 from bindery.kube.podspec import NodeSelectorRequirement
 from bindery.kube.storage import Claim, CSIStorageCapacity, LabelSelector, PersistentVolume
 from bindery.kube.store import Key, key_of
@@ -203,24 +204,9 @@ def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
     """Return whether `selector` (`metav1.LabelSelector`) selects something with `labels`."""
     wanted = (selector.match_labels or {}).items()
     return all(labels.get(key) == value for key, value in wanted) and all(
-        _meets(NodeSelectorRequirement(key=i.key, operator=i.operator, values=i.values), labels)
+        meets(NodeSelectorRequirement(key=i.key, operator=i.operator, values=i.values), labels)
         for i in selector.match_expressions or ()
     )
-
-
-def _meets(item: NodeSelectorRequirement, labels: Mapping[str, str]) -> bool:
-    values = item.values or []
-    match item.operator:
-        case "In":
-            return labels.get(item.key) in values
-        case "NotIn":
-            return labels.get(item.key) not in values
-        case "Exists":
-            return item.key in labels
-        case "DoesNotExist":
-            return item.key not in labels
-        case _:
-            return False
 
 
 def _bytes(text: str | None) -> int | None:

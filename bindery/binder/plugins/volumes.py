@@ -1,0 +1,183 @@
+"""volumes: what the scheduler's plugin of this name has chosen for claims, written and waited for.
+
+A claim gets a volume that exists by the volume's claimRef, and one that is to be made by the
+claim's annotation with the node; the cluster's volume controller and the driver's provisioner do
+the rest (the protocol of kube-scheduler's `volumebinding` PreBind, Kubernetes 1.34). Invariant:
+only what bears this pod's mark is ever taken back, and never from a claim that is bound.
+"""
+
+import asyncio
+from contextlib import aclosing
+from typing import ClassVar, Final
+
+import msgspec
+from pydantic import Field
+
+from bindery.api.base import ApiModel
+from bindery.binder.plugins.interface import BindContext, PluginError
+from bindery.binder.plugins.volumewatch import VolumeWatch
+from bindery.binder.plugins.volumewrites import SELECTED_NODE, VolumeWriter, is_bound
+from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
+from bindery.kube.labels import selects_node
+from bindery.kube.resources import NODES
+from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+
+
+class ChosenVolume(msgspec.Struct, frozen=True):
+    """What the scheduler says of one claim of a pod."""
+
+    name: str
+    uid: str
+    volume: str | None = None
+    """The volume that it gets; "": one is to be made; None: it is bound already."""
+
+
+class VolumesArguments(ApiModel):
+    """The plugin's arguments in the configuration."""
+
+    bind_timeout_seconds: float = Field(default=120.0, gt=0)
+    """How long the claims of a pod may take to be bound."""
+
+
+_GONE: Final = "ClaimGone"
+_NOT_PROVISIONED: Final = "ProvisioningFailed"
+
+
+class Volumes:
+    """Writes, waits, verifies; takes back."""
+
+    name: ClassVar[str] = "volumes"
+    arguments: ClassVar[type[VolumesArguments]] = VolumesArguments
+
+    def __init__(self, arguments: VolumesArguments) -> None:
+        self._timeout_s = arguments.bind_timeout_seconds
+        self._watch = VolumeWatch()
+
+    async def run(self, client: Client) -> None:
+        """Mirror claims and volumes."""
+        await self._watch.run(client)
+
+    async def pre_bind(self, context: BindContext) -> None:
+        """Give every claim of the pod its volume, and wait until all are bound.
+
+        Raises:
+            PluginError: one is gone, cannot have what was chosen, or is not bound in time.
+        """
+        chosen = _read(context)
+        if not chosen:
+            return
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                await self._watch.ready.wait()
+                for each in chosen:
+                    await self._write(context, each)
+                claims = [await self._bound(context, each) for each in chosen]
+        except TimeoutError as error:
+            names = ", ".join(each.name for each in chosen)
+            message = f"after {self._timeout_s:g} s these claims are not all bound: {names}"
+            raise PluginError(message, reason="VolumesNotBound", permanent=True) from error
+        await self._verify(context, claims)
+
+    async def rollback(self, context: BindContext) -> None:
+        """Take back what was written for this pod, of claims that are not bound."""
+        writer = VolumeWriter(context.client, context.pod)
+        for each in _read(context):
+            if each.volume:
+                await writer.release(each.volume, each.uid)
+            elif each.volume is not None:
+                node = context.binding.selected_node
+                await writer.deselect(each.name, each.uid, node)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    async def _write(self, context: BindContext, chosen: ChosenVolume) -> None:
+        writer = VolumeWriter(context.client, context.pod)
+        if chosen.volume:
+            claim = await self._read_claim(context, chosen)
+            if not claim.spec.volume_name:  # in an earlier attempt, perhaps, it has got another
+                await writer.give(chosen.volume, chosen.name, chosen.uid)
+        elif chosen.volume is not None:
+            await writer.select(chosen.name, chosen.uid, context.binding.selected_node)
+
+    async def _bound(self, context: BindContext, chosen: ChosenVolume) -> Claim:
+        """Return the claim once it is bound; woken by every change of it."""
+        node, selected = context.binding.selected_node, False
+        states = self._watch.claim_states(context.pod.namespace, chosen.name)
+        async with aclosing(states):
+            async for seen in states:
+                claim = seen or await self._read_claim(context, chosen)
+                if claim.metadata.uid != chosen.uid:
+                    raise _gone(chosen)
+                if claim.status.phase == "Lost":
+                    message = f"claim {chosen.name} has lost its volume {claim.spec.volume_name}"
+                    raise PluginError(message, reason=_GONE, permanent=True)
+                if is_bound(claim):
+                    return claim
+                if chosen.volume == "":
+                    now = claim.metadata.annotations.get(SELECTED_NODE)
+                    if selected and now != node:
+                        message = f"no volume can be made for claim {chosen.name} on node {node}"
+                        raise PluginError(message, reason=_NOT_PROVISIONED, permanent=True)
+                    # The mirror may still show the claim as it was before it was written.
+                    selected = selected or now == node
+        raise AssertionError("states end only with the process")
+
+    async def _read_claim(self, context: BindContext, chosen: ChosenVolume) -> Claim:
+        """Return the claim as the API server has it now.
+
+        Raises:
+            PluginError: it is gone.
+        """
+        try:
+            claim = await context.client.get(CLAIMS, chosen.name, context.pod.namespace)
+        except NotFoundError as error:
+            raise _gone(chosen) from error
+        if claim.metadata.uid != chosen.uid:
+            raise _gone(chosen)
+        return claim
+
+    async def _verify(self, context: BindContext, claims: list[Claim]) -> None:
+        """Check that the node can use what the claims were bound to, which others may decide."""
+        node_name = context.binding.selected_node
+        held = [
+            (volume, volume.spec.node_affinity.required)
+            for volume in [await self._volume(context, claim) for claim in claims]
+            if volume.spec.node_affinity is not None
+        ]
+        if not held:
+            return
+        node = await context.client.get(NODES, node_name)
+        for volume, required in held:
+            terms = required.node_selector_terms if required is not None else None
+            if terms is not None and not selects_node(terms, node.metadata.labels, node_name):
+                message = f"volume {volume.metadata.name} cannot be used on node {node_name}"
+                raise PluginError(message, reason="VolumeNodeConflict", permanent=True)
+
+    async def _volume(self, context: BindContext, claim: Claim) -> PersistentVolume:
+        name = claim.spec.volume_name
+        seen = self._watch.volume(name)
+        if seen is not None:
+            return seen
+        try:
+            return await context.client.get(VOLUMES, name)
+        except NotFoundError as error:
+            message = f"claim {claim.metadata.name} is bound to volume {name}, which is gone"
+            raise PluginError(message, reason=_GONE, permanent=True) from error
+
+
+def _read(context: BindContext) -> list[ChosenVolume]:
+    """Return what the scheduler has handed over.
+
+    Raises:
+        PluginError: it cannot be read.
+    """
+    try:
+        return msgspec.convert(context.data.get("claims", []), list[ChosenVolume])
+    except msgspec.ValidationError as error:
+        message = f"pluginData.volumes of pod {context.pod.name} cannot be read: {error}"
+        raise PluginError(message, reason="InvalidPluginData", permanent=True) from error
+
+
+def _gone(chosen: ChosenVolume) -> PluginError:
+    return PluginError(f"claim {chosen.name} is not there any more", reason=_GONE, permanent=True)

@@ -1,0 +1,62 @@
+"""A mirror of claims and volumes that wakes whoever waits for a claim.
+
+Part of the binder's plugin `volumes`: one watch a kind, however many pods wait. A pod that waits
+costs an event and nothing else.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Mapping
+
+from bindery.kube.client import Client
+from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+from bindery.kube.store import Change, Key, key_of
+from bindery.kube.watch import Reflector
+
+
+class VolumeWatch:
+    """Claims and volumes as the API server showed them last."""
+
+    def __init__(self) -> None:
+        self.ready = asyncio.Event()
+        """Set while the mirror is filled and followed."""
+        self._claims: Mapping[Key, Claim] = {}
+        self._volumes: Mapping[Key, PersistentVolume] = {}
+        self._waiting: defaultdict[Key, set[asyncio.Event]] = defaultdict(set)
+
+    async def run(self, client: Client) -> None:
+        """Watch until cancelled."""
+        claims = Reflector(client, CLAIMS, self._wake)
+        volumes = Reflector(client, VOLUMES, lambda _: None)
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(claims.run(), name="watch claims")
+                group.create_task(volumes.run(), name="watch volumes")
+                await claims.synced.wait()
+                await volumes.synced.wait()
+                self._claims, self._volumes = claims.objects, volumes.objects
+                self.ready.set()
+        finally:
+            self.ready.clear()
+
+    async def claim_states(self, namespace: str, name: str) -> AsyncGenerator[Claim | None, None]:
+        """Yield the claim as it is seen, now and after each change; None while it is not there."""
+        key, changed = (namespace, name), asyncio.Event()
+        self._waiting[key].add(changed)
+        try:
+            while True:
+                changed.clear()
+                yield self._claims.get(key)
+                await changed.wait()
+        finally:
+            self._waiting[key].discard(changed)
+            if not self._waiting[key]:
+                del self._waiting[key]
+
+    def volume(self, name: str) -> PersistentVolume | None:
+        """Return the volume, if it is seen."""
+        return self._volumes.get(("", name))
+
+    def _wake(self, change: Change[Claim]) -> None:
+        for changed in self._waiting.get(key_of(change.object.metadata), ()):
+            changed.set()
