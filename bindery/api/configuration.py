@@ -33,6 +33,9 @@ DEFAULT_PLUGINS: Final = (
     "nodepreference",  # preferred affinity and soft taints
     "nodeplacement",  # binpack or spread
 )
+DEFAULT_BINDER_PLUGINS: Final = (
+    "volumes",  # claims get their volumes, and are waited for
+)
 
 
 class PluginConfiguration(ApiModel):
@@ -129,7 +132,9 @@ class BinderConfiguration(ApiModel):
 
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["BinderConfiguration"] = "BinderConfiguration"
-    plugins: tuple[PluginConfiguration, ...] = ()
+    plugins: tuple[PluginConfiguration, ...] = tuple(
+        PluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
+    )
     concurrent_binds: int = Field(default=32, ge=1)
     """Binding calls in flight at once, over all requests."""
     time_to_live_seconds: float = Field(default=300.0, ge=0)
