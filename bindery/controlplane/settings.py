@@ -18,6 +18,7 @@ _CONTROLLERS: Final = (
     "node-lifecycle-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
+    "resourceclaim-controller",
     "root-ca-certificate-publisher-controller",
     "serviceaccount-controller",
     "serviceaccount-token-controller",

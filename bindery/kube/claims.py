@@ -177,6 +177,8 @@ class ClaimHandover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     allocation: Allocation
     is_own: bool = False
     """Whether the claim was made for this pod from a template: then it must belong to it."""
+    is_new: bool = True
+    """Whether the plan has made the allocation; else the claim had it already."""
 
 
 class Handover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

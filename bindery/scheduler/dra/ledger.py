@@ -188,6 +188,7 @@ class ClaimLedger:
                     uid=state.claim.metadata.uid,
                     allocation=state.allocation,
                     is_own=need.is_own,
+                    is_new=need.claim.status.allocation is None,
                 )
             )
         if not is_promise and given:

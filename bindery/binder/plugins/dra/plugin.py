@@ -1,0 +1,141 @@
+"""dra in the steps of a binding: allocate and reserve claims, wait for devices, take it back.
+
+The scheduler's plugin of the same name has chosen the devices. `pre_bind` writes the finalizer,
+`status.allocation` and `status.reservedFor` of each claim, every write only if nobody was faster;
+`rollback` removes the reservation, and the allocation if this request has made it and nobody else
+uses it. Both may be cut off anywhere and done again. Source: `bindClaim` and `Unreserve` of
+kube-scheduler's plugin DynamicResources, Kubernetes 1.36.
+"""
+
+import asyncio
+from datetime import UTC, datetime
+from typing import ClassVar
+from weakref import WeakValueDictionary
+
+import msgspec
+from pydantic import BaseModel, Field
+
+from bindery.api.base import ApiModel
+from bindery.binder.plugins.dra import reservations
+from bindery.binder.plugins.dra.conditions import wait_ready
+from bindery.binder.plugins.interface import BindContext, PluginError
+from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
+from bindery.kube.errors import NotFoundError
+
+
+class Arguments(ApiModel):
+    """How long is waited for drivers."""
+
+    binding_timeout_seconds: float = Field(default=600.0, gt=0)
+    """From the allocation until all binding conditions are true; kube-scheduler's default."""
+
+
+class _FinalizerGoneError(Exception):
+    """Somebody removed the finalizer before the allocation was written: begin anew."""
+
+
+class DynamicResources:
+    """The plugin. It remembers nothing but who is writing to which claim."""
+
+    name: ClassVar[str] = "dra"
+    arguments: ClassVar[type[BaseModel]] = Arguments
+
+    def __init__(self, arguments: Arguments) -> None:
+        self._timeout_s = arguments.binding_timeout_seconds
+        self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        """Claim UID -> one writer at a time: many pods of a gang may share a claim."""
+
+    async def pre_bind(self, context: BindContext) -> None:
+        """Allocate and reserve the claims of the pod, and wait until their devices are ready."""
+        written = [await self._reserve(context, planned) for planned in _handover(context).claims]
+        for claim in written:
+            await wait_ready(context.client, claim, self._timeout_s)
+
+    async def rollback(self, context: BindContext) -> None:
+        """Take back what `pre_bind` has written for this pod and this request."""
+        try:
+            claims = _handover(context).claims
+        except PluginError:  # then nothing was written either
+            return
+        for planned in reversed(claims):
+            async with self._turn(planned):
+                try:
+                    await self._release(context, planned)
+                except NotFoundError:
+                    continue
+
+    async def _reserve(self, context: BindContext, planned: ClaimHandover) -> ResourceClaim:
+        async with self._turn(planned):
+            while True:
+                try:
+                    await self._protect(context, planned)
+                    return await self._write(context, planned)
+                except _FinalizerGoneError:
+                    continue
+                except NotFoundError as error:
+                    raise PluginError(
+                        f"resource claim {planned.name} does not exist",
+                        reason=reservations.CLAIM_CHANGED,
+                        permanent=True,
+                    ) from error
+
+    async def _protect(self, context: BindContext, planned: ClaimHandover) -> None:
+        """Write the finalizer."""
+
+        def change(claim: ResourceClaim) -> reservations.Patch | None:
+            reservations.check(claim, planned, context.pod)
+            return reservations.with_finalizer(claim)
+
+        await context.client.update(RESOURCE_CLAIMS, planned.name, context.pod.namespace, change)
+
+    async def _write(self, context: BindContext, planned: ClaimHandover) -> ResourceClaim:
+        """Write the allocation and the reservation."""
+        node_name = context.binding.selected_node
+
+        def change(claim: ResourceClaim) -> reservations.Patch | None:
+            reservations.check(claim, planned, context.pod)
+            if reservations.with_finalizer(claim) is not None:
+                raise _FinalizerGoneError
+            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return reservations.reserved(claim, planned, context.pod, node_name, now)
+
+        return await context.client.update(
+            RESOURCE_CLAIMS,
+            planned.name,
+            context.pod.namespace,
+            change,
+            subresource="status",
+        )
+
+    async def _release(self, context: BindContext, planned: ClaimHandover) -> None:
+        def status(claim: ResourceClaim) -> reservations.Patch | None:
+            if claim.metadata.uid != planned.uid:
+                return None
+            return reservations.released(claim, planned, context.pod)
+
+        def finalizer(claim: ResourceClaim) -> reservations.Patch | None:
+            if claim.metadata.uid != planned.uid or not planned.is_new:
+                return None
+            return reservations.without_finalizer(claim)
+
+        namespace = context.pod.namespace
+        await context.client.update(
+            RESOURCE_CLAIMS, planned.name, namespace, status, subresource="status"
+        )
+        await context.client.update(RESOURCE_CLAIMS, planned.name, namespace, finalizer)
+
+    def _turn(self, planned: ClaimHandover) -> asyncio.Lock:
+        lock = self._turns.get(planned.uid)
+        if lock is None:
+            lock = self._turns[planned.uid] = asyncio.Lock()
+        return lock
+
+
+def _handover(context: BindContext) -> Handover:
+    try:
+        return msgspec.convert(context.data, Handover)
+    except msgspec.ValidationError as error:
+        raise PluginError(
+            f"the scheduler's plan for its resource claims cannot be read: {error}",
+            permanent=True,
+        ) from error

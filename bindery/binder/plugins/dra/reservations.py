@@ -1,0 +1,145 @@
+"""What is written into a resource claim for a pod, and what is taken back: pure.
+
+Called by `plugin` with the claim as the API server has it at that moment, so that each answer holds
+for that version only. Invariant: a claim is deallocated only by the request that has allocated it,
+and only when nobody else has reserved it.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bindery.binder.plugins.interface import PluginError
+from bindery.binder.ports import PodView
+from bindery.kube.claims import (
+    FINALIZER,
+    MOST_RESERVATIONS,
+    Allocation,
+    ClaimHandover,
+    ConsumerReference,
+    ResourceClaim,
+)
+from bindery.kube.podspec import NodeSelector
+
+CLAIM_CHANGED = "ResourceClaimChanged"
+"""The reason when a claim is not what the plan was made for: the pod is planned anew."""
+
+Patch = Mapping[str, Any]
+"""A merge patch."""
+
+
+def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
+    """Do nothing if `claim` is the one that was planned, and may be used by `pod`.
+
+    Raises:
+        PluginError: it is another, is going, or was made for another pod.
+    """
+    name, meta = planned.name, claim.metadata
+    if meta.uid != planned.uid:
+        raise _changed(f"resource claim {name} is another one than was planned")
+    if meta.deletion_timestamp is not None:
+        raise _changed(f"resource claim {name} is being deleted")
+    if planned.is_own and not any(
+        owner.controller and owner.uid == pod.uid for owner in meta.owner_references
+    ):
+        raise _changed(f"resource claim {name} was not made for this pod")
+
+
+def with_finalizer(claim: ResourceClaim) -> Patch | None:
+    """Return the patch by which `claim` cannot be deleted while it is allocated."""
+    if FINALIZER in claim.metadata.finalizers:
+        return None
+    return {"metadata": {"finalizers": [*claim.metadata.finalizers, FINALIZER]}}
+
+
+def without_finalizer(claim: ResourceClaim) -> Patch | None:
+    """Return the patch that lets `claim` be deleted, if nothing is allocated to it."""
+    if claim.status.allocation is not None or FINALIZER not in claim.metadata.finalizers:
+        return None
+    return {"metadata": {"finalizers": [f for f in claim.metadata.finalizers if f != FINALIZER]}}
+
+
+def reserved(
+    claim: ResourceClaim, planned: ClaimHandover, pod: PodView, node_name: str, now: str
+) -> Patch | None:
+    """Return the status patch that allocates `claim` as planned and reserves it for `pod`.
+
+    Args:
+        claim: as it is.
+        planned: what the scheduler wants.
+        pod: for whom.
+        node_name: where the pod goes.
+        now: the time, as the API server writes it.
+
+    Raises:
+        PluginError: it is allocated in another way, or too many have reserved it.
+    """
+    status = claim.status
+    users = status.reserved_for
+    written: dict[str, Any] = {}
+    if status.allocation is None:
+        written["allocation"] = {
+            **msgspec.to_builtins(planned.allocation),
+            "allocationTimestamp": now,
+        }
+    elif not _serves(status.allocation, planned.allocation, node_name):
+        raise _changed(f"resource claim {planned.name} was allocated elsewhere in the meantime")
+    if all(user.uid != pod.uid for user in users):
+        if len(users) >= MOST_RESERVATIONS:
+            raise _changed(
+                f"resource claim {planned.name} is reserved by {MOST_RESERVATIONS} pods already"
+            )
+        me = ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+        written["reservedFor"] = _wire([*users, me])
+    return {"status": written} if written else None
+
+
+def released(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> Patch | None:
+    """Return the status patch that takes back `reserved`, whether or not it was written."""
+    users = claim.status.reserved_for
+    left = [user for user in users if user.uid != pod.uid]
+    written: dict[str, Any] = {}
+    if len(left) < len(users):
+        written["reservedFor"] = _wire(left) or None
+    allocation = claim.status.allocation
+    if (
+        allocation is not None
+        and not left
+        and planned.is_new
+        and _devices(allocation) == _devices(planned.allocation)
+    ):
+        written["allocation"] = None
+    return {"status": written} if written else None
+
+
+def _serves(allocation: Allocation, planned: Allocation, node_name: str) -> bool:
+    """Return whether a pod on the node can use `allocation`."""
+    if allocation.node_selector is None or allocation.node_selector == planned.node_selector:
+        return True
+    return _is_only(allocation.node_selector, node_name)
+
+
+def _is_only(selector: NodeSelector, node_name: str) -> bool:
+    """Return whether `selector` selects the node by its name."""
+    return any(
+        not term.match_expressions
+        and [(f.key, f.operator, f.values) for f in term.match_fields or ()]
+        == [("metadata.name", "In", [node_name])]
+        for term in selector.node_selector_terms
+    )
+
+
+def _devices(allocation: Allocation) -> list[tuple[str, str, str, str, str | None]]:
+    return [
+        (each.request, each.driver, each.pool, each.device, each.share_id)
+        for each in allocation.devices.results
+    ]
+
+
+def _wire(users: Sequence[ConsumerReference]) -> list[dict[str, Any]]:
+    return [dict(msgspec.to_builtins(user)) for user in users]
+
+
+def _changed(message: str) -> PluginError:
+    return PluginError(message, reason=CLAIM_CHANGED, permanent=True)

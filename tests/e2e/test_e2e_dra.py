@@ -1,0 +1,324 @@
+"""Devices on the real API server: published as ResourceSlices, claimed by name or from templates.
+
+The test plays the driver; kube-controller-manager makes claims from templates and frees them.
+"""
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from support import Corner, Gang, binder_configuration, wait_for
+
+from bindery.api.configuration import PluginConfiguration
+from bindery.controlplane.components import Component, Components
+from bindery.kube.claims import (
+    FINALIZER,
+    RESOURCE_CLAIM_TEMPLATES,
+    RESOURCE_CLAIMS,
+    ResourceClaim,
+)
+from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.errors import InvalidError, NotFoundError
+from bindery.kube.resources import BIND_REQUESTS, PODS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+
+@pytest.fixture(scope="module")
+def binder(module_components: Components) -> Component:
+    plugin = PluginConfiguration(name="dra", arguments={"bindingTimeoutSeconds": 30})
+    return module_components.start_binder(binder_configuration(plugin)).wait_ready()
+
+
+@dataclass
+class Driver:
+    """A driver of the test's own, and the class of its devices."""
+
+    corner: Corner
+
+    @property
+    def name(self) -> str:
+        return f"{self.corner.namespace}.example.com"
+
+    @property
+    def class_name(self) -> str:
+        return self.corner.namespace
+
+    async def publish(self, node: str, devices: Sequence[Mapping[str, Any]]) -> None:
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{self.class_name}-{node}"},
+            "spec": {
+                "driver": self.name,
+                "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "devices": list(devices),
+            },
+        }
+        await self.corner.client.create(RESOURCE_SLICES, body)
+
+    async def make_class(self) -> None:
+        expression = f'device.driver == "{self.name}"'
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": self.class_name},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        }
+        await self.corner.client.create(DEVICE_CLASSES, body)
+
+    def request(self, **further: Any) -> dict[str, Any]:
+        exactly = {"deviceClassName": self.class_name, **further}
+        return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+    async def make_claim(self, name: str, namespace: str = "", **further: Any) -> None:
+        space = namespace or self.corner.namespace
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": space},
+            "spec": self.request(**further),
+        }
+        await self.corner.client.create(RESOURCE_CLAIMS, body, space)
+
+    async def make_template(self, name: str) -> None:
+        space = self.corner.namespace
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": name, "namespace": space},
+            "spec": {"spec": self.request()},
+        }
+        await self.corner.client.create(RESOURCE_CLAIM_TEMPLATES, body, space)
+
+    async def claims(self) -> list[ResourceClaim]:
+        return await self.corner.client.list(RESOURCE_CLAIMS, namespace=self.corner.namespace)
+
+    async def claim(self, name: str) -> ResourceClaim:
+        return await self.corner.client.get(RESOURCE_CLAIMS, name, self.corner.namespace)
+
+    async def report(self, claim: str, device: str, condition: str) -> None:
+        """Say in the claim's status that `condition` is true of `device`."""
+        found = await self.claim(claim)
+        assert found.status.allocation is not None
+        result = found.status.allocation.devices.results[0]
+        entry = {
+            "driver": self.name,
+            "pool": result.pool,
+            "device": device,
+            "conditions": [
+                {
+                    "type": condition,
+                    "status": "True",
+                    "reason": "Test",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
+        }
+        await self.corner.client.patch(
+            RESOURCE_CLAIMS,
+            claim,
+            {"status": {"devices": [entry]}},
+            namespace=self.corner.namespace,
+            subresource="status",
+        )
+
+    async def clean(self) -> None:
+        for slice_ in await self.corner.client.list(RESOURCE_SLICES):
+            if slice_.spec.driver == self.name:
+                await self.corner.client.delete(RESOURCE_SLICES, slice_.metadata.name)
+        with suppress(NotFoundError):
+            await self.corner.client.delete(DEVICE_CLASSES, self.class_name)
+
+
+@pytest.fixture
+async def driver(corner: Corner) -> AsyncIterator[Driver]:
+    driver = Driver(corner)
+    await driver.make_class()
+    yield driver
+    await driver.clean()
+
+
+def gpus(count: int, **further: Any) -> list[dict[str, Any]]:
+    return [{"name": f"gpu-{index}", **further} for index in range(count)]
+
+
+def named(claim: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+
+
+def templated(template: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]}
+
+
+def devices_of(claims: Sequence[ResourceClaim]) -> list[tuple[str, str]]:
+    return sorted(
+        (result.pool, result.device)
+        for claim in claims
+        if claim.status.allocation is not None
+        for result in claim.status.allocation.devices.results
+    )
+
+
+async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_them(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(2))
+    await driver.make_template("one")
+    gang = Gang("pair", size=2, pod=templated("one"))
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+
+    claims = await driver.claims()
+    assert devices_of(claims) == [(node, "gpu-0"), (node, "gpu-1")]
+    pods = {pod.metadata.uid for pod in await corner.pods(gang)}
+    assert {user.uid for claim in claims for user in claim.status.reserved_for} == pods
+    assert all(FINALIZER in claim.metadata.finalizers for claim in claims)
+
+    late = Gang("late", size=1, pod=templated("one"))
+    await corner.submit(late)
+    condition = await corner.wait_condition(late, "False", "Unschedulable")
+    assert "have too few free devices for its claims" in condition.message
+
+    first = min(pod.metadata.name for pod in await corner.pods(gang))
+    await corner.client.delete(PODS, first, corner.namespace, grace_period_s=0)
+    await corner.wait_bound(late)
+
+
+async def test_pods_share_a_named_claim_on_the_node_of_its_device(
+    corner: Corner, driver: Driver
+) -> None:
+    nodes = await corner.add_nodes("a", "b", cpu="8")
+    for node in nodes:
+        await driver.publish(node, gpus(1))
+    await driver.make_claim("shared")
+    gang = Gang("sharers", size=3, pod=named("shared"))
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+
+    claim = await driver.claim("shared")
+    assert len(claim.status.reserved_for) == 3
+    ((pool, _),) = devices_of([claim])
+    assert {pod.spec.node_name for pod in await corner.pods(gang)} == {pool}
+
+
+async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    await driver.publish(node, gpus(1, **fabric))
+    await driver.make_claim("fabric")
+    gang = Gang("fabric", size=1, pod=named("fabric"))
+    await corner.submit(gang)
+
+    async def allocated() -> bool:
+        return (await driver.claim("fabric")).status.allocation is not None
+
+    await wait_for(allocated, "the claim is allocated")
+    assert await corner.bound_count(gang) == 0
+    await driver.report("fabric", "gpu-0", "Attached")
+    await corner.wait_bound(gang)
+
+
+async def test_a_device_that_fails_to_attach_is_given_back(corner: Corner, driver: Driver) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    await driver.publish(node, gpus(1, **fabric))
+    await driver.make_claim("fabric")
+    gang = Gang("fabric", size=1, pod=named("fabric"))
+    await corner.submit(gang)
+
+    async def allocated() -> bool:
+        return (await driver.claim("fabric")).status.allocation is not None
+
+    await wait_for(allocated, "the claim is allocated")
+    await driver.report("fabric", "gpu-0", "Broken")
+
+    async def given_back() -> bool:
+        claim = await driver.claim("fabric")
+        return claim.status.allocation is None and FINALIZER not in claim.metadata.finalizers
+
+    await wait_for(given_back, "the claim is deallocated")
+    assert (await driver.claim("fabric")).status.reserved_for == []
+    assert await corner.bound_count(gang) == 0
+
+
+async def test_a_pod_waits_for_a_claim_that_is_in_another_namespace_only(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(1))
+    await driver.make_claim("foreign", "default")
+    try:
+        gang = Gang("stray", size=1, pod=named("foreign"))
+        await corner.submit(gang)
+        condition = await corner.wait_condition(gang, "False", "ResourceClaimNotReady")
+        assert "resource claim foreign does not exist" in condition.message
+        await driver.make_claim("foreign")
+        await corner.wait_bound(gang)
+    finally:
+        await corner.client.delete(RESOURCE_CLAIMS, "foreign", "default")
+
+
+async def test_a_claim_of_another_pod_is_refused_by_the_binder(
+    corner: Corner, driver: Driver
+) -> None:
+    """A request that says that a claim was made for the pod must be right about it."""
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.make_claim("other")
+    claim = await driver.claim("other")
+    gang = Gang("gated", size=1, pod={"schedulingGates": [{"name": "test/held"}]})
+    await corner.submit(gang)
+    (pod,) = await corner.pods(gang)
+    result = {"request": "gpu", "driver": driver.name, "pool": node, "device": "gpu-0"}
+    planned = {
+        "name": "other",
+        "uid": claim.metadata.uid,
+        "isOwn": True,
+        "allocation": {"devices": {"results": [result]}},
+    }
+    body = {
+        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "kind": "BindRequest",
+        "metadata": {
+            "name": "forged",
+            "namespace": corner.namespace,
+            "labels": {"bindery.dev/test": "forged"},
+        },
+        "spec": {
+            "pods": [
+                {
+                    "podName": pod.metadata.name,
+                    "podUID": pod.metadata.uid,
+                    "selectedNode": node,
+                    "pluginData": {"dra": {"claims": [planned]}},
+                }
+            ],
+            "statement": {"id": "forged-1"},
+            "backoffLimit": 0,
+        },
+    }
+    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+
+    async def refused() -> str:
+        try:
+            request = await corner.client.get(BIND_REQUESTS, "forged", corner.namespace)
+        except NotFoundError:
+            return ""
+        return request.status.message if request.status.phase == "Failed" else ""
+
+    assert "was not made for this pod" in await wait_for(refused, "the request fails")
+    assert (await driver.claim("other")).status.allocation is None
+
+
+async def test_the_api_server_refuses_what_does_not_compile(corner: Corner, driver: Driver) -> None:
+    """What Bindery itself says is in the tests of the allocator: here it never comes so far."""
+    selector = {"cel": {"expression": "device.nope == 1"}}
+    with pytest.raises(InvalidError, match="undefined field 'nope'"):
+        await driver.make_claim("wrong", selectors=[selector])
