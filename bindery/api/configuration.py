@@ -35,6 +35,7 @@ DEFAULT_PLUGINS: Final = (
 )
 DEFAULT_BINDER_PLUGINS: Final = (
     "volumes",  # claims get their volumes, and are waited for
+    "dra",  # resource claims get their devices, and are reserved for their pods
 )
 
 
