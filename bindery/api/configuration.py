@@ -128,6 +128,29 @@ class SchedulerConfiguration(ApiModel):
         return plugins
 
 
+class WebhookConfiguration(ApiModel):
+    """The admission webhook, which runs the binder's plugins when pods are created."""
+
+    scheduler_name: str = SCHEDULER_NAME
+    """Pods with this `spec.schedulerName` are looked at."""
+    port: int = Field(default=8443, ge=1, le=65535)
+    host: str = ""
+    """Where it listens; "": everywhere."""
+    dns_names: tuple[str, ...] = ("bindery-webhook.bindery-system.svc",)
+    """Names and addresses by which the API server calls it: its certificate is for them."""
+    namespace: str = "bindery-system"
+    secret: str = "bindery-webhook"  # noqa: S105  # a name, no password
+    """Where in the namespace certificates are kept."""
+    configuration: str = "bindery-webhook"
+    """The name of both webhook configurations, which are told whom to trust."""
+    certificate_seconds: float = Field(default=90 * 86400.0, ge=1)
+    """How long a certificate is good for; it is renewed after two thirds of that."""
+    authority_seconds: float = Field(default=5 * 365 * 86400.0, ge=1)
+    """How long the authority is good for that signs certificates."""
+    overlap_seconds: float = Field(default=600.0, ge=0)
+    """How long a new authority is published before it signs."""
+
+
 class BinderConfiguration(ApiModel):
     """One binder: its plugins in order and its bounds."""
 
@@ -143,3 +166,5 @@ class BinderConfiguration(ApiModel):
     max_backoff_seconds: float = Field(default=300.0, gt=0)
     """The longest wait between two attempts."""
     leader_election: LeaderElection = LeaderElection()
+    webhook: WebhookConfiguration = WebhookConfiguration()
+    """For `bindery webhook run`, which reads the same file; the binder itself does not look."""

@@ -47,7 +47,7 @@ def run(
 ) -> None:
     """Carry out BindRequests: bind gangs whole or not at all."""
     try:
-        configuration, plugins = _load(config)
+        configuration, plugins = load_plugins(config)
     except yamlfile.FileError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
@@ -67,14 +67,15 @@ def run(
         raise typer.Exit(1) from error
 
 
-def _load(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ...]]:
-    """Return the configuration and its plugins.
+def load_plugins(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPlugin, ...]]:
+    """Return the configuration at `path`, or the default one, and its plugins.
 
     Raises:
         FileError: they cannot be used; at the line concerned.
     """
     if path is None:
-        return BinderConfiguration(), ()
+        configuration = BinderConfiguration()
+        return configuration, registry.build(configuration.plugins)
     configuration = yamlfile.load(BinderConfiguration, path)
     try:
         return configuration, registry.build(configuration.plugins)

@@ -31,6 +31,8 @@ COMMANDS: Final = {
     "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),
     "binder": LazyCommand("bindery.cli.binder", "The binder process."),
     "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node's half, or hollow nodes."),
+    "webhook": LazyCommand("bindery.cli.webhook", "The admission webhook's process."),
+    "reservation": LazyCommand("bindery.cli.reservation", "What runs in a reservation pod."),
     "demo": LazyCommand("bindery.cli.demo", "A gang from Pending to Bound on your machine."),
 }
 """In the order of `bindery --help`."""

@@ -1,0 +1,75 @@
+"""The Secret and the two webhook configurations, as far as the webhook reads them."""
+
+import base64
+import binascii
+from typing import Final
+
+import msgspec
+
+from bindery.binder.webhook.certificates import Bundle
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
+
+
+class Secret(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """A Secret with its values as they are on the wire."""
+
+    data: dict[str, str] | None = None
+
+
+class ClientConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """Whom the API server trusts when it calls."""
+
+    ca_bundle: str = ""
+
+
+class Webhook(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """One webhook of a configuration."""
+
+    name: str
+    client_config: ClientConfig = msgspec.field(default_factory=ClientConfig)
+
+
+class WebhookConfiguration(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """A ValidatingWebhookConfiguration or a MutatingWebhookConfiguration."""
+
+    webhooks: list[Webhook] | None = None
+
+
+SECRETS: Final = Resource("", "v1", "secrets", "Secret", True, Secret)
+_GROUP: Final = "admissionregistration.k8s.io"
+CONFIGURATIONS: Final[tuple[Resource[WebhookConfiguration], ...]] = (
+    Resource(
+        _GROUP,
+        "v1",
+        "validatingwebhookconfigurations",
+        "ValidatingWebhookConfiguration",
+        False,
+        WebhookConfiguration,
+    ),
+    Resource(
+        _GROUP,
+        "v1",
+        "mutatingwebhookconfigurations",
+        "MutatingWebhookConfiguration",
+        False,
+        WebhookConfiguration,
+    ),
+)
+
+
+def bundle_in(secret: Secret) -> Bundle:
+    """Return the certificates in `secret`; what is damaged is as good as missing."""
+    return Bundle.of({name: _decoded(text) for name, text in (secret.data or {}).items()})
+
+
+def encoded(text: str) -> str:
+    """Return `text` as the wire has it."""
+    return base64.b64encode(text.encode()).decode()
+
+
+def _decoded(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode()
+    except (binascii.Error, UnicodeDecodeError):
+        return ""

@@ -1,0 +1,184 @@
+"""Keeps the webhook's certificates: in a Secret, in the server, and with those who must trust them.
+
+Run by `process` in every replica at once, without a leader. The Secret is written only in the
+version that was read, so of two replicas that renew, one wins and the other reads what it wrote;
+all serve what the Secret holds, and all see to it that the API server trusts what it lists.
+Invariant: nothing is served that has not been written to the Secret before.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+
+from bindery.binder.webhook.certificates import Bundle, Lifetimes, next_check_s, renewed
+from bindery.binder.webhook.objects import (
+    CONFIGURATIONS,
+    SECRETS,
+    Secret,
+    WebhookConfiguration,
+    bundle_in,
+    encoded,
+)
+from bindery.kube.client import Client, PatchKind
+from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.resources import Resource
+from bindery.kube.watch import Change, EventType, Reflector
+
+_log: Final = structlog.get_logger(__name__)
+
+_RETRY_S: Final = 2.0
+_LONGEST_PAUSE_S: Final = 3600.0
+_MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "bindery-webhook"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where certificates are kept, and whom they are for."""
+
+    namespace: str
+    secret: str
+    configuration: str
+    """The name of both webhook configurations."""
+    hosts: Sequence[str]
+
+
+class Rotation:
+    """Renews, serves and publishes certificates until cancelled.
+
+    `use` is given the certificate and the key to serve with, each time they change.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        place: Place,
+        lifetimes: Lifetimes,
+        use: Callable[[str, str], None],
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._client, self._place, self._lifetimes = client, place, lifetimes
+        self._use, self._clock = use, clock
+        self._served = ""
+        self._woken = asyncio.Event()
+        self._secrets = Reflector(
+            client,
+            SECRETS,
+            self._wake,
+            namespace=place.namespace,
+            field_selector=f"metadata.name={place.secret}",
+        )
+        self._configurations = [
+            Reflector(
+                client,
+                resource,
+                self._wake,
+                field_selector=f"metadata.name={place.configuration}",
+            )
+            for resource in CONFIGURATIONS
+        ]
+
+    async def run(self) -> None:
+        """Look at everything at each change, and when something falls due."""
+        async with asyncio.TaskGroup() as group:
+            mirrors: list[Reflector[Any]] = [self._secrets, *self._configurations]
+            for mirror in mirrors:
+                group.create_task(mirror.run())
+            for mirror in mirrors:
+                await mirror.synced.wait()
+            while True:
+                self._woken.clear()
+                pause_s = await self._look()
+                try:
+                    async with asyncio.timeout(pause_s):
+                        await self._woken.wait()
+                except TimeoutError:
+                    continue
+
+    async def _look(self) -> float:
+        """Renew what is due, serve and publish what is there; return when to look again at most."""
+        try:
+            bundle = await self._renew()
+            if bundle.certificate != self._served:
+                self._use(bundle.certificate, bundle.key)
+                self._served = bundle.certificate
+                _log.info("a new certificate is served")
+            for mirror, resource in zip(self._configurations, CONFIGURATIONS, strict=True):
+                for configuration in mirror.objects.values():
+                    await self._publish(resource, configuration, bundle.authorities)
+        except KubeError as error:
+            _log.warning("certificates were not looked after", error=str(error))
+            return _RETRY_S
+        return min(_LONGEST_PAUSE_S, next_check_s(bundle, self._lifetimes, self._clock()))
+
+    async def _renew(self) -> Bundle:
+        """Return what the Secret holds, once nothing in it is due."""
+        while True:
+            secret = await self._read()
+            old = bundle_in(secret) if secret is not None else Bundle.of({})
+            new = renewed(old, self._place.hosts, self._lifetimes, self._clock())
+            if new == old:
+                return old
+            try:
+                await self._write(secret, new)
+            except (AlreadyExistsError, ConflictError):  # another replica was faster
+                continue
+            _log.info("certificates were renewed")
+            return new
+
+    async def _read(self) -> Secret | None:
+        place = self._place
+        try:
+            return await self._client.get(SECRETS, place.secret, place.namespace)
+        except NotFoundError:
+            return None
+
+    async def _write(self, secret: Secret | None, bundle: Bundle) -> None:
+        place = self._place
+        body: dict[str, Any] = {
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "type": "kubernetes.io/tls",
+            "metadata": {"name": place.secret, "labels": _MANAGED_BY},
+            "data": {name: encoded(text) for name, text in bundle.data().items()},
+        }
+        if secret is None:
+            await self._client.create(SECRETS, body, place.namespace)
+            return
+        body["metadata"]["resourceVersion"] = secret.metadata.resource_version
+        await self._client.patch(
+            SECRETS,
+            place.secret,
+            {"metadata": body["metadata"], "data": body["data"]},
+            namespace=place.namespace,
+        )
+
+    async def _publish(
+        self,
+        resource: Resource[WebhookConfiguration],
+        configuration: WebhookConfiguration,
+        authorities: str,
+    ) -> None:
+        """Let the API server trust `authorities` at each webhook of the configuration."""
+        wanted = encoded(authorities)
+        patch = [
+            step
+            for index, webhook in enumerate(configuration.webhooks or ())
+            if webhook.client_config.ca_bundle != wanted
+            for step in (
+                # The list may have changed meanwhile: then nothing is written, and we look again.
+                {"op": "test", "path": f"/webhooks/{index}/name", "value": webhook.name},
+                {"op": "add", "path": f"/webhooks/{index}/clientConfig/caBundle", "value": wanted},
+            )
+        ]
+        if patch:
+            name = configuration.metadata.name
+            await self._client.patch(resource, name, patch, kind=PatchKind.JSON)
+            _log.info("authorities are published", configuration=name, kind=resource.kind)
+
+    def _wake(self, change: Change[Any]) -> None:
+        if change.type is not EventType.DELETED or isinstance(change.object, Secret):
+            self._woken.set()
