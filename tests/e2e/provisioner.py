@@ -1,0 +1,107 @@
+"""A stand-in for a CSI driver's external-provisioner: makes volumes as it does, of nothing.
+
+The protocol is that of sig-storage-lib-external-provisioner: it waits until the volume controller
+has named it on the claim and the scheduler has named the node, creates a volume that refers to the
+claim, and leaves the binding to the controller. When it cannot make one for the node, it takes the
+node's name from the claim again, so that the pod is planned anew.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+from bindery.api.names import HOSTNAME_LABEL
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, NotFoundError
+from bindery.kube.storage import CLAIMS, VOLUMES, Claim
+from bindery.kube.store import Change, EventType
+from bindery.kube.watch import Reflector
+
+PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
+
+
+@dataclass(eq=False)
+class ProvisionerStandIn:
+    """Serves the claims of one namespace for the driver `name`."""
+
+    client: Client
+    namespace: str
+    name: str
+    full_nodes: set[str] = field(default_factory=set)
+    """Nodes for which it can make nothing."""
+    made: dict[str, str] = field(default_factory=dict)
+    """Claim -> the node for which its volume was made."""
+    refused: list[str] = field(default_factory=list)
+    """Nodes that it has taken from claims again."""
+    _claims: asyncio.Queue[Claim] = field(default_factory=asyncio.Queue)
+
+    @asynccontextmanager
+    async def serving(self) -> AsyncIterator["ProvisionerStandIn"]:
+        reflector = Reflector(self.client, CLAIMS, self._take, namespace=self.namespace)
+        tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(self._work())]
+        try:
+            await reflector.synced.wait()
+            yield self
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _take(self, change: Change[Claim]) -> None:
+        if change.type is not EventType.DELETED:
+            self._claims.put_nowait(change.object)
+
+    async def _work(self) -> None:
+        while True:
+            claim = await self._claims.get()
+            annotations = claim.metadata.annotations
+            if annotations.get(PROVISIONER) != self.name or claim.spec.volume_name:
+                continue
+            node = annotations.get(SELECTED_NODE)
+            if node in self.full_nodes:
+                await self._refuse(claim, node)
+            elif node is not None:
+                await self._make(claim, node)
+
+    async def _refuse(self, claim: Claim, node: str) -> None:
+        self.refused.append(node)
+        patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
+        try:
+            await self.client.patch(CLAIMS, claim.metadata.name, patch, namespace=self.namespace)
+        except NotFoundError:
+            return
+
+    async def _make(self, claim: Claim, node: str) -> None:
+        meta = claim.metadata
+        here = {"key": HOSTNAME_LABEL, "operator": "In", "values": [node]}
+        volume = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolume",
+            "metadata": {
+                "name": f"pvc-{meta.uid}",
+                "annotations": {"pv.kubernetes.io/provisioned-by": self.name},
+                "labels": {"made-by": self.namespace},
+            },
+            "spec": {
+                "capacity": claim.spec.resources.requests,
+                "accessModes": claim.spec.access_modes,
+                "storageClassName": claim.spec.storage_class_name,
+                "persistentVolumeReclaimPolicy": "Retain",
+                "csi": {"driver": self.name, "volumeHandle": meta.uid},
+                "claimRef": {
+                    "apiVersion": "v1",
+                    "kind": "PersistentVolumeClaim",
+                    "namespace": meta.namespace,
+                    "name": meta.name,
+                    "uid": meta.uid,
+                },
+                "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [here]}]}},
+            },
+        }
+        try:
+            await self.client.create(VOLUMES, volume)
+        except AlreadyExistsError:
+            return
+        self.made[meta.name] = node
