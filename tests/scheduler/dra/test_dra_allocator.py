@@ -1,0 +1,41 @@
+"""The structured allocator by tables: which devices claims get, and what is said if none."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from allocatorcases import Case, answer, cases
+
+CASES = cases()
+
+
+def contains(whole: Any, part: Any) -> bool:
+    """Return whether all that `part` says is true of `whole`; null: it is not there."""
+    if isinstance(part, Mapping):
+        return all(
+            key not in whole if value is None else key in whole and contains(whole[key], value)
+            for key, value in part.items()
+        )
+    if isinstance(part, list):
+        return len(whole) == len(part) and all(map(contains, whole, part))
+    return bool(whole == part)
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_claims_get_the_devices_that_the_table_says(case: Case) -> None:
+    said = answer(case)
+
+    for key in ("error", "claimError"):
+        if key in case.expect:
+            assert case.expect[key] in said.get(key, f"no {key}: {said}")
+            return
+    assert said.get("devices", said) == case.expect["devices"]
+    for claim, part in case.expect.get("allocations", {}).items():
+        assert contains(said["allocations"][claim], part), said["allocations"][claim]
+
+
+def test_every_case_has_a_name_of_its_own() -> None:
+    names = [case.name for case in CASES]
+
+    assert len(set(names)) == len(names)
+    assert len(names) >= 40
