@@ -26,6 +26,8 @@ _FIELD_MANAGER: Final = "bindery-install"
 _VALUES: Final[Mapping[str, object]] = {
     "workloads": {"enabled": False},
     "hollow": {"enabled": True},
+    # Nothing answers for it on a machine without a cluster network; its own tests start one.
+    "webhook": {"enabled": False},
 }
 
 

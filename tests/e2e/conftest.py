@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from gpunodes import DevicePluginStandIn
 from sabotage import PLUGIN_DIRECTORY
 from support import Corner, Observer, binder_configuration, scheduler_configuration
 
@@ -69,3 +70,9 @@ async def observer(corner: Corner) -> AsyncIterator[Observer]:
 def plugin_path(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let the processes that are started from now on find the plugin beside these tests."""
     monkeypatch.setenv("PYTHONPATH", str(PLUGIN_DIRECTORY))
+
+
+@pytest.fixture
+async def stand_in(corner: Corner) -> AsyncIterator[DevicePluginStandIn]:
+    async with DevicePluginStandIn(corner).play() as stand_in:
+        yield stand_in

@@ -15,6 +15,7 @@ from bindery.api.configuration import (
     LeaderElection,
     PluginConfiguration,
     SchedulerConfiguration,
+    WebhookConfiguration,
 )
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
@@ -40,6 +41,7 @@ def configuration(component: str) -> dict[str, Any]:
         (configuration("scheduler"), SchedulerConfiguration),
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
         (configuration("binder"), BinderConfiguration),
+        (configuration("binder")["properties"]["webhook"], WebhookConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
         (USAGE, UsageConfiguration),
         (USAGE["properties"]["prometheus"], PrometheusConfiguration),

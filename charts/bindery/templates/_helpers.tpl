@@ -71,6 +71,13 @@ subjects:
 {{- $given := (index .root.Values .component).configuration }}
 {{- $fixed := dict "apiVersion" "scheduling.bindery.dev/v1alpha1" "kind" .kind }}
 {{- $lease := dict "leaderElection" (dict "namespace" .root.Release.Namespace) }}
+{{- if eq .component "binder" }}
+{{- $name := printf "%s-webhook" .root.Release.Name }}
+{{- $host := printf "%s.%s.svc" $name .root.Release.Namespace }}
+{{- $webhook := dict "namespace" .root.Release.Namespace "secret" $name "configuration" $name }}
+{{- $_ := set $webhook "dnsNames" (list $host) }}
+{{- $_ := set $lease "webhook" $webhook }}
+{{- end }}
 apiVersion: v1
 kind: ConfigMap
 metadata:
@@ -84,6 +91,8 @@ data:
 
 {{- define "bindery.deployment" -}}
 {{- $values := index .root.Values .component }}
+{{- /* The webhook runs the binder's plugins, by the binder's configuration. */}}
+{{- $file := ternary "binder" .component (eq .component "webhook") }}
 {{- $image := .root.Values.image }}
 apiVersion: apps/v1
 kind: Deployment
@@ -100,7 +109,7 @@ spec:
       labels: {{- include "bindery.selector" . | nindent 8 }}
       annotations:
         # Pods are replaced when their configuration changes.
-        checksum/configuration: {{ $values.configuration | toJson | sha256sum }}
+        checksum/configuration: {{ (index .root.Values $file).configuration | toJson | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
       automountServiceAccountToken: true
@@ -120,13 +129,16 @@ spec:
           args:
             - {{ .component }}
             - run
-            - --config=/etc/bindery/{{ .component }}.yaml
+            - --config=/etc/bindery/{{ $file }}.yaml
             - --health-port=8080
           env:
             - name: BINDERY_IMAGE
               value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
           ports:
             - {name: health, containerPort: 8080}
+            {{- if eq .component "webhook" }}
+            - {name: webhook, containerPort: 8443}
+            {{- end }}
           livenessProbe:
             httpGet: {path: /healthz, port: health}
             periodSeconds: 10
@@ -143,9 +155,17 @@ spec:
             capabilities: {drop: [ALL]}
           volumeMounts:
             - {name: configuration, mountPath: /etc/bindery, readOnly: true}
+            {{- if eq .component "webhook" }}
+            - {name: temporary, mountPath: /tmp}
+            {{- end }}
       volumes:
         - name: configuration
-          configMap: {name: {{ .root.Release.Name }}-{{ .component }}}
+          configMap: {name: {{ .root.Release.Name }}-{{ $file }}}
+        {{- if eq .component "webhook" }}
+        # Certificates pass through a file on their way into the server.
+        - name: temporary
+          emptyDir: {medium: Memory, sizeLimit: 1Mi}
+        {{- end }}
       {{- with $values.nodeSelector }}
       nodeSelector: {{- toYaml . | nindent 8 }}
       {{- end }}

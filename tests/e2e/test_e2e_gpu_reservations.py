@@ -1,0 +1,103 @@
+"""Reservation pods when something goes wrong: each test has the only binder."""
+
+import pytest
+from gpunodes import (
+    HALF,
+    DevicePluginStandIn,
+    bound,
+    environment,
+    sharing,
+    start_gpu_nodes,
+    submit_share,
+    wait_reservations,
+)
+from support import Corner, Observer, binder_configuration, wait_for
+
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, groups
+from bindery.controlplane.components import Components
+from bindery.kube.errors import NotFoundError
+from bindery.kube.resources import CONFIG_MAPS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
+
+
+async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_comes_again(
+    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+) -> None:
+    components.start_binder(binder_configuration(sharing(deadline_s=1.0))).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
+    stand_in.is_silent = True
+    await submit_share(corner, "a", HALF)
+
+    async def failed() -> bool:
+        return any(r.status.failed_attempts > 0 for r in await corner.requests())
+
+    await wait_for(failed, "an attempt fails")
+    request = await corner.wait_request()
+    assert "has not said within 1 s which GPU it got" in request.status.message
+    stand_in.speak()
+    await bound(corner, "a")
+
+
+async def test_a_binder_that_starts_removes_reservations_whose_users_are_gone_and_no_others(
+    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+) -> None:
+    binder = components.start_binder(binder_configuration(sharing())).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()
+    await submit_share(corner, "stays", {"gpu-fraction": "0.9"})
+    await submit_share(corner, "goes", {"gpu-fraction": "0.8"})
+    stays, _ = await bound(corner, "stays", "goes")
+    binder.kill()
+    await corner.delete_pod("goes-0")
+    assert len(stand_in.reservations()) == 2
+
+    binder.restart()
+
+    await wait_reservations(stand_in, 1)
+    assert stand_in.reservations()[0].groups == groups(stays.metadata.labels)
+
+
+async def test_a_binder_that_dies_while_it_reserves_finishes_when_it_comes_back(
+    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+) -> None:
+    binder = components.start_binder(binder_configuration(sharing())).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
+    stand_in.is_silent = True
+    await submit_share(corner, "a", HALF)
+    await wait_reservations(stand_in, 1)
+    binder.kill()
+    stand_in.speak()
+    binder.restart()
+
+    (a,) = await bound(corner, "a")
+    assert (await environment(corner, a))["NVIDIA_VISIBLE_DEVICES"] == "0"
+    assert stand_in.ever_given == 1
+
+
+async def test_a_config_map_of_somebody_else_is_left_alone(
+    corner: Corner,
+    components: Components,
+    stand_in: DevicePluginStandIn,
+    observer: Observer,
+) -> None:
+    components.start_binder(binder_configuration(sharing())).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
+    body = {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "mine-0"},
+        "data": {"key": "value"},
+    }
+    await corner.client.create(CONFIG_MAPS, body, corner.namespace)
+    await submit_share(corner, "a", {**HALF, CONFIG_MAP_ANNOTATION: "mine"})
+
+    async def refused() -> bool:
+        messages = [request.status.message for request in observer.requests.values()]
+        return any("does not belong to the pod" in message for message in messages)
+
+    await wait_for(refused, "the request says why")
+    found = await corner.client.get(CONFIG_MAPS, "mine-0", corner.namespace)
+    assert found.data == {"key": "value"}
+    await wait_reservations(stand_in, 0)
+    with pytest.raises(NotFoundError):
+        await corner.client.get(CONFIG_MAPS, "mine-0-evar", corner.namespace)
