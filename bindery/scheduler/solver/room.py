@@ -43,7 +43,9 @@ def lacks_room(session: Session, task: Task, row: int) -> bool:
         return True
     rows = np.array([row])
     rooms = session.placement.rooms(task.shape)
-    return not all(room.has_room(session, task.shape, rows, True).all() for room in rooms)
+    if not all(room.has_room(session, task.shape, rows, True).all() for room in rooms):
+        return True
+    return any(failure.nodes[row] for failure in session.placement.task_failures(task))
 
 
 def held(table: VictimTable, chunk: int, task: Task, row: int) -> NDArray[np.int64]:

@@ -137,7 +137,7 @@ class Search:
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
-        allowed = self._finder.allowed_for(task)
+        allowed = self._finder.allowed_for(task, emptied=True)
         useful = useful_nodes(self._session, self._table, self._left, allowed, task)
         for row in self._nodes_in_order(useful):
             savepoint, chosen = self._statement.savepoint(), len(self.gone)
