@@ -18,6 +18,8 @@ _CONTROLLERS: Final = (
     "namespace-controller",
     "node-lifecycle-controller",
     "persistentvolume-binder-controller",
+    "persistentvolume-protection-controller",
+    "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
     "replicaset-controller",
     "resourceclaim-controller",

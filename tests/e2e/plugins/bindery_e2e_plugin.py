@@ -24,7 +24,7 @@ class Arguments(BaseModel):
     die_at: int = 1
     """In which call of that step."""
     refuse_node: str = ""
-    """pre_bind fails for pods on this node, for good."""
+    """pre_bind fails, for good, for pods on nodes whose names end so."""
 
 
 class Saboteur:
@@ -36,7 +36,8 @@ class Saboteur:
 
     async def pre_bind(self, context: BindContext) -> None:
         self._step("pre_bind", context)
-        if context.binding.selected_node == self._arguments.refuse_node:
+        refused = self._arguments.refuse_node
+        if refused and context.binding.selected_node.endswith(refused):
             raise PluginError("this node is refused", reason="NodeRefused", permanent=True)
 
     async def post_bind(self, context: BindContext) -> None:
