@@ -4,12 +4,14 @@ Written by the plugin's `observe` alone; read by the session's ledger. Invariant
 of what the claims' own status says is allocated.
 """
 
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import msgspec
 
 from bindery.api.quantity import QuantityError
-from bindery.kube.claims import Allocation, DeviceClaim, ResourceClaim
+from bindery.kube.claims import Allocation, DeviceClaim, Handover, ResourceClaim
 from bindery.kube.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.store import Change, EventType
@@ -39,6 +41,8 @@ class Known:
     """Grows with everything but pods and claims."""
     held: Usage = field(init=False)
     _entered: dict[ClaimKey, tuple[Take, ...]] = field(default_factory=dict)
+    _decoded: dict[str, tuple[Mapping[str, Any], Handover]] = field(default_factory=dict)
+    """Pod UID -> what was handed to the binder for it, as it came and decoded."""
     _prepared: dict[bytes, PreparedClaim | ClaimError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -82,6 +86,21 @@ class Known:
         if isinstance(known, ClaimError):
             raise known
         return known
+
+    def decoded(
+        self, handed_over: Iterable[tuple[str, Mapping[str, Any]]]
+    ) -> Iterator[tuple[str, Handover]]:
+        """Yield pod UID and what was handed to the binder for it, each decoded once only."""
+        former, self._decoded = self._decoded, {}
+        for uid, data in handed_over:
+            known = former.get(uid)
+            if known is None or known[0] is not data:
+                try:
+                    known = (data, msgspec.convert(data, Handover))
+                except msgspec.ValidationError:  # of another version: the binder refuses it too
+                    continue
+            self._decoded[uid] = known
+            yield uid, known[1]
 
     def _pod(self, pod: Pod, gone: bool) -> None:
         if gone or pod.status.phase in _FINISHED or not pod.spec.resource_claims:

@@ -11,8 +11,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
-
 from bindery.kube.claims import (
     MOST_RESERVATIONS,
     Allocation,
@@ -74,10 +72,10 @@ class ClaimLedger:
         self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
         self._given: dict[str, Handover] = {}
         """Pod UID -> what it gets, as far as it was allocated in this session."""
-        for uid, data in handed_over:
+        for uid, handover in known.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
             if task is not None and (task.status.holds_room or task.status.is_active):
-                self._assume(task, data)
+                self._assume(task, handover)
         for uid in known.pods:
             task = state.tasks.get(Uid(uid))
             if task is not None and task.status is TaskStatus.RELEASING:
@@ -252,16 +250,12 @@ class ClaimLedger:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _assume(self, task: Task, data: Mapping[str, Any]) -> None:
+    def _assume(self, task: Task, handover: Handover) -> None:
         """Count what was handed to the binder for `task` as taken, as far as claims do not show."""
-        try:
-            handover = msgspec.convert(data, Handover)
-        except msgspec.ValidationError:  # of another version: the binder refuses it too
-            return
         for each in handover.claims:
             key = ClaimKey(task.namespace, each.name)
             claim = self._known.claims.get(key)
-            if claim is None or claim.metadata.uid != each.uid:
+            if claim is None or claim.metadata.uid != each.uid or _shows(claim, task):
                 continue
             state = self.state_of(Reference(key, claim, each.is_own))
             if state.allocation is None:
@@ -287,6 +281,12 @@ class ClaimLedger:
         selector = self.reach(need)
         if selector is not None and not self._rooms.selected(self._nodes, selector)[row]:
             raise LedgerRefusalError(f"cannot reach the devices of claim {need.key.name}")
+
+
+def _shows(claim: ResourceClaim, task: Task) -> bool:
+    """Return whether `claim` says itself that it is allocated and reserved for `task`."""
+    status = claim.status
+    return status.allocation is not None and any(u.uid == task.uid for u in status.reserved_for)
 
 
 def _restore(state: ClaimState, users: set[str], leaving: set[str]) -> None:
