@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
+from bindery.kube.claims import ConsumerReference, ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import KubeObject, Meta, OwnerReference, Pod, PodClaimStatus
 from bindery.kube.podspec import PodResourceClaim
 from bindery.kube.store import Change, EventType
@@ -46,6 +46,7 @@ class ClaimKeeper:
             template = self._templates.get((pod.metadata.namespace, name))
             if template is None:
                 asked.append(PodResourceClaim(name=name, resource_claim_name=name))
+                self._reserve(pod, name)
                 continue
             asked.append(PodResourceClaim(name=name, resource_claim_template_name=name))
             claim = _made(template, pod)
@@ -56,6 +57,16 @@ class ClaimKeeper:
             spec=msgspec.structs.replace(pod.spec, resource_claims=asked),
             status=msgspec.structs.replace(pod.status, resource_claim_statuses=made),
         )
+
+    def _reserve(self, pod: Pod, name: str) -> None:
+        """Let a pod that begins on a node hold the claim that it names, if it is allocated."""
+        claim = self._claims.get((pod.metadata.namespace, name))
+        if not pod.spec.node_name or claim is None or claim.status.allocation is None:
+            return
+        users = [each for each in claim.status.reserved_for if each.uid != pod.metadata.uid]
+        me = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        status = msgspec.structs.replace(claim.status, reserved_for=[*users, me])
+        self.put(msgspec.structs.replace(claim, status=status))
 
     def release(self, pod: Pod) -> None:
         """Free what `pod` had reserved, and delete what was made for it."""
