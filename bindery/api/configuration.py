@@ -28,6 +28,7 @@ DEFAULT_PLUGINS: Final = (
     "gang",  # whole gangs; below their minimum before extras
     "dra",  # devices for resource claims
     "gpu_sharing",  # parts of GPUs, and GPUs one by one
+    "node_lock",  # devices that HAMi shares
     "cooldown",  # a node that refused a pod is avoided for a while
     "volumes",  # persistent volumes: bound, to be bound, to be provisioned
     "nodepreference",  # preferred affinity and soft taints
@@ -36,6 +37,7 @@ DEFAULT_PLUGINS: Final = (
 DEFAULT_BINDER_PLUGINS: Final = (
     "volumes",  # claims get their volumes, and are waited for
     "dra",  # resource claims get their devices, and are reserved for their pods
+    "node_lock",  # HAMi's devices are written onto pods, and their nodes locked in turn
 )
 
 

@@ -20,14 +20,14 @@ from bindery.kube.objects import (
     PriorityClass,
 )
 from bindery.kube.store import Change, EventType
-from bindery.scenario import objects
+from bindery.scenario import objects, shares
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.fields import expand
 from bindery.scenario.flight import request_object
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.happenings import Event, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
-from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.objects import PodIdentity
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
 from bindery.scenario.wholes import whole_objects
@@ -225,8 +225,16 @@ class ScenarioCluster:
                     created_at=pods_at,
                     bound_at=self.now - (job.runtime or 0.0) if runs else None,
                     spread_devices=job.spread_devices,
+                    shared_devices=self._shared_devices(entry.node),
                 )
                 self._create_pod(who, entry, recreate=job.recreate, priority=priority)
+
+    def _shared_devices(self, node_name: str) -> tuple[Device, ...] | None:
+        """Return the devices of a node, in a scenario about HAMi's protocol."""
+        if not shares.shares_by_hami(self._scenario):
+            return None
+        node = self.node_entries.get(node_name)
+        return node.devices if node is not None else ()
 
     def _create_in_flight(self, entry: InFlightRequest) -> None:
         records = [self.pods[name] for name in entry.pods]

@@ -37,10 +37,14 @@ class Request(ScenarioModel):
     gpus: NonNegative = 0
     """Whole devices."""
     gpu_fraction: Annotated[float | None, NotYet(neutral=(0, 0.0))] = None
-    gpu_memory: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
-    gpu_memory_percent: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
-    gpu_devices: Annotated[NonNegative | None, NotYet(neutral=(1,))] = None
-    gpu_cores: Annotated[NonNegative | None, NotYet(neutral=(0,))] = None
+    gpu_memory: NonNegative | None = None
+    """MiB of each device."""
+    gpu_memory_percent: NonNegative | None = None
+    """The part of each device's memory, in per cent."""
+    gpu_devices: NonNegative | None = None
+    """Of how many devices."""
+    gpu_cores: NonNegative | None = None
+    """The part of each device's cores, in per cent."""
     cpu: Quantity = "0"
     memory: Quantity = "0"
     resources: dict[str, Quantity] = Field(default_factory=dict)
@@ -66,25 +70,18 @@ class ScenarioPod(Request):
 
     gpu_fraction: float | None = None
     """The part of each device."""
-    gpu_memory: NonNegative | None = None
-    """MiB of each device."""
-    gpu_memory_percent: NonNegative | None = None
-    """The part of each device's memory, in per cent."""
-    gpu_devices: NonNegative | None = None
-    """Of how many devices."""
     count: NonNegative = 1
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
     preemptible: bool | None = None
     preemption_policy: Literal["PreemptLowerPriority", "Never"] = "PreemptLowerPriority"
-    gpu_selector: Annotated[GpuSelector, NotYet()] = GpuSelector()
+    gpu_selector: GpuSelector = GpuSelector()
     role: str = ""
     sub_group: str = ""
     numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
-    gpu_policy: Annotated[
-        Literal["pack", "spread", "mutex", "numa", "topology"] | None, NotYet()
-    ] = None
+    gpu_policy: Literal["pack", "spread", "mutex", "numa", "topology"] | None = None
     state: PodState = PodState.PENDING
     node: str = ""
     gpu: DeviceIndexes = ()

@@ -24,8 +24,8 @@ class Device(ScenarioModel):
     """One GPU of a node in detail."""
 
     id: str = ""
-    healthy: Annotated[bool, NotYet()] = True
-    cordoned: Annotated[bool, NotYet()] = False
+    healthy: bool = True
+    cordoned: bool = False
     memory: Positive | None = None
     """MiB."""
     numa: NonNegative | None = None
@@ -61,6 +61,7 @@ class ScenarioNode(ScenarioModel):
     resources: dict[str, Quantity] = Field(default_factory=dict)
     """Extended resources."""
     labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
     unschedulable: bool = False
     ready: bool = True

@@ -51,10 +51,10 @@ from bindery.kube.podspec import (
     Toleration,
     Volume,
 )
-from bindery.scenario import shares
+from bindery.scenario import hami, shares
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
-from bindery.scenario.nodes import ScenarioNode
+from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
@@ -92,6 +92,8 @@ class PodIdentity:
     """When it was bound, of a pod that begins on a node."""
     spread_devices: bool = False
     """Whether its job wants no two pods on one device."""
+    shared_devices: tuple[Device, ...] | None = None
+    """The devices of its node, of a pod in a scenario about HAMi's protocol; None in others."""
 
     @property
     def uid(self) -> str:
@@ -117,8 +119,9 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
     if node.gpu_memory:
         labels[GPU_MEMORY_LABEL] = str(node.gpu_memory)
     allocatable = {"cpu": node.cpu, "memory": node.memory, "pods": str(node.pods)}
-    if node.gpu_count:
-        allocatable[GPU_RESOURCE] = str(node.gpu_count)
+    count = hami.share_count(node) if hami.is_shared(node) else node.gpu_count
+    if count:
+        allocatable[GPU_RESOURCE] = str(count)
     ready = Condition(type="Ready", status="True" if node.ready else "False")
     return Node(
         metadata=Meta(
@@ -126,6 +129,7 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
             uid=object_uid("node", "", name),
             creation_timestamp=timestamp(at),
             labels={**labels, **node.labels},
+            annotations={**hami.node_annotations(node), **node.annotations},
         ),
         spec=NodeSpec(
             unschedulable=node.unschedulable,
@@ -216,9 +220,12 @@ def pod_object(
         labels[ROLE_LABEL] = pod.role
     if pod.sub_group:
         labels[SUB_GROUP_LABEL] = pod.sub_group
-    labels |= shares.labels(pod)
     annotations = {POD_GROUP_ANNOTATION: who.job_name}
-    annotations |= shares.annotations(pod, spread_devices=who.spread_devices)
+    if who.shared_devices is None:
+        labels |= shares.labels(pod)
+        annotations |= shares.annotations(pod, spread_devices=who.spread_devices)
+    else:
+        annotations |= hami.pod_annotations(pod, who.shared_devices)
     if pod.preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
     deleted = {
@@ -234,18 +241,18 @@ def pod_object(
             creation_timestamp=timestamp(who.created_at),
             deletion_timestamp=deleted.get(pod.state),
             labels={**labels, **pod.labels},
-            annotations=annotations,
+            annotations={**annotations, **pod.annotations},
         ),
         spec=PodSpec(
             node_name=pod.node,
             scheduler_name=SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[Container(name="main", resources=_requirements(pod, pod.qos))],
+            containers=[Container(name="main", resources=_requirements(pod, pod.qos, who))],
             init_containers=[
                 Container(
                     name=f"init-{index}",
-                    resources=_requirements(container, pod.qos),
+                    resources=_requirements(container, pod.qos, who),
                     restart_policy=container.restart_policy or None,
                 )
                 for index, container in enumerate(pod.init_containers)
@@ -272,10 +279,12 @@ def bound_condition(at: float) -> Condition:
     return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
-def _requirements(request: Request, qos: str) -> ResourceRequirements:
+def _requirements(request: Request, qos: str, who: PodIdentity) -> ResourceRequirements:
     """Return what a container asks for; extended resources always have equal limits."""
     extended = dict(request.resources)
-    if request.gpus:
+    if who.shared_devices is not None:
+        extended |= hami.resources(request)
+    elif request.gpus:
         extended[GPU_RESOURCE] = str(request.gpus)
     basic = {
         name: amount

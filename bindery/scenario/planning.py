@@ -8,12 +8,13 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
+from typing import Any
 
 import msgspec
 
 from bindery.kube.objects import BindRequest, KubeObject
 from bindery.kube.store import Change
-from bindery.scenario import objects
+from bindery.scenario import hami, objects
 from bindery.scenario.cluster import PodRecord, ScenarioCluster
 from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
@@ -164,9 +165,21 @@ class Planner:
 
     def _devices(self, record: PodRecord, pod: PodReport | None) -> tuple[str, ...]:
         """Return the GPUs that the pod holds, or was promised in the last cycle."""
+        if record.who.shared_devices is not None:
+            node = self.cluster.nodes.get(record.object.spec.node_name)
+            return hami.devices_of(record.object, self._handed_over(record.who.uid), node)
         held = self.engine.cluster.state.nodes.devices.held_by.get(Uid(record.who.uid))
         promised = pod.devices if pod is not None else ()
         return tuple(str(device) for device in (held.devices if held is not None else promised))
+
+    def _handed_over(self, uid: str) -> Mapping[str, Any] | None:
+        """Return what was handed to the binder about the HAMi devices of the pod `uid`."""
+        for request in self.cluster.requests.values():
+            for pod in request.spec.pods:
+                if pod.pod_uid == uid and hami.PLUGIN in pod.plugin_data:
+                    found: Mapping[str, Any] = pod.plugin_data[hami.PLUGIN]
+                    return found
+        return None
 
     def _reports(self, record: PodRecord) -> tuple[JobReport | None, PodReport | None]:
         job = self._report.jobs.get(JobKey(record.who.namespace, record.who.job_name, True))

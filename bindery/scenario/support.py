@@ -10,9 +10,11 @@ from pydantic import BaseModel
 
 from bindery.api.configuration import DEFAULT_ACTIONS, DEFAULT_PLUGINS
 from bindery.api.yamlfile import Location, format_location
-from bindery.scenario import shares
+from bindery.scenario import hami, shares
+from bindery.scenario.checks import job_places
 from bindery.scenario.fields import NotYet
 from bindery.scenario.format import Scenario
+from bindery.scenario.jobs import GpuSelector, ScenarioPod
 
 
 def unsupported(scenario: Scenario) -> list[tuple[Location, str]]:
@@ -56,8 +58,29 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for name in scenario.config.plugins:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "plugins", name), f"config.plugins.{name}"
-    if shares.shares_by_hami(scenario):
-        for index, job in enumerate(scenario.jobs):
-            for at, pod in enumerate(job.pods):
-                if shares.asks_for_share(pod):
-                    yield ("jobs", index, "pods", at), f"jobs[{index}].pods[{at}]: HAMi's shares"
+    by_hami = shares.shares_by_hami(scenario)
+    for index, node in enumerate(scenario.nodes):
+        if not hami.is_shared(node) and any(not d.healthy or d.cordoned for d in node.devices):
+            yield ("nodes", index, "devices"), f"nodes[{index}].devices: health without shares"
+    for place, job in job_places(scenario):
+        for at, pod in enumerate(job.pods):
+            key = _in_vain(pod, by_hami=by_hami)
+            if key:
+                where = (*place, "pods", at, key)
+                yield where, format_location(where)
+
+
+def _in_vain(pod: ScenarioPod, *, by_hami: bool) -> str:
+    """Return the key of `pod` that only the other protocol of sharing devices knows."""
+    if by_hami:
+        return "gpuFraction" if pod.gpu_fraction else ""
+    if pod.gpu_cores:
+        return "gpuCores"
+    if pod.gpu_policy:
+        return "gpuPolicy"
+    if pod.gpu_selector != GpuSelector():
+        return "gpuSelector"
+    for container in pod.init_containers:
+        if container.gpu_memory or container.gpu_memory_percent or container.gpu_cores:
+            return "initContainers"
+    return ""

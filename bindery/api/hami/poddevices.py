@@ -135,6 +135,13 @@ class Holding:
             self.cores + other.cores,
         )
 
+    def __sub__(self, other: "Holding") -> "Holding":
+        return Holding(
+            self.shares - other.shares,
+            self.memory_mib - other.memory_mib,
+            self.cores - other.cores,
+        )
+
     def most(self, other: "Holding") -> "Holding":
         """Return the larger of both in each respect."""
         return Holding(

@@ -45,6 +45,8 @@ class DeviceLedger:
             if task.uid in self._table.held_by:
                 self._table.release(task.uid, 1)
             return
+        if share.portion == WHOLE and not self._table.count(operation.row):
+            return  # its GPUs are counted otherwise, for others to judge
         now = operation.kind is OperationKind.ALLOCATE
         places = self._places(task, share, operation.row, now=now)
         if now:
@@ -61,8 +63,9 @@ class DeviceLedger:
             if uid in self._table.held_by:
                 self._table.release(uid, -1)
         elif operation.kind is OperationKind.ALLOCATE:
-            self._table.let_go(uid)
-        else:
+            if uid in self._table.held_by:
+                self._table.let_go(uid)
+        elif uid in self._table.promised_to:
             self._table.break_promise(uid)
 
     def _places(self, task: Task, share: GpuShare, row: int, *, now: bool) -> Places:

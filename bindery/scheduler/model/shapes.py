@@ -12,6 +12,8 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
+from bindery.api.hami import wishes
+from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
@@ -32,6 +34,7 @@ class Need(StrEnum):
     RESOURCE_CLAIMS = "resource claims"
     VOLUMES = "persistent volume claims"
     GPU_SHARE = "a share of a GPU"
+    HAMI_DEVICES = "devices that HAMi shares"
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,7 +58,7 @@ class Shape:
     init_containers: tuple[Container, ...] = ()
 
 
-PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS)
+PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS) | wishes.keys(VENDORS)
 """The annotations that decide where a pod may stand: pods that differ in them differ in shape."""
 
 
@@ -123,6 +126,8 @@ class ShapeBook:
             amounts = pod_amounts(spec)
         except QuantityError as error:
             amounts, refusal = {}, f"its requests cannot be read: {error}"
+        for name in MANAGED & amounts.keys():  # devices decide on them, not the node's sums
+            del amounts[name]
         if _is_reservation(pod):  # it is the users of its group who count for the device
             amounts.pop(GPU_RESOURCE, None)
         if share is not None:
@@ -140,6 +145,20 @@ class ShapeBook:
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
         )
+
+
+HAMI_RESOURCES = MANAGED | {vendor.count_resource for vendor in VENDORS if vendor is not NVIDIA}
+"""Resources that mean devices by HAMi's protocol; `nvidia.com/gpu` alone does not say whose."""
+
+
+def _resource_names(spec: PodSpec) -> set[str]:
+    return {
+        name
+        for container in (*spec.containers, *(spec.init_containers or ()))
+        if container.resources is not None
+        for named in (container.resources.requests, container.resources.limits)
+        for name in named or ()
+    }
 
 
 def unmet_text(needs: frozenset[Need]) -> str:
@@ -168,6 +187,7 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
         Need.RESOURCE_CLAIMS: spec.resource_claims,
         Need.VOLUMES: any(_is_claim(volume) for volume in spec.volumes or ()),
         Need.GPU_SHARE: gpushare.asks_for_share(annotations),
+        Need.HAMI_DEVICES: not HAMI_RESOURCES.isdisjoint(_resource_names(spec)),
     }
     return frozenset(need for need, value in asked.items() if value)
 

@@ -1,0 +1,127 @@
+"""Scenarios about devices that HAMi shares: its registers on nodes, resources, wishes of pods.
+
+Called by `objects` for nodes whose devices say how many `shares` they have, and for the pods of
+such scenarios; by `planning` to see which devices a pod has. All are NVIDIA's; other vendors are
+written with `resources` and `annotations` as they are.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami import names, nodedevices, poddevices
+from bindery.api.hami.assignment import Assignment
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.nodedevices import NodeDevice
+from bindery.api.hami.poddevices import ContainerDevice
+from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.hami.wishes import DevicePolicy
+from bindery.kube.objects import Node, Pod
+from bindery.scenario.jobs import Request, ScenarioPod
+from bindery.scenario.nodes import Device, ScenarioNode
+
+PLUGIN: Final = "node_lock"
+_MEMORY_MIB: Final = 16384
+"""Of a device that does not say how much it has."""
+_POLICIES: Final = {
+    "pack": DevicePolicy.BINPACK,
+    "spread": DevicePolicy.SPREAD,
+    "mutex": DevicePolicy.MUTEX,
+    "numa": DevicePolicy.NUMA,
+    "topology": DevicePolicy.TOPOLOGY,
+}
+
+
+def is_shared(node: ScenarioNode) -> bool:
+    """Return whether HAMi shares the devices of `node`."""
+    return any(device.shares for device in node.devices)
+
+
+def node_annotations(node: ScenarioNode) -> dict[str, str]:
+    """Return what HAMi's device plugin registers on `node`, and what its administrator says."""
+    if not is_shared(node):
+        return {}
+    memory_mib = node.gpu_memory or _MEMORY_MIB
+    devices = [
+        NodeDevice(
+            id=_id(device, index),
+            index=index,
+            count=device.shares or 1,
+            memory_mib=device.memory or memory_mib,
+            cores=100,
+            type=f"NVIDIA-{device.type or node.gpu_model or 'GPU'}",
+            numa=device.numa or 0,
+            mode=names.DeviceModeWord.HAMI_CORE.value,
+            healthy=device.healthy,
+        )
+        for index, device in enumerate(node.devices)
+    ]
+    found = {NVIDIA.register_key: nodedevices.encode_json(devices)}
+    cordoned = [_id(d, i) for i, d in enumerate(node.devices) if d.cordoned]
+    if cordoned:
+        found[names.CORDONED_DEVICES] = ",".join(cordoned)
+    return found
+
+
+def share_count(node: ScenarioNode) -> int:
+    """Return how many GPUs the node offers: all shares of healthy devices together."""
+    return sum(device.shares or 1 for device in node.devices if device.healthy)
+
+
+def resources(request: Request) -> dict[str, str]:
+    """Return what a container asks for by HAMi's resources."""
+    amounts = {
+        NVIDIA.memory_resource: request.gpu_memory,
+        NVIDIA.percentage_resource: request.gpu_memory_percent,
+        NVIDIA.cores_resource: request.gpu_cores,
+    }
+    found = {name: str(amount) for name, amount in amounts.items() if amount}
+    count = request.gpus or (request.gpu_devices or 1 if found else 0)
+    return {NVIDIA.count_resource: str(count), **found} if count else found
+
+
+def pod_annotations(pod: ScenarioPod, devices: Sequence[Device]) -> dict[str, str]:
+    """Return the wishes of `pod`, and what it holds of `devices`, those of its node."""
+    selector = pod.gpu_selector
+    found = {
+        NVIDIA.use_ids[0]: ",".join(selector.use),
+        NVIDIA.avoid_ids[0]: ",".join(selector.avoid),
+        NVIDIA.use_types: ",".join(selector.types),
+        NVIDIA.avoid_types: ",".join(selector.avoid_types),
+        names.DEVICE_POLICY: _POLICIES[pod.gpu_policy].value if pod.gpu_policy else "",
+    }
+    if pod.node and pod.gpu:
+        slot = tuple(_holding(pod, devices[int(index)], int(index)) for index in pod.gpu)
+        slots = (*((),) * len(pod.init_containers), slot)
+        found |= assignments.annotations(Assignment({NVIDIA.word: slots}), pod.node, 0)
+    return {key: text for key, text in found.items() if text}
+
+
+def devices_of(pod: Pod, data: Mapping[str, Any] | None, node: Node | None) -> tuple[str, ...]:
+    """Return the devices of `pod` by index on its node: what was handed to the binder for it, or
+    what it says itself.
+    """
+    if data is not None:
+        return tuple(str(index) for index in data["indexes"].values())
+    text = pod.metadata.annotations.get(NVIDIA.allocated_key)
+    register = node.metadata.annotations.get(NVIDIA.register_key) if node is not None else None
+    if text is None or register is None:
+        return ()
+    try:
+        indexes = {device.id: str(device.index) for device in nodedevices.decode(register)}
+        uuids = dict.fromkeys(each.device for slot in poddevices.decode(text) for each in slot)
+    except HamiFormatError:  # scenarios may be about that
+        return ()
+    return tuple(indexes[uuid] for uuid in uuids if uuid in indexes)
+
+
+def _holding(pod: ScenarioPod, device: Device, index: int) -> ContainerDevice:
+    whole_mib = device.memory or _MEMORY_MIB
+    memory_mib = pod.gpu_memory or whole_mib * (pod.gpu_memory_percent or 100) // 100
+    takes_all = not pod.gpu_memory and not pod.gpu_memory_percent
+    cores = pod.gpu_cores if pod.gpu_cores is not None else 100 if takes_all else 0
+    return ContainerDevice(_id(device, index), NVIDIA.word, memory_mib, cores)
+
+
+def _id(device: Device, index: int) -> str:
+    return device.id or f"dev-{index}"

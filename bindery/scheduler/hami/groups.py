@@ -1,0 +1,60 @@
+"""Devices that are to be given together: of one NUMA node, or linked as the vendor's table says.
+
+Called by `fit` with devices that fit one by one, in the order in which they would be taken. Pure.
+"""
+
+from collections.abc import Collection, Sequence
+from itertools import groupby
+
+from bindery.api.hami.nodedevices import NodeDevice
+from bindery.api.hami.vendor import Alignment, Vendor
+
+_ALIGNED = (4, 8, 16)
+"""Runs of so many begin at a multiple of their length: halves and quarters of a torus."""
+
+
+def of_one_numa(ordered: Sequence[NodeDevice], count: int) -> list[NodeDevice]:
+    """Return the devices of the first NUMA node that has `count`; they are ordered by it."""
+    for _, together in groupby(ordered, key=lambda device: device.numa):
+        found = list(together)
+        if len(found) >= count:
+            return found
+    return []
+
+
+def linked(ordered: Sequence[NodeDevice], count: int, vendor: Vendor) -> list[NodeDevice] | None:
+    """Return devices of which the first `count` are linked; None if such are not free.
+
+    Vendors without a rule get them in their order.
+    """
+    by_index = {device.index: device for device in ordered}
+    if count > 1 and vendor.alignment is Alignment.RUNS:
+        indexes = _run(by_index.keys(), count)
+    elif count > 1 and vendor.groups:
+        indexes = _grouped(by_index.keys(), count, vendor)
+    else:
+        return list(ordered)
+    return None if indexes is None else [by_index[index] for index in indexes]
+
+
+def _run(free: Collection[int], count: int) -> list[int] | None:
+    step = count if count in _ALIGNED else 1
+    last = max(free, default=-1)
+    for start in range(0, last + 1, step):
+        run = list(range(start, start + count))
+        if all(index in free for index in run):
+            return run
+    return None
+
+
+def _grouped(free: Collection[int], count: int, vendor: Vendor) -> list[int] | None:
+    """Return the first free set of the table; counts that it does not name are made of pairs."""
+    sets = vendor.groups.get(count)
+    if sets is not None:
+        return next((list(each) for each in sets if all(i in free for i in each)), None)
+    left, chosen = set(free), list[int]()
+    for pair in vendor.groups.get(2, ()):
+        if len(chosen) < count and left.issuperset(pair):
+            left.difference_update(pair)
+            chosen += pair
+    return chosen if len(chosen) == count else None

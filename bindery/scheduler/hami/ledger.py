@@ -1,0 +1,167 @@
+"""The ledger of HAMi's devices: which pod gets which, and what of them plans have left.
+
+One a session, made by the plugin from what bound pods hold and from what has been handed to the
+binder. A node's usage is put together when it is first looked at. Invariant: an operation that is
+taken back leaves all usage as it was, and a pod keeps the devices of its first planning until then.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami.assignment import Assignment
+from bindery.api.hami.errors import HamiFormatError
+from bindery.scheduler.hami.asks import Asks
+from bindery.scheduler.hami.fit import Ask, Fitting, Reasons, held_by
+from bindery.scheduler.hami.fleet import Fleet, HamiNode, Held
+from bindery.scheduler.hami.usage import NodeUsage
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.jobs import TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.state import PlanState
+
+Handed = tuple[Uid, str, Mapping[str, Any]]
+"""Pod, node name and what was handed to the binder."""
+
+
+@dataclass(frozen=True)
+class _Planned:
+    node: str
+    held: Held
+    assignment: Assignment
+
+
+class HamiLedger:
+    """Keeps usage in step with Statements."""
+
+    name = "node_lock"
+
+    def __init__(
+        self, fleet: Fleet, asks: Asks, state: PlanState, handed: Iterable[Handed]
+    ) -> None:
+        self._fleet, self._asks, self._state = fleet, asks, state
+        self._usage: dict[str, NodeUsage] = {}
+        self._planned: dict[Uid, _Planned] = {}
+        self._on_way: dict[str, dict[Uid, Held]] = {}
+        for uid, node, data in handed:
+            held = self._handed(uid, node, data)
+            if held is not None and uid not in fleet.held:
+                self._on_way.setdefault(node, {})[uid] = held
+
+    # ---- what the plugin asks -------------------------------------------------------------------
+
+    def fits(self, shape: Shape, node_name: str, *, later: bool) -> bool:
+        """Return whether one more pod of `shape` fits onto the node's devices."""
+        ask = self._asks.of(shape)
+        return ask is None or self._fit(ask, node_name, later=later)[0] is not None
+
+    def reasons(self, shape: Shape, node_name: str) -> Reasons:
+        """Return why a pod of `shape` does not fit onto the node's devices now."""
+        ask = self._asks.of(shape)
+        return Reasons() if ask is None else self._fit(ask, node_name, later=False)[1]
+
+    def assignment(self, uid: Uid) -> Assignment | None:
+        """Return the devices that a pod of an open or committed Statement gets."""
+        planned = self._planned.get(uid)
+        return planned.assignment if planned is not None else None
+
+    def usage(self, node_name: str) -> NodeUsage:
+        """Return what is taken of the node's devices, as the plan stands."""
+        usage = self._usage.get(node_name)
+        if usage is None:
+            usage = self._usage[node_name] = NodeUsage()
+            for uid, held in (*self._fleet.on_node(node_name), *self._coming(node_name)):
+                usage.hold(held)
+                task = self._state.tasks.get(uid)
+                if task is not None and task.status is TaskStatus.RELEASING:
+                    usage.release(held)
+        return usage
+
+    # ---- the ledger -----------------------------------------------------------------------------
+
+    def apply(self, operation: Operation) -> None:
+        """Enter `operation`; refuse a pod for which no devices have room."""
+        task, node = operation.task, self._state.nodes.name(operation.row)
+        if operation.kind is OperationKind.EVICT:
+            held = self._held(task.uid)
+            if held is not None:
+                self.usage(held.node).release(held)
+            return
+        ask = self._asks.of(task.shape)
+        if ask is None or node not in self._fleet.nodes:
+            return
+        later = operation.kind is OperationKind.PIPELINE
+        assignment, reasons = self._fit(ask, node, later=later)
+        if assignment is None:
+            raise LedgerRefusalError(f"node {node} has no devices for it: {text(reasons)}")
+        if not assignment.devices:
+            return
+        planned = _Planned(node, held_by(assignment, ask, node), assignment)
+        usage = self.usage(node)
+        if later:
+            usage.later.add(planned.held.devices, planned.held.mig)
+        else:
+            usage.hold(planned.held)
+        self._planned[task.uid] = planned
+
+    def revert(self, operation: Operation) -> None:
+        """Take `operation` back."""
+        uid = operation.task.uid
+        if operation.kind is OperationKind.EVICT:
+            held = self._held(uid)
+            if held is not None:
+                self.usage(held.node).keep(held)
+            return
+        planned = self._planned.pop(uid, None)
+        if planned is None:
+            return
+        if operation.kind is OperationKind.PIPELINE:
+            self.usage(planned.node).later.take_back(planned.held.devices, planned.held.mig)
+        else:
+            self.usage(planned.node).let_go(planned.held)
+
+    # ---- inside ---------------------------------------------------------------------------------
+
+    def _fit(self, ask: Ask, node_name: str, *, later: bool) -> tuple[Assignment | None, Reasons]:
+        node = self._fleet.nodes.get(node_name)
+        if node is None or not any(v.word in node.devices for v in ask.request.vendors):
+            return Assignment({}), Reasons()
+        usage = self.usage(node_name)
+        taken = usage.later if later else usage.now
+        fitting = Fitting(node, ask, self._asks.policies(ask), taken)
+        found = fitting.run()
+        if found is not None and not later and not self._fits_promises(ask, node, usage):
+            return None, Reasons({"CardPromised": 1})
+        return found, fitting.reasons
+
+    def _fits_promises(self, ask: Ask, node: HamiNode, usage: NodeUsage) -> bool:
+        """Whether the pod also fits beside what is promised of the room that comes."""
+        return Fitting(node, ask, self._asks.policies(ask), usage.later).run() is not None
+
+    def _held(self, uid: Uid) -> Held | None:
+        held = self._fleet.held.get(uid)
+        if held is not None:
+            return held
+        return next((pods[uid] for pods in self._on_way.values() if uid in pods), None)
+
+    def _coming(self, node_name: str) -> Iterable[tuple[Uid, Held]]:
+        return self._on_way.get(node_name, {}).items()
+
+    def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
+        task = self._state.tasks.get(uid)
+        ask = self._asks.of(task.shape) if task is not None else None
+        if ask is None or (task is not None and task.status in _ENDED):
+            return None
+        try:
+            return held_by(assignments.from_data(data), ask, node)
+        except HamiFormatError:  # a request that somebody else has written; the binder refuses it
+            return None
+
+
+_ENDED = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+
+
+def text(reasons: Reasons) -> str:
+    """Return `reasons` as HAMi writes them: sorted, with how many devices each concerns."""
+    return ", ".join(f"{count} {word}" for word, count in sorted(reasons.items()))

@@ -1,0 +1,111 @@
+"""Which device is taken first, and how full a node is: HAMi's scores (v2.10.0, pkg/scheduler).
+
+    device: 10 * (ws * (used + 1) / count + wc * (cores + c) / total + wm * (memory + m) / total)
+    node:   10 * (used / count + cores / total + memory / total), sums over all its devices
+
+Used by `fit` and by the plugin's node score. Pure.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import combinations
+from math import comb
+from typing import Final
+
+from bindery.api.hami.nodedevices import NodeDevice
+from bindery.api.hami.poddevices import Holding
+from bindery.api.hami.wishes import DevicePolicy, Weights
+
+_SCALE: Final = 10.0
+_MOST_SUBSETS: Final = 20_000
+"""More are not looked at one by one: 16 cards have 12,870 subsets of 8."""
+
+
+def ratio(part: int, whole: int) -> float:
+    """Return part / whole; 0 where there is nothing of it."""
+    return part / whole if whole else 0.0
+
+
+def device_score(device: NodeDevice, used: Holding, demand: Holding, weights: Weights) -> float:
+    """Return how full `device` would be with `demand` on it."""
+    with_it = used + demand
+    return _SCALE * (
+        weights.slot * ratio(with_it.shares, device.count)
+        + weights.core * ratio(with_it.cores, device.cores)
+        + weights.memory * ratio(with_it.memory_mib, device.memory_mib)
+    )
+
+
+def node_score(devices: Iterable[NodeDevice], used: Mapping[str, Holding]) -> float:
+    """Return how full a node with `devices` is, from 0 to 30."""
+    all_devices = list(devices)
+    held = [used[device.id] for device in all_devices if device.id in used]
+    return _SCALE * (
+        ratio(sum(each.shares for each in held), sum(d.count for d in all_devices))
+        + ratio(sum(each.cores for each in held), sum(d.cores for d in all_devices))
+        + ratio(sum(each.memory_mib for each in held), sum(d.memory_mib for d in all_devices))
+    )
+
+
+def in_order(
+    devices: Sequence[NodeDevice],
+    scores: Mapping[str, float],
+    policies: Sequence[DevicePolicy],
+    *,
+    by_numa: bool,
+) -> list[NodeDevice]:
+    """Return `devices`, those to be taken first in front.
+
+    Of equal ones HAMi takes the one at the highest NUMA node, and there the last registered: it
+    scans its list from the end.
+    """
+    keys: list[dict[str, float]] = []
+    for policy in policies:
+        if policy is DevicePolicy.BINPACK:
+            keys.append({device.id: -scores[device.id] for device in devices})
+        elif policy is DevicePolicy.SPREAD:
+            keys.append({device.id: scores[device.id] for device in devices})
+        elif policy is DevicePolicy.NUMA:
+            keys.append({device.id: device.numa for device in devices})
+    places = {device.id: place for place, device in enumerate(devices)}
+
+    def key(device: NodeDevice) -> tuple[float, ...]:
+        first = (float(device.numa),) if by_numa else ()
+        wanted = tuple(each[device.id] for each in keys)
+        return (*first, *wanted, -float(device.numa), -float(places[device.id]))
+
+    return sorted(devices, key=key)
+
+
+def best_linked(
+    devices: Sequence[NodeDevice], count: int, scores: Mapping[str, Mapping[str, int]]
+) -> list[NodeDevice]:
+    """Return the `count` of `devices` with the closest links; the first of equal ones.
+
+    A single device is the one whose links to the others are worth least, so that good links stay
+    together.
+    """
+
+    def link(one: NodeDevice, other: NodeDevice) -> int:
+        return scores.get(one.id, {}).get(other.id, 0)
+
+    if count == 1:
+        return [min(devices, key=lambda one: sum(link(one, d) for d in devices if d is not one))]
+    if comb(len(devices), count) > _MOST_SUBSETS:
+        return _grown(devices, count, link_of=link)
+    return list(
+        max(
+            combinations(devices, count),
+            key=lambda group: sum(link(one, other) for one, other in combinations(group, 2)),
+        )
+    )
+
+
+def _grown(
+    devices: Sequence[NodeDevice], count: int, link_of: Callable[[NodeDevice, NodeDevice], int]
+) -> list[NodeDevice]:
+    """Return a group grown from its first device by the best linked one each time."""
+    group = [devices[0]]
+    while len(group) < count:
+        rest = [device for device in devices if device not in group]
+        group.append(max(rest, key=lambda each: sum(link_of(each, one) for one in group)))
+    return group
