@@ -325,7 +325,10 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
         spec=kube.BindRequestSpec(
             pods=[
                 kube.PodBinding(
-                    pod_name=p.pod_name, pod_uid=p.pod_uid, selected_node=p.selected_node
+                    pod_name=p.pod_name,
+                    pod_uid=p.pod_uid,
+                    selected_node=p.selected_node,
+                    plugin_data=p.plugin_data,
                 )
                 for p in spec.pods
             ],

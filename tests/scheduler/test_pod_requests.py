@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from schedulerworld import engine_with, node, plan, pod, report_of, requirements
+from schedulerworld import configuration, engine_with, node, plan, pod, report_of, requirements
 
 from bindery.api.quantity import QuantityError
 from bindery.kube.podspec import (
@@ -131,11 +131,23 @@ UNSUPPORTED: dict[str, dict[str, Any]] = {
     },
     "topology spread constraints": {"topology_spread_constraints": [TopologySpreadConstraint()]},
     "host ports": {"containers": [Container(ports=[ContainerPort(host_port=80)])]},
+}
+SUPPORTED_BY_PLUGINS: dict[str, dict[str, Any]] = {
     "resource claims": {"resource_claims": [PodResourceClaim(name="gpu")]},
     "persistent volume claims": {
         "volumes": [Volume(persistent_volume_claim=PersistentVolumeClaimSource(claim_name="c"))]
     },
 }
+
+
+@pytest.mark.parametrize("what", SUPPORTED_BY_PLUGINS)
+def test_a_pod_whose_plugin_is_not_configured_waits_and_says_so(what: str) -> None:
+    plain = [each for each in configuration().plugins if each.name not in ("volumes", "dra")]
+    odd = pod("odd", **SUPPORTED_BY_PLUGINS[what])
+    engine = engine_with(node("n"), odd, pod("plain"), plugins=plain)
+
+    assert plan(engine) == {"plain": "n"}
+    assert report_of(engine, "odd").message == f"pod odd: it asks for {what}: not supported yet"
 
 
 @pytest.mark.parametrize("what", UNSUPPORTED)
