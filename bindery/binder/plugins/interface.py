@@ -73,22 +73,32 @@ class PluginFactory(Protocol):
 class ValidatesPods(Protocol):
     """Refuses pods at admission.
 
-    For the admission webhook, which is not part of Bindery yet: the binder never calls it.
+    Called by the admission webhook (`bindery.binder.webhook`) for each pod of the scheduler's that
+    is to be created, never by the binder. It must be pure and quick. A pod may still come through
+    unseen while no webhook answers: what must hold has to be checked again in `pre_bind`.
     """
 
     def validate(self, pod: PodManifest) -> list[str]:
-        """Return what is wrong with the pod, one sentence each; empty if nothing is."""
+        """Return what is wrong with the pod, one sentence each; empty if nothing is.
+
+        An exception refuses nothing: the user is warned, and the pod comes through.
+        """
 
 
 @runtime_checkable
 class MutatesPods(Protocol):
     """Changes pods at admission.
 
-    For the admission webhook, which is not part of Bindery yet: the binder never calls it.
+    Called by the admission webhook, before any `validate`, in the configured order: each plugin
+    sees what those before it have changed. It may be called again for a pod that it has changed
+    already, and then must leave it as it is.
     """
 
     def mutate(self, pod: PodManifest) -> PodManifest:
-        """Return the pod as it shall be; `pod` itself stays as it is."""
+        """Return the pod as it shall be; `pod` itself stays as it is.
+
+        An exception changes nothing: the user is warned, and the pod comes through.
+        """
 
 
 @runtime_checkable

@@ -1,0 +1,1 @@
+"""image_policy: an example of plugins for Bindery, installed as a package of its own."""
