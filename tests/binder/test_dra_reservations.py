@@ -1,0 +1,171 @@
+"""What the dra plugin writes into a claim, as it finds it, and what it takes back."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from bindery.binder.plugins.dra import reservations
+from bindery.binder.plugins.dra.conditions import readiness
+from bindery.binder.plugins.interface import PluginError
+from bindery.binder.ports import PodView
+from bindery.kube.claims import FINALIZER, ClaimHandover, ResourceClaim
+
+POD = PodView("space", "worker", "pod-1", "", ending=False)
+NOW = "2026-01-01T00:00:00Z"
+RESULT = {"request": "r", "driver": "d.example.com", "pool": "node", "device": "gpu-0"}
+ME = {"resource": "pods", "name": "worker", "uid": "pod-1"}
+OTHER = {"resource": "pods", "name": "other", "uid": "pod-2"}
+
+
+def only(node: str) -> dict[str, Any]:
+    field = {"key": "metadata.name", "operator": "In", "values": [node]}
+    return {"nodeSelectorTerms": [{"matchFields": [field]}]}
+
+
+def allocated(device: str = "gpu-0", node: str = "node") -> dict[str, Any]:
+    return {"devices": {"results": [{**RESULT, "device": device}]}, "nodeSelector": only(node)}
+
+
+def planned(**further: Any) -> ClaimHandover:
+    body = {"name": "claim", "uid": "claim-1", "allocation": allocated(), **further}
+    return msgspec.convert(body, ClaimHandover)
+
+
+def claim(status: dict[str, Any] | None = None, **meta: Any) -> ResourceClaim:
+    body = {"metadata": {"name": "claim", "uid": "claim-1", **meta}, "status": status or {}}
+    return msgspec.convert(body, ResourceClaim)
+
+
+def test_an_empty_claim_is_allocated_and_reserved_in_one_write() -> None:
+    patch = reservations.reserved(claim(), planned(), POD, "node", NOW)
+
+    assert patch is not None
+    status = patch["status"]
+    assert status["allocation"]["devices"]["results"] == [RESULT]
+    assert status["allocation"]["allocationTimestamp"] == NOW
+    assert status["reservedFor"] == [ME]
+
+
+def test_a_claim_that_is_allocated_as_planned_is_reserved_beside_others() -> None:
+    found = claim({"allocation": allocated(), "reservedFor": [OTHER]})
+
+    patch = reservations.reserved(found, planned(), POD, "node", NOW)
+
+    assert patch == {"status": {"reservedFor": [OTHER, ME]}}
+
+
+def test_nothing_is_written_twice() -> None:
+    found = claim({"allocation": allocated(), "reservedFor": [ME]}, finalizers=[FINALIZER])
+
+    assert reservations.reserved(found, planned(), POD, "node", NOW) is None
+    assert reservations.with_finalizer(found) is None
+
+
+def test_other_devices_of_the_same_node_will_do() -> None:
+    found = claim({"allocation": allocated("gpu-7"), "reservedFor": [OTHER]})
+
+    assert reservations.reserved(found, planned(), POD, "node", NOW) is not None
+
+
+def test_a_claim_that_is_allocated_elsewhere_fails_for_good() -> None:
+    found = claim({"allocation": allocated(node="far")})
+
+    with pytest.raises(PluginError, match="allocated elsewhere") as caught:
+        reservations.reserved(found, planned(), POD, "node", NOW)
+
+    assert caught.value.permanent
+
+
+def test_a_claim_takes_no_more_than_256_pods() -> None:
+    users = [{"resource": "pods", "name": f"p{i}", "uid": f"u{i}"} for i in range(256)]
+    found = claim({"allocation": allocated(), "reservedFor": users})
+
+    with pytest.raises(PluginError, match="reserved by 256 pods already"):
+        reservations.reserved(found, planned(), POD, "node", NOW)
+
+
+@pytest.mark.parametrize(
+    ("meta", "wanted", "text"),
+    [
+        ({"uid": "claim-2"}, {}, "is another one than was planned"),
+        ({"deletionTimestamp": NOW}, {}, "is being deleted"),
+        ({}, {"isOwn": True}, "was not made for this pod"),
+        (
+            {"ownerReferences": [{"uid": "pod-2", "controller": True}]},
+            {"isOwn": True},
+            "was not made for this pod",
+        ),
+    ],
+)
+def test_a_claim_that_is_not_the_pods_is_refused_for_good(
+    meta: dict[str, Any], wanted: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(PluginError, match=text) as caught:
+        reservations.check(claim(**meta), planned(**wanted), POD)
+
+    assert caught.value.permanent
+
+
+def test_taking_back_frees_the_devices_that_this_request_has_allocated() -> None:
+    found = claim({"allocation": allocated(), "reservedFor": [ME]})
+
+    patch = reservations.released(found, planned(), POD)
+
+    assert patch == {"status": {"reservedFor": None, "allocation": None}}
+
+
+def test_taking_back_leaves_what_others_have_reserved() -> None:
+    found = claim({"allocation": allocated(), "reservedFor": [OTHER, ME]})
+
+    assert reservations.released(found, planned(), POD) == {"status": {"reservedFor": [OTHER]}}
+
+
+@pytest.mark.parametrize("found", [allocated("gpu-7"), allocated()])
+def test_taking_back_leaves_what_others_have_allocated(found: dict[str, Any]) -> None:
+    was_there = found == allocated()
+    status = {"allocation": found, "reservedFor": [ME]}
+
+    patch = reservations.released(claim(status), planned(isNew=not was_there), POD)
+
+    assert patch == {"status": {"reservedFor": None}}
+
+
+def test_there_may_be_nothing_to_take_back() -> None:
+    assert reservations.released(claim(), planned(), POD) is None
+    assert reservations.without_finalizer(claim()) is None
+
+
+def test_the_finalizer_stays_as_long_as_something_is_allocated() -> None:
+    found = claim({"allocation": allocated()}, finalizers=["keep", FINALIZER])
+    freed = claim(finalizers=["keep", FINALIZER])
+
+    assert reservations.without_finalizer(found) is None
+    assert reservations.without_finalizer(freed) == {"metadata": {"finalizers": ["keep"]}}
+
+
+def conditioned(*true: str) -> ResourceClaim:
+    result = {**RESULT, "bindingConditions": ["A", "B"], "bindingFailureConditions": ["Broken"]}
+    conditions = [{"type": kind, "status": "True"} for kind in true]
+    device = {"driver": RESULT["driver"], "pool": "node", "device": "gpu-0"}
+    return claim(
+        {
+            "allocation": {"devices": {"results": [result]}},
+            "devices": [{**device, "conditions": conditions}],
+        }
+    )
+
+
+def test_a_device_is_ready_when_all_its_conditions_are_true() -> None:
+    assert readiness(conditioned("A")) == "d.example.com/node/gpu-0 is not yet B"
+    assert readiness(conditioned("A", "B")) is None
+
+
+def test_a_device_that_has_failed_is_never_ready() -> None:
+    with pytest.raises(PluginError, match="cannot be used: Broken"):
+        readiness(conditioned("A", "B", "Broken"))
+
+
+def test_a_claim_that_was_deallocated_is_not_waited_for() -> None:
+    with pytest.raises(PluginError, match="deallocated in the meantime"):
+        readiness(claim())
