@@ -18,6 +18,7 @@ from bindery.api.names import (
     QUEUE_LABEL,
     SCHEDULER_NAME,
 )
+from bindery.cli.captureclaims import capture_claims, waits_for_claims
 from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
 from bindery.cli.listings import is_bound
@@ -26,7 +27,7 @@ from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResourc
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
-from bindery.scheduler.model.shapes import ShapeBook, unmet_text
+from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -56,6 +57,7 @@ def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
+        **capture_claims(seen.further),
         "jobs": jobs.entries,
         "bindRequests": [
             entry for request in seen.requests for entry in _request_entries(request, jobs, now)
@@ -259,5 +261,6 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
         shape = shapes.of(pod)
         if shape.refusal is not None:
             yield f"{name}: {shape.refusal}"
-        elif shape.needs:
-            yield f"{name}: {unmet_text(shape.needs)}"
+        needs = shape.needs if waits_for_claims(pod) else shape.needs - {Need.RESOURCE_CLAIMS}
+        if shape.refusal is None and needs:
+            yield f"{name}: {unmet_text(needs)}"

@@ -19,6 +19,7 @@ from bindery.api.names import (
     ROLE_LABEL,
     SUB_GROUP_LABEL,
 )
+from bindery.cli.captureclaims import claim_names
 from bindery.cli.capturenodes import Entry, amount_text
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container
@@ -73,6 +74,7 @@ def _entry(pod: Pod, now: datetime) -> Entry:
         "nodeSelector": spec.node_selector,
         "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
+        "claims": claim_names(pod),
     }
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     entry |= {

@@ -1,0 +1,42 @@
+"""`bindery snapshot` of a cluster whose pods claim devices."""
+
+from pathlib import Path
+
+import pytest
+from test_capture import FOLDER, read_back
+
+from bindery.cli.sources import look_at
+from bindery.scenario.files import read_scenarios
+from bindery.scenario.format import Scenario
+from bindery.scenario.runner import run
+
+CLAIMING = [
+    item
+    for path in sorted((FOLDER / "dra").glob("*.yaml"))
+    for item in read_scenarios(path)
+    if isinstance(item, Scenario) and not item.events and not item.faults
+]
+
+
+@pytest.mark.parametrize("scenario", CLAIMING, ids=lambda scenario: scenario.name)
+def test_a_snapshot_gives_devices_as_its_cluster_does(scenario: Scenario, tmp_path: Path) -> None:
+    captured = read_back(look_at(scenario), scenario, tmp_path)
+    same_rules = captured.model_copy(update={"config": scenario.config})
+    once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
+
+    original = run(scenario.model_copy(update=once)).seen
+    replayed = run(same_rules.model_copy(update=once)).seen
+
+    assert {n: (p.state, p.node) for n, p in original.pods.items()} == {
+        n: (p.state, p.node) for n, p in replayed.pods.items()
+    }
+
+
+def test_a_snapshot_holds_everything_that_claims_depend_on(tmp_path: Path) -> None:
+    scenario = CLAIMING[0]
+
+    captured = read_back(look_at(scenario), scenario, tmp_path)
+
+    assert captured.resource_slices
+    assert captured.device_classes
+    assert captured.resource_claims
