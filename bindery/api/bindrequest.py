@@ -70,6 +70,10 @@ class StatementReference(ApiModel):
     part: NonNegative = 0
     parts: int = Field(default=1, ge=1, le=10000)
     """The binder starts when all parts have come."""
+    after: str | None = None
+    """The Statement, by its id, without which this one must not be: the gang whose extra pods these
+    are. The binder begins this one when that one has Succeeded, and fails it when that one has
+    Failed or is gone."""
 
 
 class BindRequestSpec(ApiModel):

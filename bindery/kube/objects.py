@@ -216,6 +216,7 @@ class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     id: str
     part: int = 0
     parts: int = 1
+    after: str | None = None
 
 
 class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -330,7 +330,10 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
                 for p in spec.pods
             ],
             statement=kube.StatementReference(
-                id=spec.statement.id, part=spec.statement.part, parts=spec.statement.parts
+                id=spec.statement.id,
+                part=spec.statement.part,
+                parts=spec.statement.parts,
+                after=spec.statement.after,
             ),
             pod_group=kube.PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
             if spec.pod_group

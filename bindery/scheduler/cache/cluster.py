@@ -5,9 +5,10 @@ completed when it comes. Between events the state is always consistent, so a ses
 at any time. No I/O: problems with objects are collected in `problems` for the process to report.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
+from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
@@ -105,11 +106,10 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(self, request: RequestKey, tasks: list[Task]) -> None:
+    def assume(self, request: RequestKey, spec: BindRequestSpec, tasks: Sequence[Task]) -> None:
         """Count `tasks`, allocated by a Statement, as Binding for a request to be created."""
         nodes = self.state.nodes
-        places = ((task.uid, nodes.name(task.row)) for task in tasks)
-        self.holds.assume(request, places, self._clock())
+        self.holds.assume(request, spec, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
             self.promises.fulfil(task.job, task.uid)

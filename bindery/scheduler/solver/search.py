@@ -272,11 +272,15 @@ class Search:
             return
         start = Savepoint(0)
         best, plan = list(self.gone), self._statement.extract()
-        for index in reversed(self.gone):
+        for index in reversed(tuple(self.gone)):
             trial = [i for i in best if i != index]
             if self._goes_with_its_core(index, trial):
                 continue
             self._go_back(start, 0)
+            going = np.zeros(len(self._table.chunks), dtype=np.bool_)
+            going[trial] = True
+            if can_never_fit(self._session, self._claim, self._table, going):
+                continue
             if all(self._evict_alone(i) for i in trial) and self._fits():
                 best, plan = trial, self._statement.extract()
         self._go_back(start, 0)
