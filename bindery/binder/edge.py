@@ -7,11 +7,12 @@ until it sees an outcome.
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 
+from bindery.api.names import STATEMENT_LABEL
 from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
@@ -90,6 +91,12 @@ class KubeEdge:
         if found.metadata.generation != meta.generation:
             raise RequestChangedError
         return found
+
+    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+        """Read the parts of a Statement that are there now."""
+        selector = f"{STATEMENT_LABEL}={statement_id}"
+        found = await self._client.list(BIND_REQUESTS, namespace=namespace, label_selector=selector)
+        return [request for request in found if not request.metadata.deletion_timestamp]
 
     async def remove(self, namespace: str, name: str, uid: str) -> None:
         """Delete the request."""

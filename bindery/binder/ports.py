@@ -5,7 +5,7 @@
 All methods raise `bindery.kube.errors.KubeError` when the API server cannot be asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -62,6 +62,9 @@ class RequestStore(Protocol):
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
         """
+
+    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+        """Read the parts of a Statement that are there now, by the label that names it."""
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it.

@@ -107,7 +107,7 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self.operator.run()),
-                    group.create_task(self._retention.run(self._manager.has_open_part)),
+                    group.create_task(self._retention.run(self._manager.is_needed)),
                 ]
                 await self._means.stop.wait()
                 await self._manager.drain(_GRACE_S)

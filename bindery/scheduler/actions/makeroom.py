@@ -7,7 +7,6 @@ from enum import Enum
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.model.resources import total
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.rules import Claim, Rule
@@ -120,9 +119,8 @@ def _table(session: Session) -> VictimTable:
 
 def _has_idle(session: Session, claim: Claim) -> bool:
     """Return whether of all that `claim` asks for something is idle, so that others could move."""
-    asked = total(task.shape.request for task in claim.tasks)
     idle = session.state.nodes.idle
-    return all(bool((idle[index] > 0).any()) for index in asked)
+    return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
 def _likeness(session: Session, claim: Claim) -> Hashable:

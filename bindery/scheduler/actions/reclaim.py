@@ -63,21 +63,21 @@ class ReclaimRule:
         levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
         if levels is None or not self._may_lose(session, claim, *levels):
             return False
-        asked = total(task.shape.request for task in claim.tasks)
         lost = total(task.shape.request for task in chunk.tasks)
-        involved = {index: lost.get(index, 0) for index in (*asked, *lost)}
+        involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
         with_claim = self._with_claim(session, claim, levels[0])
         return not self._saturated(session, with_claim, levels, involved)
 
     def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
-        own, asked = session.queue_row(claim.job), total(t.shape.request for t in claim.tasks)
+        own = session.queue_row(claim.job)
         involved: dict[tuple[int, int], dict[int, int]] = {}
         for chunk in gone:
             levels = levels_apart(session, own, session.queue_row(chunk.job))
             if levels is not None:
                 lost = total(task.shape.request for task in chunk.tasks)
-                involved.setdefault(levels, dict.fromkeys(asked, 0)).update(dict.fromkeys(lost, 0))
+                resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
+                resources.update(dict.fromkeys(lost, 0))
         return not any(
             self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
             for levels, resources in involved.items()
@@ -99,8 +99,7 @@ class ReclaimRule:
     def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim, whose placed pods the ledger counts already."""
         held = session.queue_ledger.allocated[:, own].astype(np.float64)
-        waiting = [task for task in claim.tasks if task.uid in claim.job.pending]
-        for index, amount in total(task.shape.request for task in waiting).items():
+        for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
 
@@ -130,7 +129,7 @@ class ReclaimRule:
 
 def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
     request = np.zeros(len(session.state.axis))
-    for index, amount in total(task.shape.request for task in claim.tasks).items():
+    for index, amount in claim.request.items():
         request[index] = amount
     return request
 

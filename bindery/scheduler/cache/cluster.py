@@ -28,7 +28,7 @@ from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
-from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.reading import job_key, said_invalid
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
@@ -57,6 +57,8 @@ class Cluster:
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
+        self.faulty_groups: set[JobKey] = set()
+        """The PodGroups that are invalid, or still say that they are."""
         self.pods: dict[Uid, Pod] = {}
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
@@ -197,6 +199,7 @@ class Cluster:
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
+            self.faulty_groups.discard(key)
             if self.groups.pop(key, None) is not None:
                 self._tasks.remove_group(key)
                 self.promises.end(key)
@@ -205,6 +208,10 @@ class Cluster:
             return
         self.groups[key] = group
         self._tasks.put_group(group)
+        if self.state.jobs[key].invalid is not None or said_invalid(group):
+            self.faulty_groups.add(key)
+        else:
+            self.faulty_groups.discard(key)
 
     def _apply_queue(self, queue: Queue, gone: bool) -> None:
         name = queue.metadata.name

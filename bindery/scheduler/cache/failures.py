@@ -24,6 +24,8 @@ NOT_THE_NODES_FAULT = frozenset(
         "Malformed",
         "PodGone",
         "PodReplaced",
+        "PredecessorFailed",
+        "PredecessorGone",
         "StaleScheduler",
     }
 )

@@ -5,7 +5,7 @@ from collections import Counter
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.resources import Request, total
+from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.rules import Claim
@@ -44,5 +44,4 @@ def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: 
 
 def _exceeds(claim: Claim, room: IntColumns) -> bool:
     """Return whether more of a resource is asked for than there is in `room` on all nodes."""
-    asked = total(task.shape.request for task in claim.tasks)
-    return any(amount > np.maximum(room[index], 0).sum() for index, amount in asked.items())
+    return any(amount > np.maximum(room[index], 0).sum() for index, amount in claim.request.items())
