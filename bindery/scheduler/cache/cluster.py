@@ -73,17 +73,24 @@ class Cluster:
         self.promises = Promises()
         self.staleness = StalenessMemory()
 
-    def apply(self, change: Change[KubeObject]) -> None:
-        """Take in one watch event."""
+    def apply(self, change: Change[KubeObject]) -> bool:
+        """Take in one watch event.
+
+        Returns:
+            Whether a plan might come out otherwise now. Not so when it only shows what was planned
+            being carried out, or that a node is still alive.
+        """
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
-            self._apply_pod(item, gone)
-        elif isinstance(item, Node):
+            return self._apply_pod(item, gone)
+        if isinstance(item, Node):
+            version = self.state.nodes.version
             self._apply_node(item, gone or not self._in_pool(item))
-        elif isinstance(item, BindRequest):
+            return self.state.nodes.version != version
+        if isinstance(item, BindRequest):
             # Another pool's requests are its own scheduler's: its pods and nodes are not seen here.
-            self._apply_request(item, gone or not self._in_pool(item))
-        elif isinstance(item, PodGroup):
+            return self._apply_request(item, gone or not self._in_pool(item))
+        if isinstance(item, PodGroup):
             self._apply_group(item, gone or not self._in_pool(item))
         elif isinstance(item, Queue):
             self._apply_queue(item, gone)
@@ -95,6 +102,7 @@ class Cluster:
             self._tasks.priority_class_changed(item.metadata.name)
         else:
             raise TypeError(f"the scheduler does not watch {type(item).__name__}")
+        return True
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
@@ -147,7 +155,7 @@ class Cluster:
     def _in_pool(self, item: KubeObject) -> bool:
         return item.metadata.labels.get(NODE_POOL_LABEL, "") == self._configuration.node_pool
 
-    def _apply_pod(self, pod: Pod, gone: bool) -> None:
+    def _apply_pod(self, pod: Pod, gone: bool) -> bool:
         uid = Uid(pod.metadata.uid)
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
@@ -159,13 +167,13 @@ class Cluster:
             if not key.is_group:
                 self.failures.forget(key)
                 self.promises.end(key)
-            return
+            return True
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
             self._take_up_promise(pod, self.pods.get(uid))
             self.pods[uid] = pod
-        self._tasks.put_pod(pod)
+        return self._tasks.put_pod(pod)
 
     def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
         """Keep the place that another scheduler, which led before, has promised to `pod`."""
@@ -222,7 +230,7 @@ class Cluster:
         self.queues[name] = queue
         self.state.queues.put(queue)
 
-    def _apply_request(self, request: BindRequest, gone: bool) -> None:
+    def _apply_request(self, request: BindRequest, gone: bool) -> bool:
         if gone:
             changed = self.holds.remove(request)
             for bound in request.status.bound_pods:
@@ -235,8 +243,8 @@ class Cluster:
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
-        for uid in changed:
-            self._tasks.refresh(uid)
+        moved = [self._tasks.refresh(uid) for uid in changed]
+        return any(moved)
 
     def _job_of(self, uid: str) -> JobKey | None:
         task = self.state.tasks.get(Uid(uid))
