@@ -146,6 +146,22 @@ class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
     status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+    unreadable: str = ""
+    """Why its spec does not decode; then `spec` is the default."""
+
+
+class _PodGroupStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+
+
+def unreadable_group(raw: msgspec.Raw, problem: str) -> PodGroup:
+    """Return the PodGroup of `raw`, whose spec does not decode for the reason `problem`.
+
+    Raises:
+        msgspec.DecodeError: its metadata or status do not decode either.
+    """
+    seen = msgspec.json.decode(raw, type=_PodGroupStatusAlone)
+    return PodGroup(metadata=seen.metadata, status=seen.status, unreadable=problem)
 
 
 class QueueResource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

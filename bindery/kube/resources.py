@@ -7,6 +7,7 @@ equal ones are interchangeable, and nothing here talks to a server.
 
 import builtins
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
@@ -72,6 +73,20 @@ class Resource(Generic[T]):
         """Decodes one page of a list."""
         return msgspec.json.Decoder(ObjectList[self.type])  # type: ignore[name-defined]  # a type held in a field is a valid parameter at run time
 
+    def decode(self, raw: bytes | msgspec.Raw) -> T:
+        """Decode one object; one that only `rescue` can make anything of, by that.
+
+        Raises:
+            msgspec.DecodeError: nobody can.
+        """
+        try:
+            return self.decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            if self.rescue is not None:
+                with suppress(msgspec.DecodeError):
+                    return self.rescue(msgspec.Raw(raw), str(error))
+            raise
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Build the path of an object, or of the collection when there is no name.
 
@@ -105,7 +120,14 @@ PRIORITY_CLASSES: Final = Resource(
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, objects.KubeObject)
 POD_GROUPS: Final = Resource(
-    names.GROUP, names.VERSION, "podgroups", "PodGroup", True, objects.PodGroup
+    names.GROUP,
+    names.VERSION,
+    "podgroups",
+    "PodGroup",
+    True,
+    objects.PodGroup,
+    # Its pods shall hear why they wait, not that it does not exist.
+    rescue=objects.unreadable_group,
 )
 QUEUES: Final = Resource(
     names.GROUP,
