@@ -85,6 +85,9 @@ class BindRequestSpec(ApiModel):
     min_bound: NonNegative | None = None
     """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
     0: each pod succeeds or fails alone."""
+    priority: int = 0
+    """The highest priority of its jobs: of bindings that wait for a place, the highest goes
+    first."""
     backoff_limit: NonNegative = 5
     """How many times a failed attempt is tried again before the request is Failed."""
     fencing_token: NonNegative = 0

@@ -37,8 +37,10 @@ class BindingPort(Protocol):
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to the node.
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+    ) -> None:
+        """Bind the pod to the node; of bindings that wait, the highest priority goes first.
 
         Raises:
             ApiError: it was refused. ServerError and OutcomeUnknownError: it may have taken effect.

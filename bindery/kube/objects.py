@@ -240,6 +240,7 @@ class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
     statement: StatementReference
     pod_group: PodGroupReference | None = None
     min_bound: int | None = None
+    priority: int = 0
     backoff_limit: int = 5
     fencing_token: int = 0
 

@@ -197,6 +197,7 @@ class Committer:
                         id=identity, part=part, parts=len(chunks), after=statement.after
                     ),
                     min_bound=statement.min_bound,
+                    priority=self._priority(chunk),
                     backoff_limit=self._configuration.backoff_limit,
                     fencing_token=self._fencing_token,
                 ),
@@ -210,6 +211,11 @@ class Committer:
                 del self._open[task.uid]
             yield draft
         return identity
+
+    def _priority(self, operations: Sequence[Operation]) -> int:
+        """Return the highest priority of the jobs of `operations`."""
+        jobs = {operation.task.job for operation in operations}
+        return max(self._cluster.priority(self._session.state.jobs[key]) for key in jobs)
 
     def _pod(self, operation: Operation) -> bindrequest.PodBinding:
         task, session = operation.task, self._session

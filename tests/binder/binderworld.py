@@ -209,8 +209,10 @@ class Door:
     async def node_exists(self, name: str) -> bool:
         return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        del namespace
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+    ) -> None:
+        del namespace, priority
 
         def bind() -> None:
             pod = self.world.pods.get(name)
