@@ -19,7 +19,7 @@ from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import move_victims, over_capacity
+from bindery.scheduler.solver.moves import keep_in_place, move_victims, over_capacity
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
@@ -89,6 +89,7 @@ class Search:
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
             return False
+        keep_in_place(self._statement)
         return self._rule.accepts(self._session, self._claim, stays_gone)
 
     # -- placing the claim -----------------------------------------------------------------------
@@ -138,25 +139,41 @@ class Search:
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
-        request = task.shape.request
         useful = self._useful_nodes(task)
         for row in self._nodes_in_order(useful):
-            savepoint, chosen = self._statement.savepoint(), len(self.gone)
-            if self._clear(row, request) and self._pipeline(task, row) and self._can_move():
+            if self._make_room_on(row, task):
                 return True
-            self._go_back(savepoint, chosen)
         return False
 
-    def _can_move(self) -> bool:
-        """Return whether all victims so far find other places, where they must."""
+    def _make_room_on(self, row: int, task: Task) -> bool:
+        """Evict on the node at `row` what `task` needs there; others if those cannot move."""
+        kept: list[int] = []
+        savepoint, chosen = self._statement.savepoint(), len(self.gone)
+        while self._clear(row, task.shape.request) and self._pipeline(task, row):
+            stuck = self._stuck()
+            if not stuck:
+                self._left[kept] = True
+                return True
+            blocking = [index for index in self.gone[chosen:] if index in stuck]
+            self._go_back(savepoint, chosen)
+            self._left[blocking] = False
+            kept += blocking
+            if not blocking:
+                break
+        self._go_back(savepoint, chosen)
+        self._left[kept] = True
+        return False
+
+    def _stuck(self) -> set[int]:
+        """Return which of the victims so far find no other place, but must."""
         gone = set(self.gone)
         must_move = gone if self._rule.moves_all else gone & self._must_move
         if not must_move:
-            return True
+            return set()
         savepoint = self._statement.savepoint()
         moved = move_victims(self._session, self._statement, self._table, self.gone)
         self._statement.rollback(savepoint)
-        return moved >= must_move
+        return must_move - moved
 
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
         """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
@@ -267,21 +284,24 @@ class Search:
         return True
 
     def _spare(self) -> None:
-        """Leave out victims, the last first, without which the claim finds its places as well."""
-        if len(self.gone) < 2 or len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
+        """Leave out victims, the last first, without which the claim finds its places as well.
+
+        Before, let it choose its places anew: all that goes has gone then.
+        """
+        if len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
             return
         start = Savepoint(0)
         best, plan = list(self.gone), self._statement.extract()
-        for index in reversed(tuple(self.gone)):
+        for index in (None, *reversed(self.gone)):
             trial = [i for i in best if i != index]
-            if self._goes_with_its_core(index, trial):
+            if index is not None and self._goes_with_its_core(index, trial):
                 continue
             self._go_back(start, 0)
             going = np.zeros(len(self._table.chunks), dtype=np.bool_)
             going[trial] = True
             if can_never_fit(self._session, self._claim, self._table, going):
                 continue
-            if all(self._evict_alone(i) for i in trial) and self._fits():
+            if all(self._evict_alone(i) for i in trial) and self._fits() and not self._stuck():
                 best, plan = trial, self._statement.extract()
         self._go_back(start, 0)
         self._statement.replay(plan)
