@@ -140,10 +140,7 @@ class Search:
     def _make_room(self, task: Task) -> bool:
         """Evict on one node as much as `task` needs there, and promise it the room."""
         useful = self._useful_nodes(task)
-        for row in self._nodes_in_order(useful):
-            if self._make_room_on(row, task):
-                return True
-        return False
+        return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
 
     def _make_room_on(self, row: int, task: Task) -> bool:
         """Evict on the node at `row` what `task` needs there; others if those cannot move."""
@@ -166,6 +163,8 @@ class Search:
 
     def _stuck(self) -> set[int]:
         """Return which of the victims so far find no other place, but must."""
+        if not self._rule.moves_all and not self._must_move:
+            return set()
         gone = set(self.gone)
         must_move = gone if self._rule.moves_all else gone & self._must_move
         if not must_move:
@@ -221,8 +220,8 @@ class Search:
             return False
         chosen = self.gone[before:]
         for index in reversed(list(chosen)):
-            held = self._held(index, row, request)
-            if not (needed + held > 0).any() and not self._goes_with_its_core(index, chosen):
+            held = self._table.held_on(index, row, request.indices)
+            if not (needed + held > 0).any() and not self._table.goes_with_its_core(index, chosen):
                 chosen.remove(index)
                 needed = needed + held
         if len(chosen) < len(self.gone) - before:
@@ -230,24 +229,11 @@ class Search:
             return all(self._evict_alone(index) for index in chosen)
         return True
 
-    def _goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
-        """Return whether `index` is an extra whose core is among `chosen` too."""
-        job, chunks = self._table.chunks[index].job, self._table.chunks
-        return not chunks[index].is_core and any(
-            chunks[other].is_core and chunks[other].job is job for other in chosen
-        )
-
     def _shortfall(self, row: int, request: Request) -> NDArray[np.int64]:
         """Return by how much each requested resource falls short on the node at `row`."""
         nodes, index = self._session.state.nodes, list(request.indices)
         room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
         return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
-
-    def _held(self, chunk: int, row: int, request: Request) -> NDArray[np.int64]:
-        """Return what `chunk` holds of each requested resource on the node at `row`."""
-        pods = self._table.pods(chunk)
-        held = self._table.request[list(request.indices), pods]
-        return np.asarray(held[:, self._table.row[pods] == row].sum(axis=1))
 
     # -- victims ---------------------------------------------------------------------------------
 
@@ -294,7 +280,7 @@ class Search:
         best, plan = list(self.gone), self._statement.extract()
         for index in (None, *reversed(self.gone)):
             trial = [i for i in best if i != index]
-            if index is not None and self._goes_with_its_core(index, trial):
+            if index is not None and self._table.goes_with_its_core(index, trial):
                 continue
             self._go_back(start, 0)
             going = np.zeros(len(self._table.chunks), dtype=np.bool_)
