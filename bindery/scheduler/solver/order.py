@@ -8,24 +8,67 @@ evicted in the plan at hand counts, and so does what would go next.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.queuewalk import QueueWalk
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
+_FEW = 64
+"""So many chunks are sorted by themselves, as those of one node; more are picked from all."""
+_BLOCK = 1024
+
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
-    """Yield the chunks of `among` (mask) in the order in which they go."""
-    waiting: dict[int, list[int]] = {}
-    for queue, ranked in table.by_queue.items():
-        chunks = ranked[among[ranked]]
-        if len(chunks):
-            waiting[queue] = chunks[::-1].tolist()
+    """Yield the chunks of `among` (mask) in the order in which they go.
+
+    Mostly the first few are enough, so no more are looked at than are asked for.
+    """
+    waiting = {queue: _Line(chunks) for queue, chunks in _by_queue(table, among)}
+    waiting = {queue: line for queue, line in waiting.items() if line}
     if len(waiting) == 1:
-        yield from reversed(next(iter(waiting.values())))
+        yield from next(iter(waiting.values()))
     elif waiting:
         yield from _Walk(session, table, waiting)
+
+
+def _by_queue(table: VictimTable, among: BoolColumn) -> Iterator[tuple[int, Iterator[int]]]:
+    """Yield the chunks of `among` of each queue, in their order."""
+    if np.count_nonzero(among) > _FEW:
+        for queue, ranked in table.by_queue.items():
+            yield queue, _picked(ranked, among)
+        return
+    few = np.flatnonzero(among)
+    few = few[np.argsort(table.place[few])]
+    queues = table.queue[few]
+    for queue in np.unique(queues).tolist():
+        yield queue, iter(few[queues == queue].tolist())
+
+
+def _picked(ranked: NDArray[np.intp], among: BoolColumn) -> Iterator[int]:
+    for start in range(0, len(ranked), _BLOCK):
+        block = ranked[start : start + _BLOCK]
+        yield from block[among[block]].tolist()
+
+
+class _Line(Iterator[int]):
+    """Chunks of one queue, of which the first can be looked at before it is taken."""
+
+    def __init__(self, chunks: Iterator[int]) -> None:
+        self._chunks = chunks
+        self.first = next(chunks, None)
+
+    def __bool__(self) -> bool:
+        return self.first is not None
+
+    def __next__(self) -> int:
+        if self.first is None:
+            raise StopIteration
+        taken, self.first = self.first, next(self._chunks, None)
+        return taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +82,9 @@ class _Last:
 
 
 class _Walk(QueueWalk[int]):
-    """Chunks of several queues. `waiting`: queue row -> its chunks, the last to go first."""
+    """Chunks of several queues. `waiting`: queue row -> its chunks."""
 
-    def __init__(self, session: Session, table: VictimTable, waiting: dict[int, list[int]]) -> None:
+    def __init__(self, session: Session, table: VictimTable, waiting: dict[int, _Line]) -> None:
         super().__init__(session.queue_ledger.chains)
         self._session = session
         self._table = table
@@ -52,10 +95,12 @@ class _Walk(QueueWalk[int]):
         return bool(self._waiting.get(row))
 
     def _first(self, row: int) -> int:
-        return self._waiting[row][-1]
+        first = self._waiting[row].first
+        assert first is not None, "the walk asks only where there is one"
+        return first
 
     def _pop(self, row: int) -> int:
-        return self._waiting[row].pop()
+        return next(self._waiting[row])
 
     def _key(self, row: int, item: int) -> SortKey:
         shares, entry = self._session.shares, self._session.state.queues.entries[row]

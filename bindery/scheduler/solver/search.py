@@ -107,7 +107,7 @@ class Search:
         finder = self._finder
         while (place := finder.best(task.shape)) is not None:
             if self._pipeline(task, place.row):
-                self._waits = self._waits or not place.fits_now
+                self._waits |= not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
                 finder = self._session.placement.finder(self._claim.job, self._domain)
@@ -274,7 +274,9 @@ class Search:
 
         Before, let it choose its places anew: all that goes has gone then.
         """
-        if len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
+        asked, gone = len(self._claim.tasks), [self._table.chunks[i].tasks for i in self.gone]
+        has_choice = asked > 1 or sum(map(len, gone)) > 1
+        if not has_choice or asked * len(gone) > _MOST_TO_SPARE:
             return
         start = Savepoint(0)
         best, plan = list(self.gone), self._statement.extract()

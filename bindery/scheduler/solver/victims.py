@@ -187,6 +187,9 @@ class VictimTable:
         extras before the core."""
         for queue in np.unique(self.queue):
             self.by_queue[int(queue)] = ranked[self.queue[ranked] == queue]
+        self.place: NDArray[np.intp] = np.empty(count, dtype=np.intp)
+        """Chunk -> its place in the order in which all go, whatever their queues."""
+        self.place[ranked] = np.arange(count)
 
     def pods(self, chunk: int) -> slice:
         """Return where the pods of `chunk` stand."""
@@ -195,6 +198,19 @@ class VictimTable:
     def first_of_job(self, chunk: int) -> int:
         """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
         return int(self._job_starts[chunk])
+
+    def goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
+        """Return whether `index` is an extra whose core is among `chosen` too."""
+        job, chunks = self.chunks[index].job, self.chunks
+        return not chunks[index].is_core and any(
+            chunks[other].is_core and chunks[other].job is job for other in chosen
+        )
+
+    def held_on(self, chunk: int, row: int, resources: Sequence[int]) -> NDArray[np.int64]:
+        """Return what `chunk` holds of each of `resources` on the node at `row`."""
+        pods = self.pods(chunk)
+        held = self.request[list(resources), pods]
+        return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
 
     def held_from(self, chunk: int) -> NDArray[np.int64]:
         """Return what `chunk` and those of its job that go after it hold: [resource]."""
