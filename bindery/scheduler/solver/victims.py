@@ -46,7 +46,8 @@ def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
     A portion with a pod that is not `allowed` to go ends the list.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
-    running.sort(key=session.pod_sort_key, reverse=True)
+    if len(running) > 1:  # most jobs are one pod, and keys cost more than all else here
+        running.sort(key=session.pod_sort_key, reverse=True)
     found: list[Chunk] = []
     left = list(running)
     for extra in _extras(job, running):
