@@ -18,7 +18,7 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
     QUEUE_LABEL,
 )
-from bindery.cli.errors import CommandError
+from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
 from bindery.kube.client import Client, Selection
 from bindery.kube.decoding import LenientDecoder
@@ -120,7 +120,8 @@ async def look(client: Client) -> Look:
         )
     except NotFoundError as error:
         raise CommandError(
-            "Bindery's resources are not installed in this cluster; install the chart first"
+            "Bindery's resources are not installed in this cluster; install the chart first",
+            ExitCode.NO_CLUSTER,
         ) from error
     return Look(pods, nodes, groups, queues, requests, classes, await _budgets(client))
 

@@ -11,7 +11,7 @@ import msgspec
 
 from bindery.kube.errors import OutcomeUnknownError, error_from_watch
 from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.resources import ObjectList, Resource
+from bindery.kube.resources import RAW_PAGES, ObjectList, Resource
 from bindery.kube.store import Malformed
 
 T = TypeVar("T", bound=KubeObject)
@@ -23,7 +23,6 @@ class _RawEvent(msgspec.Struct, frozen=True):
 
 
 _event_decoder = msgspec.json.Decoder(_RawEvent)
-_page_decoder = msgspec.json.Decoder(ObjectList[msgspec.Raw])
 _meta_decoder = msgspec.json.Decoder(KubeObject)
 
 
@@ -35,7 +34,7 @@ class LenientDecoder(Generic[T]):
 
     def page(self, body: bytes) -> ObjectList[T | Malformed]:
         """Decode one page of a list."""
-        page = _page_decoder.decode(body)
+        page = RAW_PAGES.decode(body)
         return ObjectList(
             metadata=page.metadata, items=[self._object(raw) for raw in page.items or ()]
         )

@@ -36,6 +36,10 @@ class ObjectList(msgspec.Struct, Generic[ItemT], frozen=True, kw_only=True):
     items: list[ItemT] | None = None
 
 
+RAW_PAGES: Final = msgspec.json.Decoder(ObjectList[msgspec.Raw])
+"""Decodes a page of a list and leaves its objects as they are."""
+
+
 @dataclass(frozen=True)
 class Resource(Generic[T]):
     """One kind of object, as the API server serves it."""
@@ -86,6 +90,22 @@ class Resource(Generic[T]):
                 with suppress(msgspec.DecodeError):
                     return self.rescue(msgspec.Raw(raw), str(error))
             raise
+
+    def decode_page(self, body: bytes) -> ObjectList[T]:
+        """Decode one page of a list; objects of it as `decode` does.
+
+        Raises:
+            msgspec.DecodeError: it is no list, or nobody can decode one of them.
+        """
+        try:
+            return self.list_decoder.decode(body)
+        except msgspec.DecodeError:
+            if self.rescue is None:
+                raise
+        page = RAW_PAGES.decode(body)
+        return ObjectList(
+            metadata=page.metadata, items=[self.decode(raw) for raw in page.items or ()]
+        )
 
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Build the path of an object, or of the collection when there is no name.

@@ -5,7 +5,7 @@ removes requests that nobody will finish, reads the report. Invariant: no decisi
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
 
@@ -103,7 +103,7 @@ class Planner:
             if self._faults.error("deleteBindRequest", names) is None:
                 self.cluster.delete_request(key_of(found.request))
 
-    def _write(self, parts: Sequence[BindRequestDraft], refused: Set[str]) -> bool:
+    def _write(self, parts: Sequence[BindRequestDraft], refused: Collection[str]) -> bool:
         """Create all parts of a Statement; if the API server refuses one, take all back.
 
         So it goes with a Statement that builds on one of those `refused`. Returns whether it was

@@ -142,7 +142,7 @@ class Committer:
         if commit.is_gang or self._precedence.completes(job, tasks):
             statement = _Statement(job, allocations, after)
             identity = yield from self._drafts(statement)
-            self._precedence.note(job, identity)
+            self._precedence.note(job, tasks, identity)
             return
         kin = _Kin(job.key.namespace, job.key if job.key.is_group else None, after)
         singles = self._singles[kin]

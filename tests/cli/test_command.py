@@ -109,7 +109,7 @@ def test_a_folder_without_scenario_files_ends_with_2_and_the_others_are_run(
 def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
     done = bindery("--kubeconfig", str(tmp_path / "missing"), "get", "queues")
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stdout == ""
     assert done.stderr.startswith("bindery: the cluster cannot be reached: ")
     assert len(done.stderr.splitlines()) == 1

@@ -207,6 +207,7 @@ def request(
     part: int = 0,
     parts: int = 1,
     min_bound: int | None = None,
+    after: str | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> kube.BindRequest:
     """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
@@ -223,7 +224,7 @@ def request(
                 kube.PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
                 for uid, place in places.items()
             ],
-            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts),
+            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts, after=after),
             pod_group=kube.PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
             if group_name
             else None,

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from msgspec import structs
 from schedulerworld import NOW, delete, engine_with, gang, modify, node, plan, pod
@@ -95,6 +95,7 @@ def test_a_podgroup_with_any_spec_is_there_and_another_gang_is_planned(spec: Any
     list(pending_writes(engine.cluster, engine.report, NOW))
 
 
+@example(spec={"priority": 2**63})
 @given(spec=_SPECS)
 def test_a_queue_with_any_spec_is_there_and_another_queues_gang_is_planned(spec: Any) -> None:
     _, found = LenientDecoder(QUEUES).event(body("odd", spec))

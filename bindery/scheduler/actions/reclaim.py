@@ -86,15 +86,17 @@ class ReclaimRule:
     def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
         """Return whether the queue `other` holds more than it may keep against `own`.
 
-        More than its share; or more than its quota, if the claim stays within the quota of `own`.
+        More than its quota, if the claim stays within the quota of `own`; else more than its share,
+        unless it is of higher priority: it would be served first and take back what it lost.
         """
-        shares, ledger = session.shares, session.queue_ledger
-        held = ledger.allocated[:, other]
-        if ((held > shares.allocatable[:, other]) & shares.counted).any():
-            return True
+        shares, queues = session.shares, session.state.queues.entries
+        held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
         within_quota = not ((with_claim > shares.quota[:, own]) & shares.counted).any()
-        return within_quota and bool(((held > shares.quota[:, other]) & shares.counted).any())
+        if within_quota and ((held > shares.quota[:, other]) & shares.counted).any():
+            return True
+        above = bool(((held > shares.allocatable[:, other]) & shares.counted).any())
+        return above and (within_quota or queues[own].priority >= queues[other].priority)
 
     def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim, whose placed pods the ledger counts already."""

@@ -106,12 +106,6 @@ class FailureMemory:
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         return frozenset(self._spared)
 
-    def next_end(self, now: float) -> float | None:
-        """Return when the next cool-down after `now` ends."""
-        ends = [u for nodes in self._until.values() for u in nodes.values() if u > now]
-        ends += [until for until, _ in self._postponed.values() if until > now]
-        return min(ends, default=None)
-
     def forget(self, job: JobKey) -> None:
         """Forget a job that is gone."""
         self._until.pop(job, None)
