@@ -1,13 +1,13 @@
 """`python -m benchmarks`: measures, prints a table, writes build/bench.json.
 
-Planning runs first, in memory; then every contender races on one control plane, in turns, so that
-what else the machine does meets all of them alike. Progress goes to standard error.
+Planning and making room run first, in memory; then every contender races on one control plane, in
+turns, so that what else the machine does meets all of them alike. Progress goes to standard error.
 """
 
 import asyncio
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
@@ -16,7 +16,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from benchmarks import results, summary
+from benchmarks import growth, results, room, summary
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.contenders import BareClient, Bindery, Contender, KubeScheduler
 from benchmarks.planning import pods_per_second
@@ -77,6 +77,16 @@ def plan_in_memory(plan: Plan) -> Mapping[tuple[str, int], float]:
     return rates
 
 
+def make_room(plan: Plan) -> Iterator[room.Sample]:
+    """Measure cycles that make room, and the division of shares."""
+    for sample in room.samples(plan.runs):
+        _progress.print(
+            f"{sample.case}, size {sample.size}: {sample.wall_s:.4f} s, "
+            f"{sample.cpu_s:.4f} s of CPU, peak {sample.peak_mb:,.0f} MB"
+        )
+        yield sample
+
+
 async def run_races(plan: Plan) -> dict[str, Standing]:
     """Let the contenders race, round by round."""
     contenders = plan.contenders()
@@ -111,7 +121,7 @@ async def _lap(cluster: Cluster, contender: Contender, workload: Workload) -> La
 def main(
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="planning, gangs, singles, gangs/bindery, ...; repeat."),
+        typer.Option(metavar="NAME", help="planning, room, gangs, gangs/bindery, singles; repeat."),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes in the races.")] = 1000,
     pods: Annotated[int, typer.Option(min=1, help="Pods in each measurement.")] = 5000,
@@ -123,21 +133,33 @@ def main(
         typer.Option(metavar="DIR", help="Run Bindery under cProfile; slower. Statistics: DIR."),
     ] = None,
 ) -> None:
-    """Measure Bindery against kube-scheduler and against a bare client."""
+    """Measure Bindery, in memory and against kube-scheduler and a bare client.
+
+    For example, only making room and dividing shares, from 125 to 4,000 nodes; then the report:
+
+    python -m benchmarks --only room && python -m benchmarks.report build/bench.json
+    """
     if pods % gang_size:
         raise typer.BadParameter("pods must be a multiple of the gang size")
     plan = Plan(only or [], nodes, pods, gang_size, runs, profile)
     measurements: list[results.Measurement] = []
     rates = plan_in_memory(plan) if plan.wants("planning") else {}
+    room_measurements = list(summary.of_room(make_room(plan))) if plan.wants("room") else []
     if plan.contenders():
         measurements += summary.of_races(asyncio.run(run_races(plan)))
     measurements += summary.of_planning(rates)
+    measurements += room_measurements
     if not measurements:
         raise typer.BadParameter("nothing is called so", param_hint="--only")
     results.write(output, measurements)
     # A pipe has no width of its own; the names are not to be folded there.
     width = None if sys.stdout.isatty() else _TABLE_WIDTH
-    Console(width=width).print(results.table(measurements))
+    console = Console(width=width)
+    barred = [each for each in room_measurements if each.baseline is not None]
+    console.print(results.table([*results.at_one_size(measurements), *barred]))
+    if room_measurements:
+        growths = growth.of(room_measurements, growth.SECONDS)
+        console.print(results.plain_table(growth.rows(growths, "seconds, by nodes or queues")))
     _progress.print(f"written to {output}")
 
 

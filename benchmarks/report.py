@@ -1,7 +1,8 @@
-"""`python -m benchmarks.report build/bench.json`: rewrites the table in docs/performance.md.
+"""`python -m benchmarks.report build/bench.json`: rewrites the tables in docs/performance.md.
 
 Run by whoever publishes numbers, after `make bench` on a quiet machine. It replaces what stands
-between the two markers and nothing else, and says when and on what machine it was measured.
+between two pairs of markers, of the races and planning and of making room, and draws the picture;
+what was not measured stays as it is. It says when and on what machine it was measured.
 """
 
 import datetime as dt
@@ -12,27 +13,28 @@ from typing import Annotated, Final
 
 import typer
 
-from benchmarks.results import HEADINGS, Measurement, cells, read
+from benchmarks import growth, plot
+from benchmarks.results import HEADINGS, Measurement, at_one_size, cells, read
+from benchmarks.room import CASES
 
-BEGIN: Final = "<!-- measured: begin -->"
-END: Final = "<!-- measured: end -->"
+RACES: Final = "measured"
+ROOM: Final = "measured-room"
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
+_PICTURE: Final = "growth-of-cycles.svg"
 
 
-def rewritten(document: str, measurements: Sequence[Measurement], heading: str) -> str:
-    """Return `document` with `heading` and the measurements between its markers.
+def rewritten(document: str, section: str, text: str) -> str:
+    """Return `document` with `text` between the markers of `section`.
 
     Raises:
         ValueError: the markers are not there.
     """
-    before, begin, rest = document.partition(BEGIN)
-    _, end, after = rest.partition(END)
-    if not begin or not end:
-        raise ValueError(f"the document lacks {BEGIN} or {END}")
-    lines = [_row(HEADINGS), _row(["---", "--:", "---", "--:", "--:", "---"])]
-    lines += [_row(cells(measurement)) for measurement in measurements]
-    text = "\n".join(lines)
-    return f"{before}{BEGIN}\n{heading}\n\n{text}\n{END}{after}"
+    begin, end = f"<!-- {section}: begin -->", f"<!-- {section}: end -->"
+    before, found_begin, rest = document.partition(begin)
+    _, found_end, after = rest.partition(end)
+    if not found_begin or not found_end:
+        raise ValueError(f"the document lacks {begin} or {end}")
+    return f"{before}{begin}\n{text}\n{end}{after}"
 
 
 def machine() -> str:
@@ -41,20 +43,58 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {memory_gib:.0f} GiB of memory"
 
 
+def of_races(measurements: Sequence[Measurement]) -> str:
+    """Return the table of the numbers that belong to no series."""
+    return _table([HEADINGS, *(cells(each) for each in measurements)], right={1, 3, 4})
+
+
+def of_room(measurements: Sequence[Measurement], picture: str) -> str:
+    """Return the tables of what was measured at several sizes."""
+    published = {case.name: case.published for case in CASES}
+    bars = [each for each in measurements if each.baseline is not None]
+    headings = (*HEADINGS, "KAI publishes")
+    rows = [headings, *((*cells(each), published[each.series]) for each in bars)]
+    passed = growth.passed_per_cpu_second(measurements)
+    state = "busy: wall seconds are too high" if passed > growth.BUSY else "otherwise idle"
+    parts = [
+        f"The machine was {state} ({passed:.2f} s passed for every second of CPU).",
+        _table(rows, right={1, 3, 4, 6}),
+        f"![How a cycle grows]({picture})",
+    ]
+    for unit, heading in (
+        (growth.SECONDS, "seconds, by nodes or queues"),
+        (growth.CPU_SECONDS, "CPU seconds"),
+        (growth.MEGABYTES, "peak memory, MB"),
+    ):
+        table = growth.rows(growth.of(measurements, unit), heading)
+        parts.append(_table(table, right=set(range(1, len(table[0])))))
+    return "\n\n".join(parts)
+
+
 def main(
     source: Annotated[Path, typer.Argument(help="What `make bench` wrote.")],
     note: Annotated[str, typer.Option(help="A sentence on the circumstances.")] = "",
     document: Annotated[Path, typer.Option(help="The file to rewrite.")] = _DOCUMENT,
 ) -> None:
-    """Put the measurements of SOURCE into docs/performance.md."""
+    """Put the measurements of SOURCE into docs/performance.md, and the picture beside it."""
     day = dt.datetime.fromtimestamp(source.stat().st_mtime, dt.UTC).date()
     heading = f"Measured on {day} on {machine()}. {note}".strip()
+    measurements = read(source)
+    single = at_one_size(measurements)
+    series = [each for each in measurements if each.series]
     text = document.read_text(encoding="utf-8")
-    document.write_text(rewritten(text, read(source), heading), encoding="utf-8")
+    if single:
+        text = rewritten(text, RACES, f"{heading}\n\n{of_races(single)}")
+    if series:
+        text = rewritten(text, ROOM, f"{heading} {of_room(series, _PICTURE)}")
+        plot.draw(document.with_name(_PICTURE), growth.of(series, growth.SECONDS))
+    document.write_text(text, encoding="utf-8")
 
 
-def _row(texts: Sequence[str]) -> str:
-    return f"| {' | '.join(texts)} |"
+def _table(rows: Sequence[Sequence[str]], right: set[int]) -> str:
+    """Return `rows`, headings first, in Markdown; `right`: the columns of numbers."""
+    rule = ["--:" if index in right else "---" for index in range(len(rows[0]))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in (rows[0], rule, *rows[1:]))
 
 
 if __name__ == "__main__":

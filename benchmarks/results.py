@@ -31,6 +31,10 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """What it is compared with, in the same unit."""
     ratio: float | None = None
     """value / baseline."""
+    series: str = ""
+    """What is measured at several sizes, the same in the same unit at all of them."""
+    size: int | None = None
+    """The size in its series."""
 
 
 TO_REACH: Final[Mapping[str, float]] = {
@@ -41,6 +45,12 @@ TO_REACH: Final[Mapping[str, float]] = {
     "planning gangs, 5000 nodes": 1.0,
     "peak memory: scheduler": 1.0,
     "peak memory: binder": 1.0,
+    "full cycle with reclaim, 500 nodes": 1.0,
+    "does not fit: a pinned pod on every node, 500 nodes": 1.0,
+    "does not fit: only half may be reclaimed, 500 nodes": 1.0,
+    "reclaim for one large gang, 500 nodes": 1.0,
+    "consolidation for gangs of ten, 500 nodes": 1.0,
+    "fair-share division, 1000 queues": 1.0,
 }
 """Name -> the ratio that is asked for: at least, or where lower is better at most."""
 
@@ -81,6 +91,11 @@ def read(path: Path) -> list[Measurement]:
     return msgspec.json.decode(path.read_bytes(), type=list[Measurement])
 
 
+def at_one_size(measurements: Sequence[Measurement]) -> list[Measurement]:
+    """Return those that belong to no series, and so to the table of single numbers."""
+    return [measurement for measurement in measurements if not measurement.series]
+
+
 def cells(measurement: Measurement) -> tuple[str, ...]:
     """Return a row of the table: name, value, unit, baseline, ratio, what is to be reached."""
     bar, reached = TO_REACH.get(measurement.name), is_reached(measurement)
@@ -88,10 +103,10 @@ def cells(measurement: Measurement) -> tuple[str, ...]:
     verdict = {None: "", True: " reached", False: " MISSED"}[reached]
     return (
         measurement.name,
-        _text(measurement.value),
+        text(measurement.value),
         measurement.unit,
-        _text(measurement.baseline),
-        _text(measurement.ratio),
+        text(measurement.baseline),
+        text(measurement.ratio),
         "" if bar is None else f"{sign} {bar:g}{verdict}",
     )
 
@@ -110,11 +125,22 @@ def table(measurements: Sequence[Measurement]) -> Table:
     return drawn
 
 
+def plain_table(rows: Sequence[Sequence[str]]) -> Table:
+    """Return `rows`, headings first, for the terminal; all columns but the first hold numbers."""
+    drawn = Table(box=None, pad_edge=False, header_style="bold")
+    for index, heading in enumerate(rows[0]):
+        drawn.add_column(heading, justify="right" if index else "left")
+    for row in rows[1:]:
+        drawn.add_row(*row)
+    return drawn
+
+
 def _rounded(value: float) -> float:
     return float(f"{value:.4g}")
 
 
-def _text(value: float | None) -> str:
+def text(value: float | None) -> str:
+    """Return three digits of `value`, or all before the point; nothing for None."""
     if value is None:
         return ""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"

@@ -4,11 +4,15 @@ Called by `__main__` with whatever was run. The one invariant: both sides of a r
 same run on the same control plane.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
+import msgspec
+
+from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
 from benchmarks.results import Better, Measurement, measured
+from benchmarks.room import CASES, Sample
 
 MEMORY_LIMIT_MB: Final = 400.0
 PLANNING_BARS: Final = {1000: 5000.0, 5000: 3000.0}
@@ -72,6 +76,21 @@ def of_planning(rates: Mapping[tuple[str, int], float]) -> Iterator[Measurement]
         bar = PLANNING_BARS.get(nodes) if what == "gangs" else None
         name = f"planning {what}, {nodes} nodes"
         yield measured(name, rate, "pods/s", Better.HIGHER, bar)
+
+
+def of_room(samples: Iterable[Sample]) -> Iterator[Measurement]:
+    """Yield wall seconds, CPU seconds and peak memory of each case at each size, as series."""
+    cases = {case.name: case for case in CASES}
+    for sample in samples:
+        case = cases[sample.case]
+        name = f"{case.name}, {sample.size} {case.unit}"
+        bar_s = case.bar_s if sample.size == case.bar_at else None
+        for each in (
+            measured(name, sample.wall_s, SECONDS, Better.LOWER, bar_s),
+            measured(f"CPU: {name}", sample.cpu_s, CPU_SECONDS, Better.LOWER),
+            measured(f"peak memory: {name}", sample.peak_mb, MEGABYTES, Better.LOWER),
+        ):
+            yield msgspec.structs.replace(each, series=case.name, size=sample.size)
 
 
 def _memory(standings: Standings) -> Iterator[Measurement]:

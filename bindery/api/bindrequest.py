@@ -75,6 +75,10 @@ class StatementReference(ApiModel):
     part: NonNegative = 0
     parts: int = Field(default=1, ge=1, le=10000)
     """The binder starts when all parts have come."""
+    after: str | None = None
+    """The Statement, by its id, without which this one must not be: the gang whose extra pods these
+    are. The binder begins this one when that one has Succeeded, and fails it when that one has
+    Failed or is gone."""
 
 
 class BindRequestSpec(ApiModel):
@@ -86,6 +90,9 @@ class BindRequestSpec(ApiModel):
     min_bound: NonNegative | None = None
     """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
     0: each pod succeeds or fails alone."""
+    priority: int = 0
+    """The highest priority of its jobs: of bindings that wait for a place, the highest goes
+    first."""
     backoff_limit: NonNegative = 5
     """How many times a failed attempt is tried again before the request is Failed."""
     fencing_token: NonNegative = 0

@@ -9,6 +9,9 @@ from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegat
 SCHEDULED: Final = "Scheduled"
 """The PodGroup condition that says whether its gang has been planned, and why not."""
 
+INVALID: Final = "Invalid"
+"""The reason of that condition when the PodGroup itself has to be mended."""
+
 
 class SubGroup(ApiModel):
     """A part of a gang. Leaves hold pods and say `minMember`; inner ones say `minSubGroup`."""

@@ -7,14 +7,16 @@ until it sees an outcome.
 
 import asyncio
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import structlog
 
+from bindery.api.names import STATEMENT_LABEL
 from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.binder.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
@@ -34,7 +36,7 @@ class KubeEdge:
         self, client: Client, view: ClusterView, events: EventRecorder, concurrent_binds: int
     ) -> None:
         self._client, self._view, self._events = client, view, events
-        self._binding = asyncio.Semaphore(concurrent_binds)
+        self._turns = Turns(concurrent_binds)
 
     # ---- BindingPort ----------------------------------------------------------------------------
 
@@ -50,9 +52,11 @@ class KubeEdge:
         """Return whether the node exists and is not being deleted."""
         return await self._view.node_exists(name)
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to the node, when a place among the bindings in flight is free."""
-        async with self._binding:
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+    ) -> None:
+        """Bind the pod to the node, when its turn among the bindings in flight has come."""
+        async with self._turns.taken(namespace, priority):
             await self._client.bind(namespace, name, uid, node)
 
     # ---- RequestStore ---------------------------------------------------------------------------
@@ -90,6 +94,12 @@ class KubeEdge:
         if found.metadata.generation != meta.generation:
             raise RequestChangedError
         return found
+
+    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+        """Read the parts of a Statement that are there now."""
+        selector = f"{STATEMENT_LABEL}={statement_id}"
+        found = await self._client.list(BIND_REQUESTS, namespace=namespace, label_selector=selector)
+        return [request for request in found if not request.metadata.deletion_timestamp]
 
     async def remove(self, namespace: str, name: str, uid: str) -> None:
         """Delete the request."""

@@ -1,20 +1,23 @@
 """Which Statement is carried out, and when: the binder's memory of BindRequests.
 
 `operator` shows it every change of every BindRequest by `observe`, `gone` and `malformed`, which
-only take note and start or interrupt a `run`. It keeps the three rules that go over more than one
-request: a Statement begins when all parts have come, a pod is under one Run at a time, and a
-request of a scheduler that does not lead any more is refused.
+only take note and start or interrupt a `run`. It keeps the rules that go over more than one
+request: a Statement begins when all parts have come and the Statement that it builds on has
+succeeded, a pod is under one Run at a time, and a request of a scheduler that does not lead any
+more is refused.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
 import structlog
 
+from bindery.binder.admission import RunAdmission
 from bindery.binder.fencing import Fence
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.outcome import PodFailure
+from bindery.binder.predecessors import Predecessor, Predecessors
 from bindery.binder.retention import Finished, finished
 from bindery.binder.run import Interruption, Run
 from bindery.binder.statements import (
@@ -24,7 +27,6 @@ from bindery.binder.statements import (
     key_of,
     problem_of,
     problem_of_parts,
-    settled_refusals,
 )
 from bindery.binder.status import malformed_status
 from bindery.binder.surroundings import Surroundings
@@ -74,6 +76,7 @@ class Manager:
         self._around, self._fence = around, fence
         self._retention, self._malformed = retention, malformed
         self._gatherings = Gatherings()
+        self._predecessors = Predecessors(around.store, around.pause)
         self._known: dict[Key, BindRequest] = {}  # live requests that have been admitted
         self._first_seen: dict[Key, float] = {}  # parts that wait for others -> when they came
         self._runs: dict[Key, Run] = {}
@@ -105,7 +108,9 @@ class Manager:
             known = None
         if request.metadata.deletion_timestamp:
             self.gone(request)
-        elif is_final(request):
+            return
+        self._predecessors.note(request)
+        if is_final(request):
             self._finish(key, request)
         elif known is None:
             self._admit(key, request, adopted=adopted)
@@ -121,6 +126,7 @@ class Manager:
         self._refused.discard(request.metadata.uid)
         self._forget(key)
         self._gatherings.drop(request)
+        self._predecessors.drop(request)
         run = self._runs.get(key)
         if run is not None and run.requests[key].metadata.uid == request.metadata.uid:
             run.interrupt(key, Interruption.GONE)
@@ -137,9 +143,15 @@ class Manager:
         status = malformed_status(request.message, to_text(self._around.clock()))
         self._spawn(self._malformed.refuse(request, status))
 
-    def has_open_part(self, request: Finished) -> bool:
-        """Whether another part of the request's Statement still waits for its outcome."""
-        return self._gatherings.has_open_part(request.namespace, request.statement_id)
+    def is_needed(self, request: Finished) -> bool:
+        """Whether what became of the request still matters to other requests.
+
+        These are other parts of its Statement, or of one that builds on it, without an outcome.
+        """
+        statement = (request.namespace, request.statement_id)
+        return self._gatherings.has_open_part(*statement) or self._predecessors.is_waited_for(
+            *statement
+        )
 
     async def drain(self, grace_s: float) -> None:
         """Let what is under way come to its end, for `grace_s` at most; then cut off the rest.
@@ -216,30 +228,35 @@ class Manager:
         now = self._around.clock()
         waited_s = max(now - self._first_seen.pop(key_of(part), now) for part in parts)
         before = [self._runs[key_of(part)] for part in parts if key_of(part) in self._runs]
+        predecessor = self._predecessors.of(parts[0])
         run = Run(
             parts,
             self._around,
-            fence=self._fence_of(parts[0]),
+            fence=self._fence_of(parts[0], predecessor),
             adopted=adopted,
             confirm_first=bool(before) or waited_s > _FRESH_S,
         )
         for part in parts:
             self._runs[key_of(part)] = run
-        run.start(_Admission(run, before, self._holders), self._spawn)
-        self._spawn(self._see_off(run))
+        run.start(RunAdmission(run, before, predecessor, self._holders), self._spawn)
+        self._spawn(self._see_off(run, predecessor))
 
-    def _fence_of(self, request: BindRequest) -> Callable[[], PodFailure | None]:
+    def _fence_of(
+        self, request: BindRequest, predecessor: Predecessor
+    ) -> Callable[[], PodFailure | None]:
         labels, token = request.metadata.labels, request.spec.fencing_token
-        return lambda: self._fence.refusal(labels, token)
+        return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
-    async def _see_off(self, run: Run) -> None:
+    async def _see_off(self, run: Run, predecessor: Predecessor) -> None:
         """Clear up after a Run; begin anew with what has changed under it."""
         await run.ended.wait()
+        predecessor.leave()
         for uid in run.pod_uids:
             if self._holders.get(uid) is run:
                 del self._holders[uid]
         for key, request in run.requests.items():
             self._gatherings.refresh(request)
+            self._predecessors.refresh(request)
             if self._runs.get(key) is run:
                 del self._runs[key]
         if run.interruption is Interruption.CHANGED:
@@ -254,38 +271,3 @@ class Manager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
-
-
-class _Admission:
-    """The start of one Run: after the Runs of the same requests, and one Run a pod."""
-
-    def __init__(self, run: Run, before: list[Run], holders: dict[str, Run]) -> None:
-        self._run, self._before, self._holders = run, before, holders
-
-    async def wait_turn(self) -> None:
-        """Wait for the ends of the Runs of earlier states of the same requests."""
-        for run in self._before:
-            await run.ended.wait()
-
-    async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
-        """Take the pods; refuse those that another Run has and will not give back."""
-        uids = self._run.pod_uids
-        # kopf keeps the order of one request's events, not of two: that the other request is gone
-        # may not have been told yet.
-        for holder in self._holders_of(uids):
-            await holder.look_again()
-        while leaving := [run for run in self._holders_of(uids) if run.is_leaving]:
-            await leaving[0].ended.wait()
-            # `ended` comes a moment before the pods are given back.
-            await asyncio.sleep(0)
-        refusals = settled_refusals(requests)
-        message = "another request that is being carried out has the pod"
-        for uid in uids:
-            if self._holders.setdefault(uid, self._run) is not self._run:
-                refusals[uid] = PodFailure(Reason.HELD_BY_OTHER_REQUEST, message, permanent=True)
-        return refusals
-
-    def _holders_of(self, uids: list[str]) -> list[Run]:
-        """Return the other Runs that have some of these pods."""
-        holders = {id(run): run for run in map(self._holders.get, uids) if run is not None}
-        return [run for run in holders.values() if run is not self._run]

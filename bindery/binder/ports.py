@@ -5,7 +5,7 @@
 All methods raise `bindery.kube.errors.KubeError` when the API server cannot be asked.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -37,8 +37,10 @@ class BindingPort(Protocol):
     async def node_exists(self, name: str) -> bool:
         """Return whether the node exists and is not being deleted."""
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        """Bind the pod to the node.
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+    ) -> None:
+        """Bind the pod to the node; of bindings that wait, the highest priority goes first.
 
         Raises:
             ApiError: it was refused. ServerError and OutcomeUnknownError: it may have taken effect.
@@ -62,6 +64,9 @@ class RequestStore(Protocol):
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
         """
+
+    async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
+        """Read the parts of a Statement that are there now, by the label that names it."""
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it.

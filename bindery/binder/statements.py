@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.outcome import PodFailure, Reason
-from bindery.kube.objects import BindRequest
+from bindery.kube.objects import BindRequest, BindRequestSpec
 
 Key = tuple[str, str]
 """Namespace and name of a BindRequest."""
@@ -96,17 +96,22 @@ def problem_of(request: BindRequest) -> str:
         return "spec.pods is empty"
     if spec.statement.part >= spec.statement.parts:
         return f"part {spec.statement.part} of {spec.statement.parts} does not exist"
+    if spec.statement.after == spec.statement.id:
+        return "the Statement is to come after itself"
     return _problem_of_pods([request])
 
 
 def problem_of_parts(requests: list[BindRequest]) -> str:
     """Return why the parts do not go together; "" if they do."""
-    first = requests[0].spec
-    for request in requests[1:]:
-        spec = request.spec
-        if (spec.statement.parts, spec.min_bound) != (first.statement.parts, first.min_bound):
-            return "the parts of the Statement disagree on parts or minBound"
+    first = _common(requests[0].spec)
+    if any(_common(request.spec) != first for request in requests[1:]):
+        return "the parts of the Statement disagree on parts, after or minBound"
     return _problem_of_pods(requests)
+
+
+def _common(spec: BindRequestSpec) -> tuple[int, str | None, int | None]:
+    """Return what all parts of a Statement must say alike."""
+    return spec.statement.parts, spec.statement.after, spec.min_bound
 
 
 def _problem_of_pods(requests: Iterable[BindRequest]) -> str:

@@ -108,7 +108,7 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self.operator.run()),
-                    group.create_task(self._retention.run(self._manager.has_open_part)),
+                    group.create_task(self._retention.run(self._manager.is_needed)),
                     *(
                         group.create_task(self._run_beside(plugin))
                         for plugin in self._means.plugins

@@ -45,6 +45,7 @@ class BindTransaction:
         for request in requests:
             for binding in request.spec.pods:
                 self._pods[binding.pod_uid] = self._pod(request, binding, adopted=adopted)
+        self._priority = max(request.spec.priority for request in requests)
         minimum = requests[0].spec.min_bound
         self._needed = len(self._pods) if minimum is None else min(minimum, len(self._pods))
 
@@ -173,7 +174,11 @@ class BindTransaction:
         pod.step = Step.UNCERTAIN
         try:
             await self._port.bind(
-                pod.namespace, binding.pod_name, binding.pod_uid, binding.selected_node
+                pod.namespace,
+                binding.pod_name,
+                binding.pod_uid,
+                binding.selected_node,
+                priority=self._priority,
             )
         except KubeError as error:
             await self._settle(pod, error)

@@ -252,7 +252,13 @@ def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:
 
 
 def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
-    """Yield what pods of the scenario ask for that it leaves out."""
+    """Yield what the scenario leaves out: objects' specs, and what its pods ask for."""
+    for queue in seen.queues:
+        if queue.unreadable:
+            yield f"queue {queue.metadata.name}: {queue.unreadable}"
+    for group in seen.groups:
+        if group.unreadable:
+            yield f"PodGroup {group.metadata.name}: {group.unreadable}"
     shapes = ShapeBook(ResourceAxis())
     for pod in seen.pods:
         name = jobs.pod_names.get(pod.metadata.uid)

@@ -12,8 +12,12 @@ class ExitCode(IntEnum):
 
     OK = 0
     FAILURE = 1
-    """An expectation does not hold, or the cluster refuses or does not answer."""
+    """An expectation does not hold, something would wait, or what is asked about is not there."""
     BAD_INPUT = 2
+    NO_CLUSTER = 3
+    """The cluster refuses, does not answer, or has no Bindery: there is no answer either."""
+    DEFECT = 4
+    """A fault of Bindery itself."""
 
 
 class CommandError(Exception):

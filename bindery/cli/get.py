@@ -45,6 +45,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
         Column("MEMORY", "memory", is_number=True),
         Column("GANGS", "gangs", is_number=True),
         Column("WAITING", "waiting", is_number=True),
+        Column("PROBLEM", "problem"),
     ),
     Kind.GANGS: (
         Column("NAME", "name"),

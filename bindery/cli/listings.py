@@ -8,7 +8,7 @@ from datetime import datetime
 
 from bindery.api import quantity
 from bindery.api.bindrequest import Phase
-from bindery.api.podgroup import SCHEDULED
+from bindery.api.podgroup import INVALID, SCHEDULED
 from bindery.cli.live import FINISHED, Look
 from bindery.cli.tables import Row, age
 from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
@@ -40,6 +40,8 @@ def _gang_row(group: PodGroup, look: Look, now: datetime) -> Row:
     meta = group.metadata
     pods = look.pods_by_group.get((meta.namespace, meta.name), [])
     said = scheduled_condition(group)
+    if group.unreadable:  # whatever the scheduler has said of it before
+        said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
     waits = said is not None and said.status != "True"
     return {
         "namespace": meta.namespace,
@@ -74,6 +76,7 @@ def queue_rows(look: Look) -> list[Row]:
             **_shares(table, queue.metadata.name),
             "gangs": gangs[queue.metadata.name],
             "waiting": waiting[queue.metadata.name],
+            "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
         }
         for queue in sorted(look.queues, key=lambda queue: queue.metadata.name)
     ]

@@ -10,6 +10,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TypeVar
+
+import typer
 
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
@@ -20,7 +23,8 @@ from bindery.api.names import (
 )
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
-from bindery.kube.client import Client
+from bindery.kube.client import Client, Selection
+from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.resources import (
@@ -30,10 +34,14 @@ from bindery.kube.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
+    Resource,
 )
 from bindery.kube.served import served
+from bindery.kube.store import Malformed
 from bindery.scheduler.feed import WATCHED
 from bindery.scheduler.plugins import registry
+
+T = TypeVar("T", bound=KubeObject)
 
 FINISHED = frozenset({"Succeeded", "Failed"})
 
@@ -103,38 +111,42 @@ class Look:
 async def look(client: Client, plugins: Sequence[PluginConfiguration] | None = None) -> Look:
     """Read everything that planning depends on. `plugins`: those that plan; None: the default.
 
+    What cannot be read is shown with its fault by the one who asks, where its kind is rescued; else
+    it is named on stderr and left out.
+
     Raises:
         CommandError: the cluster does not serve Bindery's kinds.
         KubeError: it does not answer, or refuses.
     """
     try:
         pods, nodes, groups, queues, requests, classes = await asyncio.gather(
-            client.list(PODS),
-            client.list(NODES),
-            client.list(POD_GROUPS),
-            client.list(QUEUES),
-            client.list(BIND_REQUESTS),
-            client.list(PRIORITY_CLASSES),
+            _read(client, PODS),
+            _read(client, NODES),
+            _read(client, POD_GROUPS),
+            _read(client, QUEUES),
+            _read(client, BIND_REQUESTS),
+            _read(client, PRIORITY_CLASSES),
         )
     except NotFoundError as error:
         raise CommandError(
-            "Bindery's resources are not installed in this cluster; install the chart first"
+            "Bindery's resources are not installed in this cluster; install the chart first",
+            ExitCode.NO_CLUSTER,
         ) from error
     return Look(
-        tuple(pods),
-        tuple(nodes),
-        tuple(groups),
-        tuple(queues),
-        tuple(requests),
-        tuple(classes),
-        tuple(await _budgets(client)),
-        tuple(await _further(client, plugins)),
+        pods,
+        nodes,
+        groups,
+        queues,
+        requests,
+        classes,
+        await _budgets(client),
+        await _further(client, plugins),
     )
 
 
 async def _further(
     client: Client, plugins: Sequence[PluginConfiguration] | None
-) -> list[KubeObject]:
+) -> tuple[KubeObject, ...]:
     """Read what plugins watch beside the scheduler's own kinds; what a user may not see is missing.
 
     Raises:
@@ -148,13 +160,27 @@ async def _further(
     objects: list[KubeObject] = []
     for resource in await served(client, resources):
         with suppress(ForbiddenError):
-            objects.extend(await client.list(resource))
-    return objects
+            objects.extend(await _read(client, resource))
+    return tuple(objects)
 
 
-async def _budgets(client: Client) -> list[DisruptionBudget]:
+async def _read(client: Client, resource: Resource[T]) -> tuple[T, ...]:
+    """Read all objects of a kind, one by one, so that one cannot hide the others."""
+    decode = LenientDecoder(resource).page
+    found, _ = await client.list_with_version(resource, decode, Selection())
+    objects: list[T] = []
+    for item in found:
+        if isinstance(item, Malformed):
+            name = "/".join(part for part in (item.meta.namespace, item.meta.name) if part)
+            typer.echo(f"{resource.kind} {name} is left out: {item.message}", err=True)
+        else:
+            objects.append(item)
+    return tuple(objects)
+
+
+async def _budgets(client: Client) -> tuple[DisruptionBudget, ...]:
     """Read the disruption budgets; none for a user who may not see them."""
     try:
-        return await client.list(DISRUPTION_BUDGETS)
+        return await _read(client, DISRUPTION_BUDGETS)
     except ForbiddenError:
-        return []
+        return ()

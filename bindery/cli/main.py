@@ -1,10 +1,11 @@
 """The `bindery` command, also as `kubectl bindery`: global options and the table of commands.
 
 `lazy` imports each command when it is called. Invariant: bad input and an unreachable cluster end
-with one clear line and the exit codes of `errors.ExitCode`, never with a traceback.
+with one clear line and the exit codes of `errors.ExitCode`; only a defect shows a traceback.
 """
 
 import sys
+import traceback
 from pathlib import Path
 from typing import Annotated
 
@@ -54,10 +55,15 @@ def main() -> None:
         sys.exit(error.code)
     except UnreachableError as error:
         typer.echo(f"bindery: the cluster cannot be reached: {error}", err=True)
-        sys.exit(ExitCode.FAILURE)
+        sys.exit(ExitCode.NO_CLUSTER)
     except KubeError as error:
         typer.echo(f"bindery: {error}", err=True)
-        sys.exit(ExitCode.FAILURE)
+        sys.exit(ExitCode.NO_CLUSTER)
+    except Exception as error:
+        # Python would end with 1, which is an answer of some commands.
+        traceback.print_exc()
+        typer.echo(f"bindery: this is a defect, please report it: {error!r}", err=True)
+        sys.exit(ExitCode.DEFECT)
 
 
 if __name__ == "__main__":

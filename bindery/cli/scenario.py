@@ -5,6 +5,7 @@ others are run all the same; the exit code says the worst that happened.
 """
 
 import json
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +13,8 @@ import typer
 
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import ExitCode
-from bindery.scenario.files import read_scenarios
+from bindery.scenario.files import read_scenarios, scenario_files
+from bindery.scenario.format import Scenario
 from bindery.scenario.runner import Result, run
 
 app = typer.Typer(no_args_is_help=True, help="Test a queue policy like code.")
@@ -23,31 +25,36 @@ def scenario() -> None:
     """Test a queue policy like code."""
 
 
-@app.command("run", epilog="Examples: bindery scenario run policy.yaml · … run tests/*.yaml --json")
+@app.command("run", epilog="Examples: bindery scenario run policy.yaml · … run policies/ --json")
 def run_files(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE…", help="Scenario files.")],
+    paths: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="FILE…", help="Scenario files, or folders: all *.yaml and *.yml below them."
+        ),
+    ],
     as_json: Annotated[
         bool, typer.Option("--json", help="One JSON object a line, one line a scenario.")
     ] = False,
 ) -> None:
     """Play every scenario of FILE… and compare with what it expects.
 
-    Ends with 0 if all expectations hold, 1 if some do not, 2 if a file is malformed.
+    Ends with 0 if all expectations hold, 1 if some do not, 2 if a file is malformed or a folder
+    holds none.
     """
     results: list[Result] = []
     malformed = 0
-    for file in files:
-        for item in read_scenarios(file):
-            if isinstance(item, FileError):
-                malformed += 1
-                typer.echo(str(item), err=True)
-                continue
-            result = run(item)
-            results.append(result)
-            if as_json:
-                typer.echo(json.dumps(result.to_wire(str(file))))
-            else:
-                _print(file, result)
+    for file, item in _items(paths):
+        if isinstance(item, FileError):
+            malformed += 1
+            typer.echo(str(item), err=True)
+            continue
+        result = run(item)
+        results.append(result)
+        if as_json:
+            typer.echo(json.dumps(result.to_wire(str(file))))
+        else:
+            _print(file, result)
     failed = sum(not result.ok for result in results)
     if not as_json:
         parts = [f"{len(results) - failed} ok", f"{failed} failed"]
@@ -55,6 +62,19 @@ def run_files(
         typer.echo(", ".join(parts))
     if malformed or failed:
         raise typer.Exit(ExitCode.BAD_INPUT if malformed else ExitCode.FAILURE)
+
+
+def _items(paths: Iterable[Path]) -> Iterator[tuple[Path, Scenario | FileError]]:
+    """Yield each scenario that `paths` mean, or what is wrong, with its file."""
+    for path in paths:
+        try:
+            files = scenario_files(path)
+        except FileError as error:
+            yield path, error
+            continue
+        for file in files:
+            for item in read_scenarios(file):
+                yield file, item
 
 
 def _print(file: Path, result: Result) -> None:

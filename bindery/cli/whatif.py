@@ -48,7 +48,8 @@ def whatif(
 
     It is played in memory until nothing changes any more; the cluster is only read.
 
-    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used.
+    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used,
+    3 if the cluster does not answer, 4 if Bindery itself fails.
     """
     source = read_source(context, Origin(file, config, node_pool))
     submission = read_submission(manifests, source.look, namespace, source.now)

@@ -77,7 +77,7 @@ class Caller:
         """Make a call whose answer is an object of `resource`."""
         body = await self.call(request)
         try:
-            return resource.decoder.decode(body)
+            return resource.decode(body)
         except msgspec.DecodeError as error:
             raise MalformedAnswerError(f"{resource.kind}: {error}") from error
 

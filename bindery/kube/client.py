@@ -94,7 +94,7 @@ class Client:
     ) -> list[T]:
         """Read all objects of a kind, page by page, as of one moment."""
         selection = Selection(namespace, label_selector, field_selector)
-        found, _ = await self._caller.list(resource, resource.list_decoder.decode, selection)
+        found, _ = await self._caller.list(resource, resource.decode_page, selection)
         return found
 
     async def list_with_version(

@@ -84,8 +84,13 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 }
 
 
+class _StatusCause(msgspec.Struct):
+    message: str = ""
+
+
 class _StatusDetails(msgspec.Struct, rename="camel"):
     retry_after_seconds: int = 0
+    causes: list[_StatusCause] | None = None
 
 
 class Status(msgspec.Struct, rename="camel"):
@@ -114,7 +119,7 @@ def error_from_answer(http_status: int, body: bytes, retry_after: str | None = N
     if wait_s is None and status.details is not None and status.details.retry_after_seconds > 0:
         wait_s = float(status.details.retry_after_seconds)
     return _error_class(http_status, status.reason)(
-        http_status, status.reason, status.message or "no message", wait_s
+        http_status, status.reason, _whole_message(status) or "no message", wait_s
     )
 
 
@@ -122,6 +127,13 @@ def error_from_watch(body: bytes | msgspec.Raw) -> ApiError:
     """Build the error that an ERROR event in a watch carries."""
     status = _status_decoder.decode(body)
     return _error_class(status.code, status.reason)(status.code, status.reason, status.message)
+
+
+def _whole_message(status: Status) -> str:
+    """Return the message with those causes that it does not tell, such as which budget forbids."""
+    causes = status.details.causes if status.details is not None else None
+    untold = [cause.message for cause in causes or () if cause.message not in status.message]
+    return " ".join([status.message, *untold]).strip()
 
 
 def _error_class(http_status: int, reason: str) -> type[ApiError]:

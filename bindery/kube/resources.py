@@ -7,6 +7,7 @@ equal ones are interchangeable, and nothing here talks to a server.
 
 import builtins
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Final, Generic, TypeVar
@@ -33,6 +34,10 @@ class ObjectList(msgspec.Struct, Generic[ItemT], frozen=True, kw_only=True):
 
     metadata: ListMeta = msgspec.field(default_factory=ListMeta)
     items: list[ItemT] | None = None
+
+
+RAW_PAGES: Final = msgspec.json.Decoder(ObjectList[msgspec.Raw])
+"""Decodes a page of a list and leaves its objects as they are."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +77,36 @@ class Resource(Generic[T]):
         """Decodes one page of a list."""
         return msgspec.json.Decoder(ObjectList[self.type])  # type: ignore[name-defined]  # a type held in a field is a valid parameter at run time
 
+    def decode(self, raw: bytes | msgspec.Raw) -> T:
+        """Decode one object; one that only `rescue` can make anything of, by that.
+
+        Raises:
+            msgspec.DecodeError: nobody can.
+        """
+        try:
+            return self.decoder.decode(raw)
+        except msgspec.DecodeError as error:
+            if self.rescue is not None:
+                with suppress(msgspec.DecodeError):
+                    return self.rescue(msgspec.Raw(raw), str(error))
+            raise
+
+    def decode_page(self, body: bytes) -> ObjectList[T]:
+        """Decode one page of a list; objects of it as `decode` does.
+
+        Raises:
+            msgspec.DecodeError: it is no list, or nobody can decode one of them.
+        """
+        try:
+            return self.list_decoder.decode(body)
+        except msgspec.DecodeError:
+            if self.rescue is None:
+                raise
+        page = RAW_PAGES.decode(body)
+        return ObjectList(
+            metadata=page.metadata, items=[self.decode(raw) for raw in page.items or ()]
+        )
+
     def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
         """Build the path of an object, or of the collection when there is no name.
 
@@ -105,7 +140,14 @@ PRIORITY_CLASSES: Final = Resource(
 )
 EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, objects.KubeObject)
 POD_GROUPS: Final = Resource(
-    names.GROUP, names.VERSION, "podgroups", "PodGroup", True, objects.PodGroup
+    names.GROUP,
+    names.VERSION,
+    "podgroups",
+    "PodGroup",
+    True,
+    objects.PodGroup,
+    # Its pods shall hear why they wait, not that it does not exist.
+    rescue=objects.unreadable_group,
 )
 QUEUES: Final = Resource(
     names.GROUP,

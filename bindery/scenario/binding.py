@@ -5,7 +5,7 @@ the status of the BindRequest (phases, attempts, backoff 2^n seconds without jit
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -22,6 +22,7 @@ from bindery.kube.objects import (
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.faults import Faults
 from bindery.scenario.objects import timestamp
+from bindery.scheduler.cache.holds import key_of
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,39 @@ def bind_requests(cluster: ScenarioCluster, faults: Faults, effects: Effects) ->
     for key in sorted(cluster.requests):
         request = cluster.requests[key]
         statements[request.spec.statement.id].append(request)
-    for parts in statements.values():
+    for parts in _in_order(statements):
         first = parts[0]
         if len(parts) < first.spec.statement.parts or not _is_due(first, cluster.now):
             continue
-        status = _attempt(parts, cluster, faults, effects)
+        before = _before(first, statements, cluster)
+        if before is Phase.PENDING:
+            continue
+        is_refused = before is Phase.FAILED
+        status = _attempt(parts, cluster, faults, effects, is_refused=is_refused)
         for part in parts:
             _write(part, status, cluster, faults)
+
+
+def _in_order(statements: Mapping[str, list[BindRequest]]) -> Iterator[list[BindRequest]]:
+    """Yield the parts of each Statement; those first on which others build."""
+    rest = dict(statements)
+    while rest:
+        free = {key: p for key, p in rest.items() if p[0].spec.statement.after not in rest}
+        yield from (free or rest).values()
+        rest = {key: parts for key, parts in rest.items() if free and key not in free}
+
+
+def _before(
+    request: BindRequest, statements: Mapping[str, list[BindRequest]], cluster: ScenarioCluster
+) -> Phase:
+    """Return what became of the Statement that `request` builds on: Pending, if it is not known."""
+    before = request.spec.statement.after
+    if before is None or before in cluster.bound_statements:
+        return Phase.SUCCEEDED
+    keys = [key_of(part) for part in statements.get(before, ())]
+    parts = [cluster.requests[key] for key in keys if key in cluster.requests]
+    has_failed = any(part.status.phase == Phase.FAILED for part in parts)
+    return Phase.FAILED if has_failed or not parts else Phase.PENDING
 
 
 def _is_due(request: BindRequest, now: float) -> bool:
@@ -61,11 +88,23 @@ def _is_due(request: BindRequest, now: float) -> bool:
 
 
 def _attempt(
-    parts: list[BindRequest], cluster: ScenarioCluster, faults: Faults, effects: Effects
+    parts: list[BindRequest],
+    cluster: ScenarioCluster,
+    faults: Faults,
+    effects: Effects,
+    *,
+    is_refused: bool,
 ) -> BindRequestStatus:
-    """Bind what can be bound and return the status that holds for all parts."""
+    """Bind what can be bound and return the status that holds for all parts.
+
+    `is_refused`: the Statement that it builds on has failed or is gone.
+    """
     first = parts[0]
     pods = [pod for part in parts for pod in part.spec.pods]
+    if is_refused:
+        text = f"the Statement {first.spec.statement.after} before it has failed or is gone"
+        refused = Problem("PredecessorFailed", text)
+        return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), cluster.now)
     problems = {pod.pod_uid: _checked(pod, cluster) for pod in pods}
     passing = [pod for pod in pods if problems[pod.pod_uid] is None]
     needed = len(pods) if first.spec.min_bound is None else first.spec.min_bound
@@ -157,4 +196,5 @@ def _write(
         return
     cluster.put_request(msgspec.structs.replace(request, status=status))
     if status.phase == Phase.SUCCEEDED:
-        cluster.delete_request((request.metadata.namespace, request.metadata.name))
+        cluster.bound_statements.add(request.spec.statement.id)
+        cluster.delete_request(key_of(request))

@@ -73,6 +73,8 @@ class ScenarioCluster:
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, PodRecord] = {}
         self.requests: dict[RequestKey, BindRequest] = {}
+        self.bound_statements: set[str] = set()
+        """Ids of the Statements that have succeeded; their requests are gone."""
 
     def populate(self) -> None:
         """Create everything that the scenario begins with."""

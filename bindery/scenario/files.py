@@ -13,6 +13,8 @@ from bindery.scenario.format import Scenario
 from bindery.scenario.support import unsupported
 from bindery.scheduler.plugins import registry
 
+_SUFFIXES = frozenset({".yaml", ".yml"})
+
 
 class UnsupportedError(FileError):
     """A scenario asks for behaviour that does not exist yet; `key` names it."""
@@ -38,6 +40,20 @@ def parse_scenario(document: Document) -> Scenario:
         line, _, key = min((document.line(place), n, key) for n, (place, key) in enumerate(missing))
         raise UnsupportedError(document.file, line, key)
     return scenario
+
+
+def scenario_files(path: Path) -> list[Path]:
+    """Return the scenario files that `path` means: itself, or all below a folder, by their paths.
+
+    Raises:
+        FileError: it is a folder without any.
+    """
+    if not path.is_dir():
+        return [path]
+    found = sorted(file for file in path.rglob("*") if file.suffix in _SUFFIXES and file.is_file())
+    if not found:
+        raise FileError(str(path), 1, "there is no *.yaml or *.yml file in this folder")
+    return found
 
 
 def read_scenarios(path: Path) -> Iterator[Scenario | FileError]:

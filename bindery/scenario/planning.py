@@ -5,7 +5,7 @@ removes requests that nobody will finish, reads the report. Invariant: no decisi
 """
 
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from http import HTTPStatus
 from itertools import groupby
 from typing import Any
@@ -64,8 +64,10 @@ class Planner:
         statements: defaultdict[tuple[str, str], list[BindRequestDraft]] = defaultdict(list)
         for draft in self.engine.cycle():
             statements[draft.namespace, draft.spec.statement.id].append(draft)
+        refused: set[str] = set()
         for parts in statements.values():
-            self._write(parts)
+            if not self._write(parts, refused):
+                refused.add(parts[0].spec.statement.id)
         self._report = self.engine.report
         self._moved.clear()
         self._dropped.clear()
@@ -102,17 +104,22 @@ class Planner:
             if self._faults.error("deleteBindRequest", names) is None:
                 self.cluster.delete_request(key_of(found.request))
 
-    def _write(self, parts: Sequence[BindRequestDraft]) -> None:
-        """Create all parts of a Statement; if the API server refuses one, take all back."""
+    def _write(self, parts: Sequence[BindRequestDraft], refused: Collection[str]) -> bool:
+        """Create all parts of a Statement; if the API server refuses one, take all back.
+
+        So it goes with a Statement that builds on one of those `refused`. Returns whether it was
+        written.
+        """
+        is_lost = parts[0].spec.statement.after in refused
         for draft in parts:
             names = [pod.pod_name for pod in draft.spec.pods]
             code = self._faults.error("createBindRequest", names)
             if code is None and draft.key in self.cluster.requests:
                 code = HTTPStatus.CONFLICT
-            if code is not None:
+            if code is not None or is_lost:
                 for each in parts:
                     self.engine.refused(each)
-                return
+                return False
         for draft in parts:
             request = msgspec.convert(draft.to_object(), BindRequest)
             metadata = msgspec.structs.replace(
@@ -122,6 +129,7 @@ class Planner:
             )
             self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
         self._actions += len(parts)
+        return True
 
     def _evict(self, preemptor: JobKey, plan: Sequence[Eviction]) -> None:
         """Carry out the evictions of a plan; if the API server refuses one, none."""

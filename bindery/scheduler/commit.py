@@ -2,15 +2,17 @@
 
 A gang's Statement is one request (or parts of one, above `maxPods`), so it is committed by a single
 write, whole or not at all. Extra and independent pods of a cycle are gathered: many of them are
-merged into one request with `minBound` 0, in which each pod succeeds or fails alone.
+merged into one request with `minBound` 0, in which each pod succeeds or fails alone. Where they
+are nothing without a gang that is not bound yet, their request is to come after the gang's.
 
 Names follow from the UID of the gang (or first pod) and its count of commits: two schedulers that
 commit the same gang collide on the name.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from bindery.api import bindrequest
 from bindery.api.configuration import BindRequestConfiguration
@@ -28,6 +30,7 @@ from bindery.scheduler.cache.holds import RequestKey
 from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.precedence import Precedence
 from bindery.scheduler.session import Session
 
 _NAME_LENGTH = 200
@@ -43,6 +46,26 @@ class Owner:
     uid: Uid
     api_version: str = ""
     kind: str = ""
+
+
+class _Kin(NamedTuple):
+    """What single pods have in common that may share a request."""
+
+    namespace: str
+    group: JobKey | None
+    """Their PodGroup; None: they have none."""
+    after: str | None
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What the parts of one Statement share."""
+
+    job: Job
+    allocations: Sequence[Operation]
+    after: str | None
+    """The Statement that it builds on."""
+    min_bound: int | None = None
 
 
 @dataclass(frozen=True)
@@ -104,8 +127,8 @@ class Committer:
         self._configuration = configuration
         self._node_pool = node_pool
         self._fencing_token = fencing_token
-        self._singles: defaultdict[tuple[str, JobKey | None], list[Operation]] = defaultdict(list)
-        """Namespace and PodGroup (None: pods without one) -> allocations of single pods."""
+        self._precedence = Precedence(cluster.holds)
+        self._singles: defaultdict[_Kin, list[Operation]] = defaultdict(list)
         self._open: dict[Uid, Task] = {}
         """Pods of committed Statements that stand in no draft yet."""
 
@@ -115,42 +138,47 @@ class Committer:
         if not allocations:
             return
         self._open.update((operation.task.uid, operation.task) for operation in allocations)
-        if commit.is_gang:
-            yield from self._drafts(commit.job, allocations, min_bound=None)
+        job, tasks = commit.job, [operation.task for operation in allocations]
+        after = self._precedence.needed_before(job, tasks)
+        if commit.is_gang or self._precedence.completes(job, tasks):
+            statement = _Statement(job, allocations, after)
+            identity = yield from self._drafts(statement)
+            self._precedence.note(job, tasks, identity)
             return
-        job = commit.job
-        group = (job.key.namespace, job.key if job.key.is_group else None)
-        singles = self._singles[group]
+        kin = _Kin(job.key.namespace, job.key if job.key.is_group else None, after)
+        singles = self._singles[kin]
         singles.extend(allocations)
         if len(singles) >= self._configuration.max_pods:
-            del self._singles[group]
-            yield from self._single_drafts(singles)
+            del self._singles[kin]
+            yield from self._single_drafts(singles, after)
 
     def flush(self) -> Iterator[BindRequestDraft]:
         """Yield requests for the single pods that have been gathered."""
         while self._singles:
-            _, singles = self._singles.popitem()
-            yield from self._single_drafts(singles)
+            kin, singles = self._singles.popitem()
+            yield from self._single_drafts(singles, kin.after)
 
     def abandon(self) -> None:
         """Let go of the pods that an error or an early end has left without a request."""
         self._cluster.release(self._open)
         self._open.clear()
 
-    def _single_drafts(self, singles: Sequence[Operation]) -> Iterator[BindRequestDraft]:
+    def _single_drafts(
+        self, singles: Sequence[Operation], after: str | None
+    ) -> Iterator[BindRequestDraft]:
         jobs = self._session.state.jobs
         if len(singles) > self._configuration.merge_above and self._configuration.max_pods > 1:
-            yield from self._drafts(jobs[singles[0].task.job], singles, min_bound=0)
+            yield from self._drafts(_Statement(jobs[singles[0].task.job], singles, after, 0))
             return
         for operation in singles:
-            yield from self._drafts(jobs[operation.task.job], [operation], min_bound=None)
+            yield from self._drafts(_Statement(jobs[operation.task.job], [operation], after))
 
-    def _drafts(
-        self, job: Job, allocations: Sequence[Operation], min_bound: int | None
-    ) -> Iterator[BindRequestDraft]:
-        """Yield the parts of one Statement, and count its pods as Binding."""
-        owner = _owner(job, allocations, is_merged=min_bound is not None)
+    def _drafts(self, statement: _Statement) -> Generator[BindRequestDraft, None, str]:
+        """Yield the parts of one Statement, and count its pods as Binding; return its id."""
+        job, allocations = statement.job, statement.allocations
+        owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
         count = self._cluster.next_commit(owner.uid)
+        identity = f"{owner.uid}-{count}"
         size = self._configuration.max_pods
         chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
         for part, chunk in enumerate(chunks):
@@ -167,22 +195,28 @@ class Committer:
                     if job.key.is_group
                     else None,
                     statement=bindrequest.StatementReference(
-                        id=f"{owner.uid}-{count}", part=part, parts=len(chunks)
+                        id=identity, part=part, parts=len(chunks), after=statement.after
                     ),
-                    min_bound=min_bound,
+                    min_bound=statement.min_bound,
+                    priority=self._priority(chunk),
                     backoff_limit=self._configuration.backoff_limit,
                     fencing_token=self._fencing_token,
                 ),
-                labels=self._labels(tasks, f"{owner.uid}-{count}"),
+                labels=self._labels(tasks, identity),
                 annotations=self._annotations(chunk),
                 owner=owner,
                 tasks=tasks,
             )
-            data = {Uid(pod.pod_uid): pod.plugin_data for pod in draft.spec.pods}
-            self._cluster.assume(draft.key, list(tasks), data)
+            self._cluster.assume(draft.key, draft.spec, tasks)
             for task in tasks:
                 del self._open[task.uid]
             yield draft
+        return identity
+
+    def _priority(self, operations: Sequence[Operation]) -> int:
+        """Return the highest priority of the jobs of `operations`."""
+        jobs = {operation.task.job for operation in operations}
+        return max(self._cluster.priority(self._session.state.jobs[key]) for key in jobs)
 
     def _pod(self, operation: Operation) -> bindrequest.PodBinding:
         task, session = operation.task, self._session

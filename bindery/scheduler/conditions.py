@@ -10,10 +10,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
-from bindery.kube.objects import Condition, Meta, Pod
+from bindery.kube.objects import Condition, Meta, Pod, PodGroup
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
 from bindery.scheduler.times import timestamp
 
@@ -52,14 +54,10 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
         yield from _pod_writes(cluster, job, now)
         group = cluster.groups.get(job.key)
         if group is not None:
-            new = Condition(
-                type=SCHEDULED_CONDITION,
-                status="True" if job.satisfied else "False",
-                reason=job.reason,
-                message=job.message[:_MESSAGE_LENGTH],
-            )
-            conditions = group.status.conditions or ()
-            yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
+            said = Refusal(job.reason, job.message)
+            yield from _group_write(group, said, now, satisfied=job.satisfied)
+    for key in sorted(cluster.faulty_groups - report.jobs.keys()):
+        yield from _fault_write(cluster, key, now)
 
 
 def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
@@ -71,8 +69,33 @@ def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
         if key in report.jobs or said is None or said.status == "True" or job is None:
             continue
         if job.tasks and job.is_satisfied and job.invalid is None:
-            new = Condition(type=SCHEDULED_CONDITION, status="True", reason=SCHEDULED)
-            yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
+            yield from _group_write(group, Refusal(SCHEDULED, ""), now, satisfied=True)
+
+
+def _fault_write(cluster: Cluster, key: JobKey, now: float) -> Iterator[ConditionWrite]:
+    """Let a PodGroup of which no pod waits say what is wrong with it, or no longer is."""
+    group, job = cluster.groups[key], cluster.state.jobs[key]
+    if job.invalid is not None:
+        yield from _group_write(group, Refusal(INVALID, job.invalid), now, satisfied=False)
+    elif job.tasks and job.is_satisfied:
+        yield from _group_write(group, Refusal(SCHEDULED, ""), now, satisfied=True)
+    else:
+        come = f"{job.placed.total} of the {job.min_member} pods it needs have come"
+        said = Refusal("NotEnoughPods", come)
+        yield from _group_write(group, said, now, satisfied=False)
+
+
+def _group_write(
+    group: PodGroup, said: Refusal, now: float, *, satisfied: bool
+) -> Iterator[ConditionWrite]:
+    new = Condition(
+        type=SCHEDULED_CONDITION,
+        status="True" if satisfied else "False",
+        reason=said.reason,
+        message=said.message[:_MESSAGE_LENGTH],
+    )
+    conditions = group.status.conditions or ()
+    yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
 
 
 def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:

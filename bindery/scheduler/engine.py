@@ -244,7 +244,8 @@ class Engine:
         The pods of the job at which it failed are spared for a while; the others may go in another
         plan. The room of those that have gone already is kept for whom it was made.
         """
-        cluster, until = self.cluster, self._clock() + SPARE_S
+        spare_s = SPARE_S if plan.retry_after_s is None else min(SPARE_S, plan.retry_after_s)
+        cluster, until = self.cluster, self._clock() + spare_s
         refused, claimant = plan.refused.task, plan.refused.preemptor
         for eviction in plan.left:
             cluster.not_evicted(eviction.task.uid)

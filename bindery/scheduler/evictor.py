@@ -8,6 +8,7 @@ stays.
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from itertools import groupby
 
 import structlog
@@ -23,6 +24,15 @@ CONCURRENT_CALLS = 16
 looks like a budget that forbids them."""
 
 _log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class _Problem:
+    """Why an eviction was refused."""
+
+    text: str
+    retry_after_s: float | None = None
+    """When it may be otherwise, as of a budget that has not been counted yet."""
 
 
 class Evictor:
@@ -65,7 +75,7 @@ class Evictor:
         problems = await asyncio.gather(*(self._evict(each, dry_run=True) for each in plan))
         for eviction, problem in zip(plan, problems, strict=True):
             if problem is not None:
-                return RefusedPlan(eviction, tuple(plan), problem, is_begun=False)
+                return _refused(eviction, plan, problem, is_begun=False)
         return None
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
@@ -84,11 +94,11 @@ class Evictor:
                 is_begun = start > 0 or len(refused) < len(batch)
                 left = (*(each for each, _ in refused), *plan[start + size :])
                 first, problem = refused[0]
-                return RefusedPlan(first, left, problem, is_begun=is_begun)
+                return _refused(first, left, problem, is_begun=is_begun)
             start, size = start + size, min(2 * size, CONCURRENT_CALLS)
         return None
 
-    async def _evict(self, eviction: Eviction, *, dry_run: bool) -> str | None:
+    async def _evict(self, eviction: Eviction, *, dry_run: bool) -> _Problem | None:
         """Evict one pod; return why that was refused, None if it goes or is gone."""
         task = eviction.task
         try:
@@ -97,9 +107,9 @@ class Evictor:
         except (NotFoundError, ConflictError):  # gone, and perhaps another has its name
             return None
         except ApiError as error:
-            return error.message
+            return _Problem(error.message, error.retry_after_s)
         except KubeError as error:
-            return str(error)
+            return _Problem(str(error))
         if not dry_run:
             EVICTIONS.labels("evicted").inc()
             _log.info("evicted", pod=task.name, namespace=task.namespace, reason=eviction.reason)
@@ -115,3 +125,9 @@ class Evictor:
         self._events.warning(pod, "EvictionRefused", f"{plan.refused.reason}: {problem}")
         self.refused.append(plan)
         self._wake()
+
+
+def _refused(
+    at: Eviction, left: Sequence[Eviction], problem: _Problem, *, is_begun: bool
+) -> RefusedPlan:
+    return RefusedPlan(at, tuple(left), problem.text, is_begun, problem.retry_after_s)

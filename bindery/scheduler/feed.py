@@ -59,7 +59,7 @@ class Feed:
         self._inbox: list[Change[KubeObject]] = []
         self._borrowed = False
         self.changed = asyncio.Event()
-        """Set when something came since it was last cleared."""
+        """Set when something came, since it was last cleared, by which to plan anew."""
         self._reflectors: list[Reflector[Any]] = []
         for resource in WATCHED:
             self._add(resource)
@@ -111,7 +111,7 @@ class Feed:
         finally:
             self._borrowed = False
             for change in self._inbox:
-                self._cluster.apply(change)
+                self._apply(change)
             self._inbox.clear()
 
     def _add(self, resource: Resource[Any]) -> None:
@@ -129,11 +129,14 @@ class Feed:
         group.create_task(reflector.run(), name=f"watch {reflector.resource.plural}")
 
     def _take(self, change: Change[KubeObject]) -> None:
-        self.changed.set()
         if self._borrowed:
             self._inbox.append(change)
         else:
-            self._cluster.apply(change)
+            self._apply(change)
+
+    def _apply(self, change: Change[KubeObject]) -> None:
+        if self._cluster.apply(change):
+            self.changed.set()
 
     def _malformed(self, resource: Resource[Any], meta: Meta, error: str) -> None:
         self._cluster.problems.append(

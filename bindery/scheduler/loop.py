@@ -82,6 +82,8 @@ class SchedulingLoop:
                     await asyncio.sleep(self._engine.configuration.cycle_seconds)
 
     async def _wait_for_change(self) -> None:
+        if not self.cycles:
+            return  # everything has just been listed
         configuration = self._engine.configuration
         try:
             async with asyncio.timeout(configuration.cycle_seconds):

@@ -81,6 +81,8 @@ class ShapeVectors:
         """bool over positions: nodes that pass every filter."""
         self.now: NDArray[np.float64] = np.full(len(session.order), _NOWHERE)
         """Score by position; minus infinity where the pod does not fit into idle room."""
+        self._later: BoolColumn = np.zeros(len(session.order), dtype=np.bool_)
+        """Position -> whether the pod fits once all that is being released has gone."""
         self._rooms = session.placement.rooms(shape)
         self._seen = len(session.node_ledger.touched)
         candidates = np.flatnonzero(self._allowed)
@@ -102,34 +104,21 @@ class ShapeVectors:
         position = self._session.position[row]
         if self.now[position] != _NOWHERE:
             return Place(row, True)
-        if not self._allowed[position]:
-            return None
-        return Place(row, False) if self._fits_later(np.array([row]))[0] else None
+        return Place(row, False) if self._later[position] else None
 
     def exclude(self, row: int) -> None:
         """Offer the node at `row` no more."""
         position = self._session.position[row]
         self._allowed[position] = False
+        self._later[position] = False
         self.now[position] = _NOWHERE
 
     def _best_later(self) -> Place | None:
         session = self._session
-        rows = session.order[self._allowed]
-        rows = rows[self._fits_later(rows)]
+        rows = session.order[self._later]
         if not len(rows):
             return None
         return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
-
-    def _fits_later(self, rows: NDArray[np.intp]) -> BoolColumn:
-        """Return on which of `rows` one more pod fits once all that is being released has gone."""
-        nodes, request = self._session.state.nodes, self._shape.request
-        fits = np.ones(len(rows), dtype=np.bool_)
-        for index, amount in nodes.demands(request, rows):
-            future = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
-            fits &= future[rows] >= amount
-        for room in self._rooms:
-            fits &= room.has_room(self._session, self._shape, rows, True)
-        return fits
 
     def _catch_up(self) -> None:
         touched = self._session.node_ledger.touched
@@ -147,14 +136,20 @@ class ShapeVectors:
         session, request = self._session, self._shape.request
         nodes, rows = session.state.nodes, session.order[positions]
         fits = np.ones(len(rows), dtype=np.bool_)
+        fits_later = fits.copy()
         for index, amount in nodes.demands(request, rows):
             idle = nodes.idle[index, rows]
             if session.is_releasing or session.node_ledger.has_kept:
-                promised = nodes.pipelined[index, rows] - nodes.releasing[index, rows]
-                idle = np.minimum(idle, idle - promised)
+                future = idle + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
+                fits_later &= future >= amount
+                idle = np.minimum(idle, future)
+            else:
+                fits_later &= idle >= amount
             fits &= idle >= amount
         for room in self._rooms:
             fits &= room.has_room(session, self._shape, rows, False)
+            fits_later &= room.has_room(session, self._shape, rows, True)
+        self._later[positions] = fits_later
         self.now[positions] = np.where(fits, session.scores(self._shape, rows), _NOWHERE)
 
 

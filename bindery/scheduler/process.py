@@ -76,8 +76,11 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             metrics.LEADING.set(1)
             try:
                 async with usage.kept(leadership):
+                    # Within the term, so that a write which waits to be tried again ends with it.
+                    telling = (status.run(leadership), queues.run(leadership))
                     with _exported(engine.past):
-                        await loop.run(leadership)
+                        async with _together(*telling):
+                            await loop.run(leadership)
             finally:
                 metrics.LEADING.set(0)
                 await evictor.stop()
@@ -96,8 +99,6 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         background = (
             feed.run(),
             events.run(),
-            status.run(),
-            queues.run(),
             _reload(options, engine, feed),
         )
         async with HealthServer(options.health_port, checks), _together(*background):

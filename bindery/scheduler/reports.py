@@ -74,6 +74,8 @@ class RefusedPlan:
     problem: str
     is_begun: bool
     """Whether other evictions of it had been carried out before."""
+    retry_after_s: float | None = None
+    """After how long the API server may answer otherwise, if it says so."""
 
 
 @dataclass(slots=True)

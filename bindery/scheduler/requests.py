@@ -1,7 +1,9 @@
 """Writes committed plans to the API server, and clears requests that nobody will finish.
 
 A Statement's parts are written together: if one is refused, those that exist are removed again, so
-that a gang is committed whole or not at all. Several Statements are written at once.
+that a gang is committed whole or not at all. Several Statements are written at once, but one that
+builds on another only after that one: the binder, which sees it, can then tell that the other is
+gone from that it has not come.
 """
 
 import asyncio
@@ -32,6 +34,9 @@ UNCONFIRMED_AFTER_S = 30.0
 _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
 """A create of which the outcome is unknown is repeated after so long."""
 
+_Statement = tuple[str, str | None]
+"""Namespace and id of a Statement."""
+
 _log = structlog.get_logger()
 
 
@@ -41,6 +46,11 @@ class Refused:
 
     draft: BindRequestDraft
     problem: str
+
+    @property
+    def statement(self) -> tuple[str, str]:
+        """Namespace and id of its Statement."""
+        return self.draft.namespace, self.draft.spec.statement.id
 
 
 class RequestWriter:
@@ -57,8 +67,10 @@ class RequestWriter:
         """Requests that should exist and do not."""
         self._slots = asyncio.Semaphore(CONCURRENT_STATEMENTS)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._parts: dict[tuple[str, str], list[BindRequestDraft]] = {}
+        self._parts: dict[_Statement, list[BindRequestDraft]] = {}
         self._writing: set[RequestKey] = set()
+        self._statements: dict[_Statement, asyncio.Event] = {}
+        """Statements that are being written -> set when that is over."""
         self._removing: set[str] = set()
         """UIDs of stale requests whose deletion is under way."""
 
@@ -69,13 +81,14 @@ class RequestWriter:
 
     def submit(self, draft: BindRequestDraft) -> None:
         """Write `draft` once all parts of its Statement have been submitted."""
-        statement = draft.spec.statement
-        parts = self._parts.setdefault((draft.namespace, statement.id), [])
+        statement = (draft.namespace, draft.spec.statement.id)
+        parts = self._parts.setdefault(statement, [])
         parts.append(draft)
-        if len(parts) == statement.parts:
-            del self._parts[draft.namespace, statement.id]
+        if len(parts) == draft.spec.statement.parts:
+            del self._parts[statement]
             self._writing.update(part.key for part in parts)
-            self._spawn(self._write(parts))
+            self._statements[statement] = asyncio.Event()
+            self._spawn(self._write(statement, parts))
 
     def abandon(self) -> None:
         """Refuse the Statements of which parts are missing, after a cycle that ended early."""
@@ -106,12 +119,27 @@ class RequestWriter:
 
     # -- creating ------------------------------------------------------------------------------
 
-    async def _write(self, parts: list[BindRequestDraft]) -> None:
+    async def _write(self, statement: _Statement, parts: list[BindRequestDraft]) -> None:
         try:
+            problem = await self._problem_before(parts[0])
+            if problem is not None:
+                self._refuse(parts, problem)
+                return
             async with self._slots:
                 await self._write_parts(parts)
         finally:
             self._writing.difference_update(part.key for part in parts)
+            self._statements.pop(statement).set()
+
+    async def _problem_before(self, draft: BindRequestDraft) -> str | None:
+        """Wait for the Statement that `draft` builds on; return why it was refused, if it was."""
+        before = (draft.namespace, draft.spec.statement.after)
+        written = self._statements.get(before)
+        if written is not None:
+            await written.wait()
+        # The loop takes the refused ones before it plans anew, and then nothing builds on them.
+        refused = (each for each in self.refused if each.statement == before)
+        return next((each.problem for each in refused), None)
 
     async def _write_parts(self, parts: list[BindRequestDraft]) -> None:
         written: list[BindRequestDraft] = []

@@ -4,16 +4,17 @@ The binder finishes what can be finished. What it cannot know, or cannot do when
 cleared here, so that a request never holds room for ever.
 """
 
-from collections import Counter
-from collections.abc import Iterator
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.holds import is_final
+from bindery.scheduler.cache.holds import is_final, key_of
 from bindery.scheduler.model.jobs import TaskStatus, Uid
+from bindery.scheduler.precedence import bound_pods
 
 SETTLED_AFTER_S = 5.0
 """A younger request's pods and nodes may not have been seen yet: watches are not in step."""
@@ -32,34 +33,84 @@ class StaleRequest:
     message: str
 
 
+_Reason = tuple[str, str]
+"""One CamelCase word, and a text."""
+_Statement = tuple[str, str]
+"""Namespace and id of a Statement."""
+
+
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
     """Yield the requests that nobody will finish, or that a newer one has replaced."""
     # In these namespaces this scheduler itself may be between two parts of a Statement.
     writing = {namespace for namespace, _ in cluster.holds.assumed}
-    parts = Counter(
-        (r.metadata.namespace, r.spec.statement.id) for r in cluster.holds.requests.values()
-    )
+    statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)
     for request in cluster.holds.requests.values():
-        if is_final(request):
-            if request.status.phase == Phase.FAILED and _is_superseded(cluster, request):
-                text = "its pods are planned anew or gone"
-                yield StaleRequest(request, "Superseded", text)
-            continue
-        age_s = now - (seconds(request.metadata.creation_timestamp) or now)
-        statement = request.spec.statement
-        incomplete = parts[request.metadata.namespace, statement.id] < statement.parts
-        found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None
-        if found is None and age_s > timeout_s:
-            found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
-        is_writing = request.metadata.namespace in writing
-        if found is None and incomplete and age_s > INCOMPLETE_AFTER_S and not is_writing:
-            found = ("Incomplete", f"not all of its {statement.parts} parts have come")
-        if found is not None:
-            yield StaleRequest(request, *found)
+        statements[request.metadata.namespace, request.spec.statement.id].append(request)
+    failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
+    live: list[BindRequest] = []
+    for (namespace, identity), parts in statements.items():
+        for request in parts:
+            if is_final(request):
+                if _has_failed(request) and _is_superseded(cluster, request):
+                    text = "its pods are planned anew or gone"
+                    yield StaleRequest(request, "Superseded", text)
+                continue
+            age_s = now - (seconds(request.metadata.creation_timestamp) or now)
+            count = request.spec.statement.parts
+            found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None
+            if found is None and age_s > timeout_s:
+                found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
+            may_lack = age_s > INCOMPLETE_AFTER_S and namespace not in writing
+            if found is None and len(parts) < count and may_lack:
+                found = ("Incomplete", f"not all of its {count} parts have come")
+            if found is not None:
+                failing.add((namespace, identity))
+                yield StaleRequest(request, *found)
+            elif age_s > SETTLED_AFTER_S and request.spec.statement.after is not None:
+                live.append(request)
+    yield from _orphans(cluster, live, failing, statements.keys())
 
 
-def _obstacle(cluster: Cluster, request: BindRequest) -> tuple[str, str] | None:
-    """Return why `request` cannot be finished any more, if so: (reason, text)."""
+def _orphans(
+    cluster: Cluster,
+    live: Sequence[BindRequest],
+    failing: set[_Statement],
+    known: Collection[_Statement],
+) -> Iterator[StaleRequest]:
+    """Yield those of `live` without the Statement that they build on, and what builds on these."""
+    found = [(r, why) for r in live if (why := _orphaned(cluster, r, failing, known)) is not None]
+    for request, why in found:
+        failing.add((request.metadata.namespace, request.spec.statement.id))
+        yield StaleRequest(request, *why)
+    if found:
+        gone = {key_of(request) for request, _ in found}
+        rest = [request for request in live if key_of(request) not in gone]
+        yield from _orphans(cluster, rest, failing, known)
+
+
+def _orphaned(
+    cluster: Cluster,
+    request: BindRequest,
+    failing: Collection[_Statement],
+    known: Collection[_Statement],
+) -> _Reason | None:
+    """Return why the Statement that `request` builds on is no ground any more, if so."""
+    namespace, before = request.metadata.namespace, str(request.spec.statement.after)
+    if (namespace, before) in failing:
+        return "PredecessorFailed", f"the Statement {before} before it has failed"
+    assumed = (each.spec.statement.id for each in cluster.holds.assumed.values())
+    if (namespace, before) in known or before in assumed:
+        return None
+    # One that has succeeded is removed after a while: the pods tell what it has done.
+    tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
+    jobs = (cluster.state.jobs[task.job] for task in tasks if task is not None)
+    if all(job.is_met_by(bound_pods(job, cluster.holds)) for job in jobs):
+        return None
+    return "PredecessorGone", f"the Statement {before} before it is gone"
+
+
+def _obstacle(cluster: Cluster, request: BindRequest) -> _Reason | None:
+    """Return why `request` cannot be finished any more by itself, if so."""
     tasks, nodes = cluster.state.tasks, cluster.state.nodes
     gone = [pod.pod_name for pod in request.spec.pods if Uid(pod.pod_uid) not in tasks]
     homeless = {p.selected_node for p in request.spec.pods if p.selected_node not in nodes.rows}
@@ -69,6 +120,10 @@ def _obstacle(cluster: Cluster, request: BindRequest) -> tuple[str, str] | None:
     if homeless and (all_needed or all(p.selected_node in homeless for p in request.spec.pods)):
         return "NodesGone", f"nodes are gone: {', '.join(sorted(homeless)[:5])}"
     return None
+
+
+def _has_failed(request: BindRequest) -> bool:
+    return request.status.phase == Phase.FAILED
 
 
 def _is_superseded(cluster: Cluster, request: BindRequest) -> bool:

@@ -15,6 +15,7 @@ import structlog
 
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.conditions import ConditionWrite, Subject
@@ -95,9 +96,11 @@ class StatusWriter:
         """Objects that something is remembered of."""
         return set(self._written) | set(self._waiting)
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        while True:
+    async def run(self, leadership: Leadership) -> None:
+        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        self._waiting.clear()
+        self._written.clear()
+        while leadership.is_valid():
             due = self._due()
             if not due:
                 self._wake.clear()

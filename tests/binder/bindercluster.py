@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
+from bindery.api.names import NODE_POOL_LABEL, STATEMENT_LABEL
+from bindery.controlplane.components import Component
 from bindery.controlplane.plane import ControlPlane
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
@@ -49,6 +51,10 @@ class Cluster:
     def add_pods(self, name: str, count: int) -> list[dict[str, str]]:
         """Create pods that nobody schedules; return their bindings, pod i to node i."""
         self.create(*(pod(f"{name}-{number}") for number in range(count)))
+        return self.bindings(name, count)
+
+    def bindings(self, name: str, count: int) -> list[dict[str, str]]:
+        """Return the bindings of pods that are there, pod i to node i."""
         return [self.binding(f"{name}-{n}", self.node(n)) for n in range(count)]
 
     def binding(self, name: str, node: str) -> dict[str, str]:
@@ -59,7 +65,7 @@ class Cluster:
 
     def request(self, name: str, bindings: Sequence[dict[str, str]], **spec: Any) -> dict[str, Any]:
         """Return a BindRequest in a node pool of this namespace's own."""
-        labels = {"scheduling.bindery.dev/node-pool": self.namespace}
+        labels = {NODE_POOL_LABEL: self.namespace, STATEMENT_LABEL: name}
         return {
             "apiVersion": API_VERSION,
             "kind": "BindRequest",
@@ -155,9 +161,14 @@ class Gate:
     def let_go(self, step: str, pod_name: str) -> None:
         self._file("hold", step, pod_name).unlink()
 
-    def is_at(self, step: str, pod_name: str) -> bool:
-        """Whether the plugin has come to the step of the pod, now or earlier."""
-        return self._file("at", step, pod_name).exists()
+    def refuse(self, pod_name: str) -> None:
+        """Let PreBind of the pod fail from now on; trying again may help."""
+        self._file("refuse", "pre_bind", pod_name).touch()
+
+    def wait_at(self, binder: Component, step: str, pod_name: str) -> None:
+        """Wait until the plugin has come to the step of the pod, now or earlier."""
+        at = self._file("at", step, pod_name)
+        binder.process.wait_until(at.exists, f"{step} of {pod_name}", 20)
 
     @property
     def prepared(self) -> set[str]:
@@ -177,7 +188,7 @@ _PLUGIN = textwrap.dedent('''
 
     from pydantic import BaseModel, ConfigDict
 
-    from bindery.binder.plugins.interface import BindContext, PodManifest
+    from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 
 
     class Arguments(BaseModel):
@@ -201,6 +212,8 @@ _PLUGIN = textwrap.dedent('''
         async def pre_bind(self, context: BindContext) -> None:
             (self.directory / f"prepared-{context.pod.name}").touch()
             await self.pass_gate("pre_bind", context)
+            if (self.directory / f"refuse-pre_bind-{context.pod.name}").exists():
+                raise PluginError("not now")
 
         async def post_bind(self, context: BindContext) -> None:
             await self.pass_gate("post_bind", context)

@@ -97,6 +97,7 @@ def gang(
     min_bound: int | None = None,
     backoff_limit: int = 3,
     token: int = 0,
+    after: str | None = None,
 ) -> list[BindRequest]:
     """Add pods, nodes and the request (or its parts) that binds pod i to node i."""
     bindings = []
@@ -121,7 +122,7 @@ def gang(
                 ),
                 spec=BindRequestSpec(
                     pods=bindings[part * size // parts : (part + 1) * size // parts],
-                    statement=StatementReference(id=name, part=part, parts=parts),
+                    statement=StatementReference(id=name, part=part, parts=parts, after=after),
                     min_bound=min_bound,
                     backoff_limit=backoff_limit,
                     fencing_token=token,
@@ -208,8 +209,10 @@ class Door:
     async def node_exists(self, name: str) -> bool:
         return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
 
-    async def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
-        del namespace
+    async def bind(
+        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+    ) -> None:
+        del namespace, priority
 
         def bind() -> None:
             pod = self.world.pods.get(name)
@@ -238,6 +241,14 @@ class Door:
                 return cast("BindRequest", await self.call("write status", write))
             except (ServerError, OutcomeUnknownError):
                 continue
+
+    async def find_statement(self, namespace: str, statement_id: str) -> list[BindRequest]:
+        def find() -> list[BindRequest]:
+            found = self.world.requests.items()
+            here = [request for (place, _), request in found if place == namespace]
+            return [request for request in here if request.spec.statement.id == statement_id]
+
+        return cast("list[BindRequest]", await self.call("find statement", find))
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         found = await self.call("confirm", lambda: self._current(request))

@@ -40,6 +40,24 @@ def start_binder(components: Components) -> Callable[..., Component]:
 
 
 @pytest.fixture
+def hold_gang(
+    cluster: Cluster, start_binder: Callable[..., Component], gate: Gate
+) -> Callable[..., Component]:
+    """Begins a gang and returns its binder, which stands still at a step of the pod gang-1."""
+
+    def hold(step: str = "pre_bind", *, size: int = 2) -> Component:
+        cluster.add_nodes(size + 1)
+        bindings = cluster.add_pods("gang", size)
+        gate.hold(step, "gang-1")
+        binder = start_binder(gate.configuration())
+        cluster.create(cluster.request("gang", bindings))
+        gate.wait_at(binder, step, "gang-1")
+        return binder
+
+    return hold
+
+
+@pytest.fixture
 def gate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """The plugin with gates, where the binder's process finds it."""
     gate = Gate(tmp_path)

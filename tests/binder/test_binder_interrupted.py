@@ -14,20 +14,11 @@ pytestmark = pytest.mark.e2e
 Start = Callable[..., Component]
 
 
-def wait_at(binder: Component, gate: Gate, step: str, pod: str) -> None:
-    binder.process.wait_until(lambda: gate.is_at(step, pod), f"{step} of {pod}", 20)
-
-
 @pytest.mark.parametrize("step", ["pre_bind", "post_bind"])
 def test_a_gang_whose_binder_is_killed_at_a_plugins_step_is_bound_whole_by_the_next(
-    cluster: Cluster, start_binder: Start, gate: Gate, step: str
+    cluster: Cluster, hold_gang: Start, gate: Gate, step: str
 ) -> None:
-    cluster.add_nodes(3)
-    bindings = cluster.add_pods("gang", 3)
-    gate.hold(step, "gang-1")
-    binder = start_binder(gate.configuration())
-    cluster.create(cluster.request("gang", bindings))
-    wait_at(binder, gate, step, "gang-1")
+    binder = hold_gang(step, size=3)
 
     binder.kill()
 
@@ -67,14 +58,9 @@ def test_a_gang_whose_binder_is_killed_between_two_bindings_is_bound_whole_by_th
 
 
 def test_a_killed_binder_leaves_nothing_prepared_for_a_gang_that_then_lost_a_pod(
-    cluster: Cluster, start_binder: Start, gate: Gate
+    cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
-    cluster.add_nodes(2)
-    bindings = cluster.add_pods("gang", 2)
-    gate.hold("pre_bind", "gang-1")
-    binder = start_binder(gate.configuration())
-    cluster.create(cluster.request("gang", bindings))
-    wait_at(binder, gate, "pre_bind", "gang-1")
+    binder = hold_gang()
     binder.kill()
     assert gate.prepared == {"prepared-gang-0", "prepared-gang-1"}
 
@@ -87,39 +73,29 @@ def test_a_killed_binder_leaves_nothing_prepared_for_a_gang_that_then_lost_a_pod
 
 
 def test_a_request_that_is_deleted_under_way_is_taken_back(
-    cluster: Cluster, start_binder: Start, gate: Gate
+    cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
-    cluster.add_nodes(2)
-    bindings = cluster.add_pods("gang", 2)
-    gate.hold("pre_bind", "gang-1")
-    binder = start_binder(gate.configuration())
-    cluster.create(cluster.request("gang", bindings))
-    wait_at(binder, gate, "pre_bind", "gang-1")
+    binder = hold_gang()
 
     cluster.kubectl("delete", "bindrequest", "gang")
 
-    wait_at(binder, gate, "rollback", "gang-0")
+    gate.wait_at(binder, "rollback", "gang-0")
     binder.process.wait_until(lambda: not gate.prepared, "rolled back", 20)
     assert cluster.nodes_of("gang") == ["", ""]
     gate.let_go("pre_bind", "gang-1")
-    cluster.create(cluster.request("gang", bindings))
+    cluster.create(cluster.request("gang", cluster.bindings("gang", 2)))
     cluster.wait_for("gang", "Succeeded")
 
 
 def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
-    cluster: Cluster, start_binder: Start, gate: Gate
+    cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
-    cluster.add_nodes(3)
-    bindings = cluster.add_pods("gang", 2)
-    gate.hold("pre_bind", "gang-1")
-    binder = start_binder(gate.configuration())
-    cluster.create(cluster.request("gang", bindings))
-    wait_at(binder, gate, "pre_bind", "gang-1")
+    binder = hold_gang()
 
     node = cluster.node(2)
     change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
     cluster.kubectl("patch", "bindrequest", "gang", "--type=json", f"--patch={change}")
-    wait_at(binder, gate, "rollback", "gang-0")
+    gate.wait_at(binder, "rollback", "gang-0")
     gate.let_go("pre_bind", "gang-1")
 
     cluster.wait_for("gang", "Succeeded")
@@ -127,20 +103,15 @@ def test_a_request_whose_spec_is_changed_under_way_is_begun_anew(
 
 
 def test_a_pod_is_carried_out_by_one_request_at_a_time(
-    cluster: Cluster, start_binder: Start, gate: Gate
+    cluster: Cluster, hold_gang: Start, gate: Gate
 ) -> None:
-    cluster.add_nodes(2)
-    bindings = cluster.add_pods("gang", 2)
-    gate.hold("pre_bind", "gang-1")
-    binder = start_binder(gate.configuration())
-    cluster.create(cluster.request("first", bindings))
-    wait_at(binder, gate, "pre_bind", "gang-1")
+    hold_gang()
 
-    cluster.create(cluster.request("second", bindings))
+    cluster.create(cluster.request("second", cluster.bindings("gang", 2)))
 
     assert cluster.wait_for("second", "Failed")["reason"] == "HeldByOtherRequest"
     gate.let_go("pre_bind", "gang-1")
-    cluster.wait_for("first", "Succeeded")
+    cluster.wait_for("gang", "Succeeded")
 
 
 def test_a_binder_that_is_stopped_ends_cleanly_and_leaves_the_rest_to_the_next(
@@ -151,7 +122,7 @@ def test_a_binder_that_is_stopped_ends_cleanly_and_leaves_the_rest_to_the_next(
     gate.hold("pre_bind", "job-0")
     binder = start_binder(gate.configuration())
     cluster.create(cluster.request("job", bindings))
-    wait_at(binder, gate, "pre_bind", "job-0")
+    gate.wait_at(binder, "pre_bind", "job-0")
 
     binder.process._child.send_signal(signal.SIGTERM)
 

@@ -77,10 +77,39 @@ def test_json_is_one_object_a_line(files: dict[str, str]) -> None:
     assert fails["pods"]["a-0"]["state"] == "Pending"
 
 
+def test_a_folder_stands_for_all_scenario_files_below_it_in_order(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    folder = tmp_path / "policies"
+    for name in ("b.yaml", "a.yml", "deeper/c.yaml", "notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(PASSES)
+
+    done = bindery("scenario", "run", "--json", files["passes"], str(folder))
+
+    assert done.returncode == 0
+    ran = [json.loads(line)["file"] for line in done.stdout.splitlines()]
+    below = [str(folder / name) for name in ("a.yml", "b.yaml", "deeper/c.yaml")]
+    assert ran == [files["passes"], *below]
+
+
+def test_a_folder_without_scenario_files_ends_with_2_and_the_others_are_run(
+    files: dict[str, str], tmp_path: Path
+) -> None:
+    empty = tmp_path / "empty"
+    empty.mkdir()
+
+    done = bindery("scenario", "run", str(empty), files["passes"])
+
+    assert done.returncode == 2
+    assert f"ok  {files['passes']}: passes" in done.stdout
+    assert done.stderr == f"{empty}:1: there is no *.yaml or *.yml file in this folder\n"
+
+
 def test_no_cluster_is_one_clear_line(tmp_path: Path) -> None:
     done = bindery("--kubeconfig", str(tmp_path / "missing"), "get", "queues")
 
-    assert done.returncode == 1
+    assert done.returncode == 3
     assert done.stdout == ""
     assert done.stderr.startswith("bindery: the cluster cannot be reached: ")
     assert len(done.stderr.splitlines()) == 1

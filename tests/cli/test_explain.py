@@ -1,6 +1,7 @@
 """`bindery explain`: what it says, over clusters that scenarios describe."""
 
 import json
+import time
 from dataclasses import replace
 from pathlib import Path
 
@@ -344,3 +345,25 @@ def test_a_file_that_is_not_one_scenario_ends_with_2(
 
     assert done.returncode == 2
     assert message in done.stderr
+
+
+def test_many_victims_are_named_soon() -> None:
+    """Each of the 160 victims is needed, which must not be found out by planning without each."""
+    running = "\n".join(
+        f"- {{name: old{i}, queue: q0, pods: [{{gpus: 1, state: Running, node: node{i // 8}}}]}}"
+        for i in range(800)
+    )
+    cluster = f"""
+nodes: [{{name: "node{{i}}", count: 100, gpus: 8}}]
+queues: [{{name: q0, gpu: {{quota: 800}}}}]
+jobs:
+- {{name: wide, queue: q0, pods: [{{count: 20, gpus: 8}}]}}
+{running}
+"""
+    scenario = scenario_of(cluster)
+    began_s = time.process_time()
+
+    answer = explained(scenario, "wide")
+
+    assert time.process_time() - began_s < 3.0
+    assert "It would fit if 160 pods were evicted:" in answer

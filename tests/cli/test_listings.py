@@ -1,12 +1,14 @@
 """The rows of `bindery get`, over clusters that scenarios describe."""
 
+from dataclasses import replace
+
 import msgspec
 from looks import look_at, scenario_of
 
 from bindery.api.podgroup import SCHEDULED
 from bindery.cli.listings import gang_rows, queue_rows, request_rows
 from bindery.cli.live import Look
-from bindery.kube.objects import Condition
+from bindery.kube.objects import Condition, QueueSpec
 
 SCENARIO = scenario_of(
     """
@@ -83,6 +85,7 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "memory": "1Gi/-",
         "gangs": 1,
         "waiting": 0,
+        "problem": "",
     }
     assert team == {
         "name": "team",
@@ -94,7 +97,24 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "memory": "1Gi/-",
         "gangs": 1,
         "waiting": 1,
+        "problem": "QueueClosed: queue team is closed",
     }
+
+
+def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() -> None:
+    seen = with_condition(look_at(SCENARIO), "part", "True")
+    (_, team), (part, *others) = seen.queues, seen.groups
+    fault = "Expected `int`, got `str` - at `$.spec.priority`"
+    odd = msgspec.structs.replace(team, spec=QueueSpec(), unreadable=fault)
+    odd_part = msgspec.structs.replace(part, unreadable=fault)
+    seen = replace(seen, queues=(seen.queues[0], odd), groups=(odd_part, *others))
+
+    assert [row["problem"] for row in queue_rows(seen)] == [
+        "",
+        f"QueueInvalid: queue team is not valid: {fault}",
+    ]
+    waits = {row["name"]: row["waits"] for row in gang_rows(seen, SCENARIO.now)}
+    assert waits == {"part": f"Invalid: {fault}", "asked": ""}
 
 
 def test_a_request_shows_its_progress_and_nodes() -> None:

@@ -104,6 +104,38 @@ def test_a_victim_with_a_controller_waits_anew(desk: Desk) -> None:
     assert "reclaim: default/over1-0 leaves node1 (queue research) and waits anew" in answer
 
 
+def test_a_cluster_that_does_not_answer_is_no_answer_and_ends_with_3(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    job = tmp_path / "job.yaml"
+    job.write_text(JOB)
+
+    done = command_line("--kubeconfig", str(tmp_path / "none"), "whatif", str(job))
+
+    assert (done.returncode, done.stdout) == (3, "")
+
+
+def test_a_defect_ends_with_4_and_is_no_answer_either(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("bindery.cli.whatif.rehearse", fail)
+    code, answer, errors = desk.ask(JOB)
+
+    assert (code, answer) == (4, "")
+    assert "Traceback" in errors
+    assert errors.endswith("bindery: this is a defect, please report it: ZeroDivisionError()\n")
+
+
+def test_the_help_names_every_way_to_end(command_line: CommandLine) -> None:
+    told = " ".join(command_line("whatif", "--help").stdout.split())
+
+    assert "0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used" in told
+    assert "3 if the cluster does not answer, 4 if Bindery itself fails" in told
+
+
 def test_a_job_that_would_wait_ends_with_1_and_hears_why_and_what_would_help(desk: Desk) -> None:
     code, answer, _ = desk.ask(JOB.replace("queue: vision", "queue: small"))
 

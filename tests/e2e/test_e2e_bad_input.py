@@ -40,6 +40,11 @@ async def test_a_limit_that_does_not_parse_is_refused_by_the_api_server(corner: 
         await corner.add_queue("odd", {"resources": {"gpu": {"limit": "3 apples"}}})
 
 
+async def test_a_weight_below_zero_is_refused_by_the_api_server(corner: Corner) -> None:
+    with pytest.raises(ApiError, match=r"spec\.resources\.gpu\.overQuotaWeight"):
+        await corner.add_queue("light", {"resources": {"gpu": {"overQuotaWeight": -1}}})
+
+
 async def test_an_allocatable_that_does_not_parse_is_refused_by_the_api_server(
     corner: Corner,
 ) -> None:

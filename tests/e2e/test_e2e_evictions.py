@@ -13,6 +13,7 @@ from traps import Trap, TrapProxy, kill, ready, trapped
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
+from bindery.kube.client import PatchKind
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
@@ -25,6 +26,7 @@ class BudgetStatus(msgspec.Struct, frozen=True, rename="camel"):
 
     current_healthy: int = 0
     disruptions_allowed: int = -1
+    observed_generation: int = 0
 
 
 class Budget(KubeObject, frozen=True):
@@ -88,6 +90,23 @@ async def guard(corner: Corner, *gangs: Gang, may_go: int = 0) -> None:
     await wait_for(counted, "the budget is counted")
 
 
+async def allow_all(corner: Corner, rule: Mapping[str, Any]) -> None:
+    """Create a budget by whose words every guarded pod may be evicted; wait until it is counted."""
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "budget", "namespace": corner.namespace},
+        "spec": {**rule, "selector": {"matchLabels": GUARDED}},
+    }
+    await corner.client.create(BUDGETS, body, corner.namespace)
+
+    async def counted() -> bool:
+        budget = await corner.client.get(BUDGETS, "budget", corner.namespace)
+        return budget.status.observed_generation == budget.metadata.generation
+
+    await wait_for(counted, "the budget is counted")
+
+
 async def events(corner: Corner, reason: str) -> list[Event]:
     every = await corner.client.list(EVENTS, namespace=corner.namespace)
     return [event for event in every if event.reason == reason]
@@ -99,6 +118,7 @@ async def only_pod(corner: Corner, gang: Gang) -> Pod:
 
 
 GUARDED = {"guarded": "yes"}
+OF_BUDGET = "as it would violate the pod's disruption budget."
 ONE_CPU: Mapping[str, Any] = {"resources": {"cpu": {"quota": "1", "overQuotaWeight": 1}}}
 
 
@@ -164,6 +184,59 @@ async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_aga
     refused = metric(scheduler, "bindery_evictions_total", outcome="refused") - refused_before
     assert refused == len(gangs)
     assert [line for line in observer.story if line.startswith(("leaves", "nominated"))] == []
+
+
+@pytest.mark.usefixtures("scheduler", "observer")
+async def test_a_budget_that_asks_for_none_lets_all_victims_go(
+    corner: Corner, components: Components
+) -> None:
+    await start_nodes(corner, components, 1, cpu=2)
+    await run(corner, *(Gang(f"guarded-{i}", size=1, labels=GUARDED) for i in range(2)))
+    await allow_all(corner, {"minAvailable": 0})
+    claimant = Gang("claimant", size=2, group={"priorityClassName": "build-preemptible"})
+    await corner.submit(claimant)
+
+    await corner.wait_bound(claimant)
+    assert await events(corner, "EvictionRefused") == []
+
+
+@pytest.mark.usefixtures("scheduler", "observer")
+@pytest.mark.parametrize(
+    ("rule", "is_ready", "said"),
+    [
+        ({"minAvailable": 0}, False, "budget needs 0 healthy pods and has 0 currently"),
+        ({"maxUnavailable": "100%"}, True, "budget does not allow evicting pods currently"),
+    ],
+    ids=["pods that are not ready", "pods without a controller"],
+)
+async def test_a_budget_that_refuses_all_the_same_is_told_in_the_api_servers_words(
+    corner: Corner,
+    components: Components,
+    rule: Mapping[str, Any],
+    is_ready: bool,
+    said: str,
+) -> None:
+    await start_nodes(corner, components, 1)
+    guarded = Gang("guarded", size=1, labels=GUARDED)
+    await run(corner, guarded)
+    if not is_ready:
+        unready = {"status": {"conditions": [{"type": "Ready", "status": "False"}]}}
+        strategic = PatchKind.STRATEGIC
+        name = (await only_pod(corner, guarded)).metadata.name
+        await corner.client.patch(
+            PODS, name, unready, namespace=corner.namespace, subresource="status", kind=strategic
+        )
+    await allow_all(corner, rule)
+    claimant = Gang("claimant", size=1, group={"priorityClassName": "build-preemptible"})
+    await corner.submit(claimant)
+
+    await corner.wait_pods_say(
+        claimant, f"pod guarded-0 is not evicted: Cannot evict pod {OF_BUDGET}"
+    )
+    condition = await corner.wait_condition(claimant, "False", "Unschedulable")
+    assert said in condition.message
+    [event] = await wait_for(lambda: events(corner, "EvictionRefused"), "the refusal is told")
+    assert said in event.note
 
 
 @pytest.mark.usefixtures("scheduler")

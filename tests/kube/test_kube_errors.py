@@ -49,6 +49,20 @@ def test_the_wait_is_taken_from_the_header_else_from_the_details() -> None:
     assert errors.error_from_answer(429, status(429, "")).retry_after_s is None
 
 
+def test_causes_that_the_message_does_not_tell_are_told_with_it() -> None:
+    causes = [{"reason": "DisruptionBudget", "message": "The budget b needs 2 and has 2."}]
+    body = status(429, "TooManyRequests", message="Cannot evict pod.", details={"causes": causes})
+    assert errors.error_from_answer(429, body).message == (
+        "Cannot evict pod. The budget b needs 2 and has 2."
+    )
+
+    told = status(422, "Invalid", message="x is invalid: it is odd", details={"causes": causes[:0]})
+    assert errors.error_from_answer(422, told).message == "x is invalid: it is odd"
+    causes = [{"message": "it is odd", "field": "spec"}]
+    told = status(422, "Invalid", message="x is invalid: it is odd", details={"causes": causes})
+    assert errors.error_from_answer(422, told).message == "x is invalid: it is odd"
+
+
 def test_an_answer_of_a_proxy_that_is_no_status_becomes_the_message() -> None:
     error = errors.error_from_answer(502, b"<html>Bad \xff gateway</html>\n")
 

@@ -207,6 +207,7 @@ def request(
     part: int = 0,
     parts: int = 1,
     min_bound: int | None = None,
+    after: str | None = None,
     labels: Mapping[str, str] | None = None,
 ) -> kube.BindRequest:
     """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
@@ -223,7 +224,7 @@ def request(
                 kube.PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
                 for uid, place in places.items()
             ],
-            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts),
+            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts, after=after),
             pod_group=kube.PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
             if group_name
             else None,
@@ -333,7 +334,10 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
                 for p in spec.pods
             ],
             statement=kube.StatementReference(
-                id=spec.statement.id, part=spec.statement.part, parts=spec.statement.parts
+                id=spec.statement.id,
+                part=spec.statement.part,
+                parts=spec.statement.parts,
+                after=spec.statement.after,
             ),
             pod_group=kube.PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
             if spec.pod_group

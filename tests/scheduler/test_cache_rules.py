@@ -24,6 +24,7 @@ from schedulerworld import (
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube import objects as kube
 from bindery.kube import podspec
+from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
@@ -219,3 +220,38 @@ def test_a_queue_that_is_removed_holds_what_it_held_when_it_comes_back() -> None
 
     assert plan(engine) == {}
     assert report_of(engine, "b").reason == "OverLimit"
+
+
+def changes_plans(cluster: Cluster, item: kube.KubeObject) -> bool:
+    return cluster.apply(Change(EventType.MODIFIED, item, None))
+
+
+def test_what_was_planned_being_carried_out_is_no_reason_to_plan_anew() -> None:
+    cluster = cluster_with(node("n"), node("m"), pod("a"), pod("b"))
+    cluster.apply(Change(EventType.ADDED, request("r", {"uid-a": "n", "uid-b": "n"}), None))
+
+    assert not changes_plans(cluster, pod("a", on="n"))
+    assert not changes_plans(cluster, pod("a", on="n"))
+    assert not changes_plans(cluster, node("n"))
+    bound = request("r", {"uid-a": "n", "uid-b": "n"}, phase="Succeeded", bound=["uid-a", "uid-b"])
+    assert not changes_plans(cluster, bound)
+    assert status_of(cluster, "a") == (TaskStatus.RUNNING, "n")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param(pod("a", on="m"), id="a pod is bound elsewhere"),
+        pytest.param(pod("a", on="n", phase="Failed"), id="a pod ends"),
+        pytest.param(pod("c"), id="a pod comes"),
+        pytest.param(request("r", {"uid-a": "n"}, phase="Failed"), id="a request fails"),
+        pytest.param(node("n", ready=False), id="a node is lost"),
+        pytest.param(node("m", 9), id="a node grows"),
+        pytest.param(queue("other"), id="a queue comes"),
+        pytest.param(group("other", 1), id="a gang comes"),
+    ],
+)
+def test_what_was_not_planned_is_a_reason_to_plan_anew(change: kube.KubeObject) -> None:
+    cluster = cluster_with(node("n"), node("m"), pod("a"), request("r", {"uid-a": "n"}))
+
+    assert changes_plans(cluster, change)

@@ -96,7 +96,6 @@ def test_a_job_that_is_gone_is_forgotten() -> None:
     failures = engine.cluster.failures
     for key in (JobKey(NAMESPACE, "g", True), JobKey(NAMESPACE, "p", False)):
         assert failures.avoided(key, NOW) == []
-    assert failures.next_end(NOW) is None
 
 
 def test_a_job_whose_request_could_not_be_created_is_left_alone_for_a_while() -> None:
@@ -109,7 +108,5 @@ def test_a_job_whose_request_could_not_be_created_is_left_alone_for_a_while() ->
     assert plan(engine) == {}
     report = report_of(engine, "p")
     assert (report.reason, report.message) == ("CommitFailed", "no quota")
-    assert engine.cluster.failures.next_end(NOW) == NOW + 10
     clock.now += 10
     assert plan(engine) == {"p": "n"}
-    assert engine.cluster.failures.next_end(clock.now) is None

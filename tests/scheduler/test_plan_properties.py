@@ -16,7 +16,9 @@ from schedulerworld import (
     as_created,
     delete,
     engine_with,
+    gang,
     modify,
+    node,
     plan,
     recount,
     view,
@@ -160,7 +162,8 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:
     clock = Clock()
-    engine = engine_with(*world.objects, clock=clock, bind_request=bind_request)
+    roomy = [node("roomy", 20), *gang("sure", 5), *gang("elastic", 6, 3)]
+    engine = engine_with(*world.objects, *roomy, clock=clock, bind_request=bind_request)
     cluster = engine.cluster
     created = [as_created(draft) for draft in engine.cycle()]
     add(cluster, *(at(item, clock.now) for item in created))

@@ -31,11 +31,14 @@ def evicted(engine: Engine) -> list[str]:
     return [eviction.task.name for eviction in engine.report.evictions]
 
 
-def refuse(engine: Engine, at: int = 0, *, is_begun: bool = False) -> None:
+def refuse(
+    engine: Engine, at: int = 0, *, is_begun: bool = False, retry_after_s: float | None = None
+) -> None:
     """Let the API server refuse the eviction `at` of the only plan of the last cycle."""
     evictions: Sequence[Eviction] = engine.report.evictions
     left = tuple(evictions[at:] if is_begun else evictions)
-    engine.dropped(RefusedPlan(evictions[at], left, "a budget forbids it", is_begun=is_begun))
+    problem = "a budget forbids it"
+    engine.dropped(RefusedPlan(evictions[at], left, problem, is_begun, retry_after_s))
 
 
 def place_of(engine: Engine, name: str) -> tuple[str, str]:
@@ -181,6 +184,18 @@ def test_after_a_refused_eviction_another_victim_is_taken() -> None:
 
     assert {first, second} == {"l0", "l1"}
     assert place_of(engine, "high") == ("Pipelined", f"n{second[1:]}")
+
+
+def test_a_victim_is_spared_no_longer_than_the_api_server_says() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), low("old", "n"), high(), clock=clock)
+    assert evicted(engine) == ["old"]
+    refuse(engine, retry_after_s=10)
+
+    clock.now += 9
+    assert evicted(engine) == []
+    clock.now += 2
+    assert evicted(engine) == ["old"]
 
 
 def test_a_job_whose_plan_was_refused_says_why_and_has_no_place() -> None:

@@ -7,9 +7,9 @@ from enum import Enum
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.model.resources import total
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
@@ -92,12 +92,14 @@ class MakeRoom:
 
     def _searches(
         self, session: Session, statement: Statement, claim: Claim, domain: BoolColumn | None
-    ) -> Iterator[Search]:
+    ) -> Iterator[Search | Rearrangement]:
         """Yield what is tried one after the other; first a plan in which all victims may just go.
 
         Each begins with `statement` as it was.
         """
         table = _table(session)
+        if self._rule.moves_all:
+            yield Rearrangement(session, statement, claim, self._rule, table, domain)
         for with_moves in (False, True) if _has_idle(session, claim) else (False,):
             yield Search(
                 session, statement, claim, self._rule, table, with_moves=with_moves, domain=domain
@@ -120,9 +122,8 @@ def _table(session: Session) -> VictimTable:
 
 def _has_idle(session: Session, claim: Claim) -> bool:
     """Return whether of all that `claim` asks for something is idle, so that others could move."""
-    asked = total(task.shape.request for task in claim.tasks)
     idle = session.state.nodes.idle
-    return all(bool((idle[index] > 0).any()) for index in asked)
+    return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
 def _likeness(session: Session, claim: Claim) -> Hashable:

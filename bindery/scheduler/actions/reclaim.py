@@ -63,22 +63,22 @@ class ReclaimRule:
         levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
         if levels is None or not self._may_lose(session, claim, *levels):
             return False
-        asked = total(task.shape.request for task in claim.tasks)
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in chunk.tasks)
-        involved = {index: lost.get(index, 0) for index in (*asked, *lost)}
+        involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
         with_claim = self._with_claim(session, claim, levels[0])
         return not self._saturated(session, with_claim, levels, involved)
 
     def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
-        own, asked = session.queue_row(claim.job), total(t.shape.request for t in claim.tasks)
+        own = session.queue_row(claim.job)
         involved: dict[tuple[int, int], dict[int, int]] = {}
         for chunk in gone:
             levels = levels_apart(session, own, session.queue_row(chunk.job))
             if levels is not None:
                 lost = total(task.shape.request for task in chunk.tasks)
-                involved.setdefault(levels, dict.fromkeys(asked, 0)).update(dict.fromkeys(lost, 0))
+                resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
+                resources.update(dict.fromkeys(lost, 0))
         return not any(
             self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
             for levels, resources in involved.items()
@@ -87,21 +87,22 @@ class ReclaimRule:
     def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
         """Return whether the queue `other` holds more than it may keep against `own`.
 
-        More than its share; or more than its quota, if the claim stays within the quota of `own`.
+        More than its quota, if the claim stays within the quota of `own`; else more than its share,
+        unless it is of higher priority: it would be served first and take back what it lost.
         """
-        shares, ledger = session.shares, session.queue_ledger
-        held = ledger.allocated[:, other]
-        if ((held > shares.allocatable[:, other]) & shares.counted).any():
-            return True
+        shares, queues = session.shares, session.state.queues.entries
+        held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
         within_quota = not ((with_claim > shares.quota[:, own]) & shares.counted).any()
-        return within_quota and bool(((held > shares.quota[:, other]) & shares.counted).any())
+        if within_quota and ((held > shares.quota[:, other]) & shares.counted).any():
+            return True
+        above = bool(((held > shares.allocatable[:, other]) & shares.counted).any())
+        return above and (within_quota or queues[own].priority >= queues[other].priority)
 
     def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
         """Return what `own` holds with the claim, whose placed pods the ledger counts already."""
         held = session.queue_ledger.allocated[:, own].astype(np.float64)
-        waiting = [task for task in claim.tasks if task.uid in claim.job.pending]
-        for index, amount in total(task.shape.request for task in waiting).items():
+        for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
 
@@ -131,7 +132,7 @@ class ReclaimRule:
 
 def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
     request = np.zeros(len(session.state.axis))
-    for index, amount in total(task.shape.request for task in claim.tasks).items():
+    for index, amount in claim.request.items():
         request[index] = amount
     return request
 

@@ -5,10 +5,10 @@ completed when it comes. Between events the state is always consistent, so a ses
 at any time. No I/O: problems with objects are collected in `problems` for the process to report.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
 
+from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
@@ -25,11 +25,11 @@ from bindery.kube.objects import (
 )
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Hold, Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.observers import Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
-from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.reading import job_key, said_invalid
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
@@ -58,6 +58,8 @@ class Cluster:
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
+        self.faulty_groups: set[JobKey] = set()
+        """The PodGroups that are invalid, or still say that they are."""
         self.pods: dict[Uid, Pod] = {}
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
@@ -73,19 +75,30 @@ class Cluster:
         self.staleness = StalenessMemory()
         self.observers = Observers()
 
-    def apply(self, change: Change[KubeObject]) -> None:
-        """Take in one watch event; kinds that only plugins know are for them."""
-        item, gone = change.object, change.type is EventType.DELETED
-        if self.observers.tell(change):
+    def apply(self, change: Change[KubeObject]) -> bool:
+        """Take in one watch event; kinds that only plugins know are for them.
+
+        Returns:
+            Whether a plan might come out otherwise now. Not so when it only shows what was planned
+            being carried out, or that a node is still alive.
+        """
+        concerns_filters = self.observers.tell(change)
+        if concerns_filters:
             self.state.nodes.version += 1  # by which filters are cached
+        return self._take_in(change) or concerns_filters
+
+    def _take_in(self, change: Change[KubeObject]) -> bool:
+        item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
-            self._apply_pod(item, gone)
-        elif isinstance(item, Node):
+            return self._apply_pod(item, gone)
+        if isinstance(item, Node):
+            version = self.state.nodes.version
             self._apply_node(item, gone or not self._in_pool(item))
-        elif isinstance(item, BindRequest):
+            return self.state.nodes.version != version
+        if isinstance(item, BindRequest):
             # Another pool's requests are its own scheduler's: its pods and nodes are not seen here.
-            self._apply_request(item, gone or not self._in_pool(item))
-        elif isinstance(item, PodGroup):
+            return self._apply_request(item, gone or not self._in_pool(item))
+        if isinstance(item, PodGroup):
             self._apply_group(item, gone or not self._in_pool(item))
         elif isinstance(item, Queue):
             self._apply_queue(item, gone)
@@ -95,6 +108,7 @@ class Cluster:
             else:
                 self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
+        return True
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
@@ -108,23 +122,10 @@ class Cluster:
 
     # -- commits -------------------------------------------------------------------------------
 
-    def assume(
-        self, request: RequestKey, tasks: list[Task], data: Mapping[Uid, Mapping[str, Any]]
-    ) -> None:
-        """Count `tasks`, allocated by a Statement, as Binding for a request to be created.
-
-        `data`: pod -> plugin -> what it hands to the binder.
-        """
+    def assume(self, request: RequestKey, spec: BindRequestSpec, tasks: Sequence[Task]) -> None:
+        """Count `tasks`, allocated by a Statement, as Binding for a request to be created."""
         nodes = self.state.nodes
-        holds = {
-            task.uid: Hold(
-                nodes.name(task.row),
-                data=data.get(task.uid, {}),
-                gpu_groups=nodes.devices.groups_of(task.uid),
-            )
-            for task in tasks
-        }
-        self.holds.assume(request, holds, self._clock())
+        self.holds.assume(request, spec, self._clock())
         for task in tasks:
             self._tasks.adopt(task, nodes.name(task.row))
             self.promises.fulfil(task.job, task.uid)
@@ -160,7 +161,7 @@ class Cluster:
     def _in_pool(self, item: KubeObject) -> bool:
         return item.metadata.labels.get(NODE_POOL_LABEL, "") == self._configuration.node_pool
 
-    def _apply_pod(self, pod: Pod, gone: bool) -> None:
+    def _apply_pod(self, pod: Pod, gone: bool) -> bool:
         uid = Uid(pod.metadata.uid)
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
@@ -173,13 +174,13 @@ class Cluster:
             if not key.is_group:
                 self.failures.forget(key)
                 self.promises.end(key)
-            return
+            return True
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
             self._take_up_promise(pod, self.pods.get(uid))
             self.pods[uid] = pod
-        self._tasks.put_pod(pod)
+        return self._tasks.put_pod(pod)
 
     def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
         """Keep the place that another scheduler, which led before, has promised to `pod`."""
@@ -215,6 +216,7 @@ class Cluster:
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
+            self.faulty_groups.discard(key)
             if self.groups.pop(key, None) is not None:
                 self._tasks.remove_group(key)
                 self.promises.end(key)
@@ -223,6 +225,10 @@ class Cluster:
             return
         self.groups[key] = group
         self._tasks.put_group(group)
+        if self.state.jobs[key].invalid is not None or said_invalid(group):
+            self.faulty_groups.add(key)
+        else:
+            self.faulty_groups.discard(key)
 
     def _apply_queue(self, queue: Queue, gone: bool) -> None:
         name = queue.metadata.name
@@ -233,7 +239,7 @@ class Cluster:
         self.queues[name] = queue
         self.state.queues.put(queue)
 
-    def _apply_request(self, request: BindRequest, gone: bool) -> None:
+    def _apply_request(self, request: BindRequest, gone: bool) -> bool:
         if gone:
             changed = self.holds.remove(request)
             for bound in request.status.bound_pods:
@@ -246,8 +252,8 @@ class Cluster:
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
-        for uid in changed:
-            self._tasks.refresh(uid)
+        moved = [self._tasks.refresh(uid) for uid in changed]
+        return any(moved)
 
     def _job_of(self, uid: str) -> JobKey | None:
         task = self.state.tasks.get(Uid(uid))

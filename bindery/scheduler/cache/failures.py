@@ -24,6 +24,8 @@ NOT_THE_NODES_FAULT = frozenset(
         "Malformed",
         "PodGone",
         "PodReplaced",
+        "PredecessorFailed",
+        "PredecessorGone",
         "StaleScheduler",
     }
 )
@@ -103,12 +105,6 @@ class FailureMemory:
         """Return the pods that are not to be evicted at `now`."""
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         return frozenset(self._spared)
-
-    def next_end(self, now: float) -> float | None:
-        """Return when the next cool-down after `now` ends."""
-        ends = [u for nodes in self._until.values() for u in nodes.values() if u > now]
-        ends += [until for until, _ in self._postponed.values() if until > now]
-        return min(ends, default=None)
 
     def forget(self, job: JobKey) -> None:
         """Forget a job that is gone."""

@@ -13,12 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from bindery.api import bindrequest
 from bindery.api.bindrequest import Phase
-from bindery.kube.objects import BindRequest
+from bindery.kube.objects import BindRequest, BindRequestSpec
 from bindery.scheduler.model.jobs import Uid
 
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
+Spec = bindrequest.BindRequestSpec | BindRequestSpec
+"""What a request asks for, as it is written or as it is read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +41,7 @@ class Hold:
 class Assumption:
     """A commit that is being written. `since`: seconds since the epoch."""
 
-    pods: tuple[Uid, ...]
+    spec: bindrequest.BindRequestSpec
     since: float
 
 
@@ -73,9 +76,16 @@ class Holds:
     def get(self, uid: Uid) -> Hold | None:
         """Return the hold on the pod `uid` that counts: a binding before plans, then by name."""
         holds = self._by_pod.get(uid)
+        return holds[_first(holds)] if holds else None
+
+    def spec_for(self, uid: Uid) -> Spec | None:
+        """Return what the request asks for that holds the pod `uid`; None if it is gone."""
+        holds = self._by_pod.get(uid)
         if not holds:
             return None
-        return holds[min(holds, key=lambda request: (not holds[request].is_bound, request))]
+        key = _first(holds)
+        known = self.requests.get(key) or self.assumed.get(key)
+        return known.spec if known is not None else None
 
     def all(self) -> Iterator[tuple[Uid, Hold]]:
         """Yield each pod that is held, and the hold on it that counts."""
@@ -84,9 +94,15 @@ class Holds:
             if hold is not None:
                 yield uid, hold
 
-    def assume(self, request: RequestKey, holds: Mapping[Uid, Hold], now: float) -> None:
-        """Hold pods for a request that is about to be created."""
-        self.assumed[request] = Assumption(tuple(holds), now)
+    def assume(self, request: RequestKey, spec: bindrequest.BindRequestSpec, now: float) -> None:
+        """Hold the pods of `request`, which is about to be created."""
+        self.assumed[request] = Assumption(spec, now)
+        holds = {
+            Uid(pod.pod_uid): Hold(
+                pod.selected_node, data=pod.plugin_data, gpu_groups=pod.selected_gpu_groups
+            )
+            for pod in spec.pods
+        }
         self._replace(request, holds)
 
     def forget(self, request: RequestKey) -> Iterable[Uid]:
@@ -149,3 +165,8 @@ class Holds:
         if holds:
             self._by_request[request] = set(holds)
         return sorted(before | holds.keys())
+
+
+def _first(holds: Mapping[RequestKey, Hold]) -> RequestKey:
+    """Return the request among those that hold a pod that counts."""
+    return min(holds, key=lambda request: (not holds[request].is_bound, request))

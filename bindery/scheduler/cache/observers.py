@@ -40,4 +40,5 @@ class Observers:
         else:
             self._objects[kind][key] = change.object
         # A list, not a generator: everybody is told, whatever the first one answers.
-        return any([observe(change) for observe in self._observers.get(kind, ())])
+        answers = [observe(change) for observe in self._observers.get(kind, ())]
+        return any(answers)

@@ -18,6 +18,7 @@ from bindery.api.names import (
     SPREAD_DEVICES_ANNOTATION,
     SUB_GROUP_LABEL,
 )
+from bindery.api.podgroup import INVALID, SCHEDULED
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.model import gangs
@@ -115,8 +116,16 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
     except gangs.GangError as error:
         job.tree, job.invalid = None, str(error)
-    if group.spec.min_member < 0:
+    if group.unreadable:
+        job.invalid = group.unreadable
+    elif group.spec.min_member < 0:
         job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+
+
+def said_invalid(group: PodGroup) -> bool:
+    """Return whether `group` says of itself that it is invalid."""
+    conditions = group.status.conditions or ()
+    return any((c.type, c.status, c.reason) == (SCHEDULED, "False", INVALID) for c in conditions)
 
 
 def forget_group(job: Job) -> None:

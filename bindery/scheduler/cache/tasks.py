@@ -53,8 +53,12 @@ class TaskStore:
 
     # -- pods ----------------------------------------------------------------------------------
 
-    def put_pod(self, pod: Pod) -> None:
-        """Take in a new pod or a pod's new state."""
+    def put_pod(self, pod: Pod) -> bool:
+        """Take in a new pod or a pod's new state.
+
+        Returns:
+            Whether it says more than that it stands where it was to be bound.
+        """
         uid = Uid(pod.metadata.uid)
         status = status_by_pod(pod)
         ours = pod.spec.scheduler_name == self._scheduler_name
@@ -62,7 +66,7 @@ class TaskStore:
         if status is None or not (ours or status.holds_room):
             if old is not None:
                 self.remove_pod(uid)
-            return
+            return old is not None
         if pod.spec.node_name:
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:
@@ -70,14 +74,17 @@ class TaskStore:
         task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
         if old is not None:
             if say_the_same(old, task) and not self._changes_queue(task.job, pod):
-                return
+                return False
             self._take_out(old)
         if ours:
             self._job(task.job, pod)
         self._state.tasks[uid] = task
         self._enter(task)
-        if old is not None and old.job != task.job:
+        if old is None:
+            return True
+        if old.job != task.job:
             self._drop_if_empty(old.job)
+        return not _shows_its_binding(old, task)
 
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
@@ -89,12 +96,14 @@ class TaskStore:
             self._drop_if_empty(task.job)
         self.charges.devices.forget(uid)
 
-    def refresh(self, uid: Uid) -> None:
-        """Work out anew where a task stands, after its hold has changed."""
+    def refresh(self, uid: Uid) -> bool:
+        """Work out anew where a task stands after its hold has changed; return whether it moves."""
         task = self._state.tasks.get(uid)
-        if task is not None and self._stands(task) != (task.status, task.node_name):
-            self._withdraw(task)
-            self._enter(task)
+        if task is None or self._stands(task) == (task.status, task.node_name):
+            return False
+        self._withdraw(task)
+        self._enter(task)
+        return True
 
     def evicting(self, task: Task) -> None:
         """Count `task`, which a Statement has evicted, as leaving until its pod shows it."""
@@ -264,3 +273,13 @@ class TaskStore:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
+
+
+def _shows_its_binding(before: Task, after: Task) -> bool:
+    """Return whether a pod only shows now that it is bound where its room has been held for it."""
+    return (
+        (before.status, after.status) == (TaskStatus.BINDING, TaskStatus.RUNNING)
+        and before.node_name == after.node_name
+        and before.shape is after.shape
+        and before.job == after.job
+    )

@@ -56,6 +56,8 @@ class Shares:
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
         """The most that a queue may keep when others want their share."""
+        self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
+        """Places of what every queue's share is judged by."""
         of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
         self._whole: Amounts = np.where(
             np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
@@ -107,13 +109,12 @@ class Shares:
         return bool(((held > 0) & (self.allocatable[:, row] <= 0) & self.counted).any())
 
     def is_over(self, row: int) -> bool:
-        """Return whether the queue holds more than its fair share of every resource.
+        """Return whether the queue holds more than its fair share of cores, memory and GPUs alike.
 
-        Of those that it holds and that its quota bounds: it cannot be above its share of others.
+        KAI-Scheduler's rule: one that is within its share of any of them is served in its turn.
         """
-        held = self._ledger.allocated[:, row]
-        matters = self.counted & (held > 0) & np.isfinite(self.quota[:, row])
-        return bool(matters.any() and (held > self.fair[:, row])[matters].all())
+        held, fair = self._ledger.allocated[self._common, row], self.fair[self._common, row]
+        return bool((held > fair).all())
 
     def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
         """Return whether the queue stays within its quota with `added` (axis place -> units)."""

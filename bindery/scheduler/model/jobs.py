@@ -226,21 +226,21 @@ class Job:
     @property
     def is_satisfied(self) -> bool:
         """Whether the gang has all that it needs."""
-        return self._is_met(self.placed)
+        return self.is_met_by(self.placed)
 
     @property
     def is_promised(self) -> bool:
         """Whether the gang has, with what is promised to it in this session, all that it needs."""
-        return self._is_met(self.placed, self.promised)
+        return self.is_met_by(self.placed, self.promised)
 
     @property
     def has_come(self) -> bool:
         """Whether enough pods are there for the gang to be placed."""
-        return self._is_met(self.placed, self.promised, self.waiting)
+        return self.is_met_by(self.placed, self.promised, self.waiting)
 
     def lacking(self, leaf: Group) -> int:
         """Return how many pods the sub-group `leaf` lacks, promised ones not counted as lacking."""
-        return self._lacking(leaf, self.placed, self.promised)
+        return self.lacking_of(leaf, self.placed, self.promised)
 
     def lacking_roles(self) -> dict[str, int]:
         """Return role -> how many pods of it the gang lacks."""
@@ -255,16 +255,18 @@ class Job:
         """How many more pods the gang needs to have its minimum of all."""
         return max(0, self.min_member - self.placed.total - self.promised.total)
 
-    def _is_met(self, *tallies: Tally) -> bool:
+    def is_met_by(self, *tallies: Tally) -> bool:
+        """Return whether pods like those of `tallies` would be all that the gang needs."""
         if sum(tally.total for tally in tallies) < self.min_member:
             return False
         for role, minimum in self.roles.items():
             if sum(tally.roles[role] for tally in tallies) < minimum:
                 return False
         tree = self.tree
-        return tree is None or tree.is_satisfied(lambda leaf: self._lacking(leaf, *tallies))
+        return tree is None or tree.is_satisfied(lambda leaf: self.lacking_of(leaf, *tallies))
 
-    def _lacking(self, leaf: Group, *tallies: Tally) -> int:
+    def lacking_of(self, leaf: Group, *tallies: Tally) -> int:
+        """Return how many pods the sub-group `leaf` would lack with those of `tallies` alone."""
         needed = leaf.min_member
         if needed is None:
             needed = sum(t.groups[leaf.name] for t in (self.placed, self.promised, self.waiting))

@@ -52,6 +52,8 @@ class NodeTable:
         self._foreign: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._order: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._order_version = -1
+        self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._ready_version = -1
         self.devices = DeviceTable(self._take_slot)
         """GPUs one by one."""
         self.version = 0
@@ -166,14 +168,21 @@ class NodeTable:
 
     def total(self) -> NDArray[np.int64]:
         """Return what ready nodes offer to queues [resource], GPUs by model too."""
-        ready = [row for row, node in enumerate(self.nodes) if node is not None and is_ready(node)]
-        offered = (self.allocatable - self.foreign)[:, ready]
-        total = np.maximum(offered, 0).sum(axis=1)
-        gpus = offered[self.axis.index(GPU_RESOURCE)]
-        for position, row in enumerate(ready):
-            if row in self._models:
-                total[self._models[row]] += max(0, int(gpus[position]))
+        ready = self._ready_rows()
+        offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
+        total = offered.sum(axis=1)
+        if self._models:
+            models = np.fromiter((self._models.get(row, NO_ROW) for row in ready), np.intp)
+            known = models != NO_ROW
+            np.add.at(total, models[known], offered[self.axis.index(GPU_RESOURCE), known])
         return np.asarray(total, dtype=np.int64)
+
+    def _ready_rows(self) -> NDArray[np.intp]:
+        if self._ready_version != self.version:
+            rows = (row for row, node in enumerate(self.nodes) if node and is_ready(node))
+            self._ready = np.fromiter(rows, np.intp)
+            self._ready_version = self.version
+        return self._ready
 
     def name(self, row: int) -> str:
         """Return the name of the node at `row`."""

@@ -5,6 +5,7 @@ resources their place on the first axis. A place, once given, never changes, so 
 when the axis grows.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
@@ -180,9 +181,16 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
 
 
 def total(requests: Iterable[Request]) -> dict[int, int]:
-    """Return the sum of `requests`: place on the resource axis -> units."""
+    """Return the sum of `requests`: place on the resource axis -> units.
+
+    Equal pods share one request object, so a gang costs hardly more than one pod.
+    """
+    shared = list(requests)
+    if len(shared) == 1:
+        return dict(zip(shared[0].indices, shared[0].amounts, strict=True))
+    counts = Counter(map(id, shared))
     amounts: dict[int, int] = {}
-    for request in requests:
+    for key, request in dict(zip(map(id, shared), shared, strict=True)).items():
         for index, amount in zip(request.indices, request.amounts, strict=True):
-            amounts[index] = amounts.get(index, 0) + amount
+            amounts[index] = amounts.get(index, 0) + counts[key] * amount
     return amounts

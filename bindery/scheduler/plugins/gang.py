@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import Refusal, SortKey
@@ -26,7 +27,7 @@ class Gang:
         if not job.exists:
             return Refusal("PodGroupDoesNotExist", f"PodGroup {job.key.name} does not exist")
         if job.invalid is not None:
-            return Refusal("Invalid", job.invalid)
+            return Refusal(INVALID, job.invalid)
         if not job.has_come:
             come = job.placed.total + job.waiting.total
             gated = f", {job.gated_count} more are gated" if job.gated_count else ""

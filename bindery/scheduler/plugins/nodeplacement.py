@@ -51,19 +51,22 @@ class NodePlacement:
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.
 
-        Binpack 9 * (1 - idle / largest allocatable): the least idle first, as KAI's
+        Binpack 9 * (1 - free / largest allocatable): the least free first, as KAI's
         9 * (1 - (free - min) / (max - min)) orders them, but stale for one node only after a
-        placement. Spread 9 * idle / allocatable.
+        placement. Spread 9 * free / allocatable. Free is what is idle or will be.
         """
         axis, nodes = session.state.axis, session.state.nodes
         gpu = axis.index(GPU_RESOURCE)
         index = gpu if shape.wants_gpu else axis.index("cpu")
         strategy = self._arguments.gpu if shape.wants_gpu else self._arguments.cpu
-        idle = np.maximum(nodes.idle[index, rows], 0)
+        free = nodes.idle[index, rows]
+        if session.is_releasing:
+            free = free + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
+        free = np.maximum(free, 0)
         if strategy == "binpack":
-            scores = _DECADE * (1.0 - idle / session.largest_allocatable[index])
+            scores = _DECADE * (1.0 - free / session.largest_allocatable[index])
         else:
-            scores = _DECADE * idle / np.maximum(nodes.allocatable[index, rows], 1)
+            scores = _DECADE * free / np.maximum(nodes.allocatable[index, rows], 1)
         if not shape.wants_gpu:
             scores = scores + _CPU_ONLY_NODE * (nodes.allocatable[gpu, rows] == 0)
         return np.asarray(scores, dtype=np.float64)

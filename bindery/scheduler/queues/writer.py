@@ -16,6 +16,7 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.lease import Leadership
 from bindery.kube.objects import QueueStatus
 from bindery.kube.resources import QUEUES
 from bindery.scheduler.model.jobs import Uid
@@ -89,9 +90,11 @@ class QueueStatusWriter:
         for uid in [u for u, at in self._not_before.items() if at <= now]:
             del self._not_before[uid]
 
-    async def run(self) -> None:
-        """Write until cancelled."""
-        while True:
+    async def run(self, leadership: Leadership) -> None:
+        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        self._waiting.clear()
+        self._written.clear()
+        while leadership.is_valid():
             write = self._next()
             if write is None:
                 self._wake.clear()

@@ -6,12 +6,12 @@ Asked by the search once the claim has its places.
 from collections.abc import Sequence
 
 from bindery.api.gpushare import WHOLE
-from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.victims import VictimTable
-from bindery.scheduler.statement import Statement
+from bindery.scheduler.statement import Plan, Savepoint, Statement
 
 
 def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
@@ -34,15 +34,36 @@ def move_victims(
     for index in reversed(gone):
         chunk, savepoint = table.chunks[index], statement.savepoint()
         within = over_capacity(session, chunk.job, chunk.tasks) is None
-        may_stay = len(chunk.tasks) > 1  # a gang that moves starts anew as a whole
-        if within and all(_move(session, statement, t, may_stay=may_stay) for t in chunk.tasks):
+        may_stay = len(chunk.tasks) > 1  # of a gang that moves some may stand well
+        if within and all(move(session, statement, t, may_stay=may_stay) for t in chunk.tasks):
             moved.add(index)
         else:
             statement.rollback(savepoint)
     return moved
 
 
-def _move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
+def keep_in_place(statement: Statement) -> None:
+    """Take back the evictions of pods that `statement` has promised the nodes on which they stand.
+
+    Nothing else changes: they would leave as much room as they take.
+    """
+    stand = {o.task.uid: o.row for o in statement.operations if o.kind is OperationKind.EVICT}
+    back = {
+        o.task.uid
+        for o in statement.operations
+        if o.kind is OperationKind.PIPELINE and stand.get(o.task.uid) == o.row
+    }
+    if not back:
+        return
+    steps = [step for step in statement.extract().operations if step.task.uid not in back]
+    # Promises must not ask for room before all who leave have left.
+    steps.sort(key=lambda step: step.kind is not OperationKind.EVICT)
+    statement.rollback(Savepoint(0))
+    statement.replay(Plan(tuple(steps)))
+
+
+def move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
+    """Promise the evicted `task` another place. `may_stay`: its own will do, too."""
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
     finder = session.placement.finder(session.state.jobs[task.job])
     place = finder.best(task)

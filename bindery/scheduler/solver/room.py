@@ -46,10 +46,3 @@ def lacks_room(session: Session, task: Task, row: int) -> bool:
     if not all(room.has_room(session, task.shape, rows, True).all() for room in rooms):
         return True
     return any(failure.nodes[row] for failure in session.placement.task_failures(task))
-
-
-def held(table: VictimTable, chunk: int, task: Task, row: int) -> NDArray[np.int64]:
-    """Return what `chunk` holds at `row` of each resource that `task` requests."""
-    pods = table.pods(chunk)
-    amounts = table.request[list(task.shape.request.indices), pods]
-    return np.asarray(amounts[:, table.row[pods] == row].sum(axis=1))

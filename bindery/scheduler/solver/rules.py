@@ -1,22 +1,51 @@
 """What an action allows: who may make room, whose pods may go, and which plan is acceptable."""
 
-from collections.abc import Sequence
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.resources import total
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.victims import Chunk, VictimTable
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Claim:
-    """A gang, or one extra pod, for which room is to be made. Read before anything is evicted."""
+    """A gang, or one extra pod, for which room is to be made. Read before anything is evicted.
+
+    The search places `tasks` in their order. What they ask for is summed up once, as it is compared
+    with every victim.
+    """
 
     job: Job
     tasks: tuple[Task, ...]
+
+    @cached_property
+    def request(self) -> Mapping[int, int]:
+        """What all its pods ask for: place on the resource axis -> units."""
+        return total(task.shape.request for task in self.tasks)
+
+    def waiting_request(self) -> Mapping[int, int]:
+        """Return what those of its pods ask for that have no place yet."""
+        pending = self.job.pending
+        placed = bisect_left(self.tasks, True, key=lambda task: task.uid in pending)
+        return self._requests_from[placed]
+
+    @cached_property
+    def _requests_from(self) -> Sequence[Mapping[int, int]]:
+        """Position in `tasks` -> what the pods from there on ask for."""
+        sums: list[dict[int, int]] = [{}]
+        for task in reversed(self.tasks):
+            so_far, request = dict(sums[-1]), task.shape.request
+            for index, amount in zip(request.indices, request.amounts, strict=True):
+                so_far[index] = so_far.get(index, 0) + amount
+            sums.append(so_far)
+        return sums[::-1]
 
 
 class Rule(Protocol):

@@ -17,9 +17,9 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import move_victims, over_capacity
+from bindery.scheduler.solver.moves import keep_in_place, move_victims, over_capacity
 from bindery.scheduler.solver.order import victims as victims_in_order
-from bindery.scheduler.solver.room import held, lacks_room, shortfall, useful_nodes
+from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
 from bindery.scheduler.solver.victims import VictimTable
@@ -88,6 +88,7 @@ class Search:
         stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
             return False
+        keep_in_place(self._statement)
         return self._rule.accepts(self._session, self._claim, stays_gone)
 
     # -- placing the claim -----------------------------------------------------------------------
@@ -105,7 +106,7 @@ class Search:
         finder = self._finder
         while (place := finder.best(task)) is not None:
             if self._pipeline(task, place.row):
-                self._waits = self._waits or not place.fits_now
+                self._waits |= not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
                 finder = self._session.placement.finder(self._claim.job, self._domain)
@@ -139,23 +140,39 @@ class Search:
         """Evict on one node as much as `task` needs there, and promise it the room."""
         allowed = self._finder.allowed_for(task, emptied=True)
         useful = useful_nodes(self._session, self._table, self._left, allowed, task)
-        for row in self._nodes_in_order(useful):
-            savepoint, chosen = self._statement.savepoint(), len(self.gone)
-            if self._clear(row, task) and self._pipeline(task, row) and self._can_move():
+        return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
+
+    def _make_room_on(self, row: int, task: Task) -> bool:
+        """Evict on the node at `row` what `task` needs there; others if those cannot move."""
+        kept: list[int] = []
+        savepoint, chosen = self._statement.savepoint(), len(self.gone)
+        while self._clear(row, task) and self._pipeline(task, row):
+            stuck = self._stuck()
+            if not stuck:
+                self._left[kept] = True
                 return True
+            blocking = [index for index in self.gone[chosen:] if index in stuck]
             self._go_back(savepoint, chosen)
+            self._left[blocking] = False
+            kept += blocking
+            if not blocking:
+                break
+        self._go_back(savepoint, chosen)
+        self._left[kept] = True
         return False
 
-    def _can_move(self) -> bool:
-        """Return whether all victims so far find other places, where they must."""
+    def _stuck(self) -> set[int]:
+        """Return which of the victims so far find no other place, but must."""
+        if not self._rule.moves_all and not self._must_move:
+            return set()
         gone = set(self.gone)
         must_move = gone if self._rule.moves_all else gone & self._must_move
         if not must_move:
-            return True
+            return set()
         savepoint = self._statement.savepoint()
         moved = move_victims(self._session, self._statement, self._table, self.gone)
         self._statement.rollback(savepoint)
-        return moved >= must_move
+        return must_move - moved
 
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
         """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
@@ -192,8 +209,8 @@ class Search:
             return False
         chosen, needed = self.gone[before:], shortfall(session, task, row)
         for index in reversed(list(chosen)):
-            freed = held(table, index, task, row)
-            if (needed + freed > 0).any() or self._goes_with_its_core(index, chosen):
+            freed = table.held_on(index, row, task.shape.request.indices)
+            if (needed + freed > 0).any() or table.goes_with_its_core(index, chosen):
                 continue
             self._go_back(savepoint, before)
             others = [other for other in chosen if other != index]
@@ -201,13 +218,6 @@ class Search:
                 chosen, needed = others, needed + freed
         self._go_back(savepoint, before)
         return all(map(self._evict_alone, chosen))
-
-    def _goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
-        """Return whether `index` is an extra whose core is among `chosen` too."""
-        job, chunks = self._table.chunks[index].job, self._table.chunks
-        return not chunks[index].is_core and any(
-            chunks[other].is_core and chunks[other].job is job for other in chosen
-        )
 
     # -- victims ---------------------------------------------------------------------------------
 
@@ -244,17 +254,26 @@ class Search:
         return True
 
     def _spare(self) -> None:
-        """Leave out victims, the last first, without which the claim finds its places as well."""
-        if len(self.gone) < 2 or len(self.gone) * len(self._claim.tasks) > _MOST_TO_SPARE:
+        """Leave out victims, the last first, without which the claim finds its places as well.
+
+        Before, let it choose its places anew: all that goes has gone then.
+        """
+        asked, gone = len(self._claim.tasks), [self._table.chunks[i].tasks for i in self.gone]
+        has_choice = asked > 1 or sum(map(len, gone)) > 1
+        if not has_choice or asked * len(gone) > _MOST_TO_SPARE:
             return
         start = Savepoint(0)
         best, plan = list(self.gone), self._statement.extract()
-        for index in reversed(self.gone):
+        for index in (None, *reversed(self.gone)):
             trial = [i for i in best if i != index]
-            if self._goes_with_its_core(index, trial):
+            if index is not None and self._table.goes_with_its_core(index, trial):
                 continue
             self._go_back(start, 0)
-            if all(self._evict_alone(i) for i in trial) and self._fits():
+            going = np.zeros(len(self._table.chunks), dtype=np.bool_)
+            going[trial] = True
+            if can_never_fit(self._session, self._claim, self._table, going):
+                continue
+            if all(self._evict_alone(i) for i in trial) and self._fits() and not self._stuck():
                 best, plan = trial, self._statement.extract()
         self._go_back(start, 0)
         self._statement.replay(plan)

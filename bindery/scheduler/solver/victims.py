@@ -5,14 +5,17 @@ gang as a whole. Inside a job extras go before the core, the last pods first.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.session import Session
 
 _MOST_RECOUNTED = 64
@@ -43,7 +46,8 @@ def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
     A portion with a pod that is not `allowed` to go ends the list.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
-    running.sort(key=session.pod_sort_key, reverse=True)
+    if len(running) > 1:  # most jobs are one pod, and keys cost more than all else here
+        running.sort(key=session.pod_sort_key, reverse=True)
     found: list[Chunk] = []
     left = list(running)
     for extra in _extras(job, running):
@@ -110,6 +114,22 @@ def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
     return True
 
 
+def _sort_keys(session: Session, chunks: Sequence[Chunk]) -> list[SortKey]:
+    """Return for each chunk the key that its job has when those that go before it have gone.
+
+    An elastic job that is down at its minimum stands with those that have no more than theirs.
+    """
+    keys = []
+    with session.statement() as trial:
+        for position, chunk in enumerate(chunks):
+            keys.append(session.job_sort_key(chunk.job))
+            if position + 1 < len(chunks) and chunks[position + 1].job is chunk.job:
+                with suppress(LedgerRefusalError):
+                    for task in chunk.tasks:
+                        trial.evict(task, "to see where its job stands then")
+    return keys
+
+
 class VictimTable:
     """All chunks of all jobs, as columns over their pods.
 
@@ -161,17 +181,16 @@ class VictimTable:
         starts = {i: c.job for i, c in reversed(list(enumerate(self.chunks)))}
         first = {id(job): i for i, job in starts.items()}
         self._job_starts = [first[id(chunk.job)] for chunk in self.chunks]
+        keys = _sort_keys(session, self.chunks)
+        ranked = np.array(sorted(range(count), key=keys.__getitem__, reverse=True), dtype=np.intp)
         self.by_queue: dict[int, NDArray[np.intp]] = {}
-        """Queue row -> its chunks in the order in which they go: the last job first, extras before
-        the core."""
-        last_first = sorted(
-            first.values(), key=lambda i: session.job_sort_key(self.chunks[i].job), reverse=True
-        )
-        place = {i: position for position, i in enumerate(last_first)}
-        rank = np.array([place[i] for i in self._job_starts], dtype=np.intp)
-        ranked = np.argsort(rank, kind="stable")
+        """Queue row -> its chunks in the order in which they go: the last job first, in a job
+        extras before the core."""
         for queue in np.unique(self.queue):
             self.by_queue[int(queue)] = ranked[self.queue[ranked] == queue]
+        self.place: NDArray[np.intp] = np.empty(count, dtype=np.intp)
+        """Chunk -> its place in the order in which all go, whatever their queues."""
+        self.place[ranked] = np.arange(count)
 
     def pods(self, chunk: int) -> slice:
         """Return where the pods of `chunk` stand."""
@@ -180,6 +199,27 @@ class VictimTable:
     def first_of_job(self, chunk: int) -> int:
         """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
         return int(self._job_starts[chunk])
+
+    def goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
+        """Return whether `index` is an extra whose core is among `chosen` too."""
+        job, chunks = self.chunks[index].job, self.chunks
+        return not chunks[index].is_core and any(
+            chunks[other].is_core and chunks[other].job is job for other in chosen
+        )
+
+    def held_on(self, chunk: int, row: int, resources: Sequence[int]) -> NDArray[np.int64]:
+        """Return what `chunk` holds of each of `resources` on the node at `row`."""
+        pods = self.pods(chunk)
+        held = self.request[list(resources), pods]
+        return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
+
+    def held_from(self, chunk: int) -> NDArray[np.int64]:
+        """Return what `chunk` and those of its job that go after it hold: [resource]."""
+        end = chunk + 1
+        while end < len(self.chunks) and self._job_starts[end] == self._job_starts[chunk]:
+            end += 1
+        pods = slice(int(self._first[chunk]), int(self._first[end]))
+        return np.asarray(self.request[:, pods].sum(axis=1))
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` chunks (mask) hold on each node: [one of resources, node].

@@ -1,0 +1,180 @@
+"""Making room and dividing shares, in memory: how long a cycle takes, and how that grows.
+
+Run by `__main__`. Each case is timed at each size in a process of its own, after a small world that
+is not counted, so that its peak memory is its own. What is timed is one whole cycle of the engine,
+as in `planning`. Every cycle must have done what is right in its world, or the benchmark fails.
+"""
+
+import gc
+import os
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from multiprocessing import get_context
+from statistics import median
+from typing import Final
+
+from benchmarks import queuetrees, roomworlds
+from benchmarks.roomworlds import Outcome, World
+from benchmarks.usage import Usage
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.kube.store import Change, EventType
+from bindery.observability.interpreter import collect_rarely
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.fairness.division import fair_shares
+from bindery.scheduler.model.jobs import TaskStatus
+
+SIZES: Final = (125, 250, 500, 1000, 2000, 4000)
+"""Nodes, or queues, at which each case is measured."""
+_WARM_UP: Final = 50
+"""The size that is not counted."""
+_DIVISIONS: Final = 20
+"""A division takes milliseconds: so many are timed together."""
+
+
+@dataclass(frozen=True)
+class Lap:
+    """How long one run took."""
+
+    wall_s: float
+    cpu_s: float
+
+
+@dataclass(frozen=True)
+class Case:
+    """What is timed."""
+
+    name: str
+    run: Callable[[int], Lap]
+    """Runs it once at a size. Raises RuntimeError if what it did is not right."""
+    bar_s: float
+    """Wall seconds to stay below at the size `bar_at`."""
+    bar_at: int
+    published: str = ""
+    """What KAI-Scheduler's documentation and pull requests say of the same case."""
+    unit: str = "nodes"
+    """Of the size."""
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Medians of some laps of one case at one size."""
+
+    case: str
+    size: int
+    wall_s: float
+    cpu_s: float
+    peak_mb: float
+    """The most memory the process has held, the making of the world included."""
+
+
+def cycle_in(world: World) -> Lap:
+    """Return how long a cycle takes in `world`.
+
+    Raises:
+        RuntimeError: it did not do what is right there.
+    """
+    engine = Engine(SchedulerConfiguration(), time.time)
+    for item in world.objects:
+        engine.cluster.apply(Change(EventType.ADDED, item, None))
+    gc.collect()
+    wall_s, cpu_s = time.perf_counter(), time.process_time()
+    bound = sum(len(draft.tasks) for draft in engine.cycle())
+    lap = Lap(time.perf_counter() - wall_s, time.process_time() - cpu_s)
+    evictions = engine.report.evictions
+    pods = [pod for job in engine.report.jobs.values() for pod in job.pods.values()]
+    done = Outcome(
+        evicted=len(evictions),
+        moved=sum(bool(eviction.moves_to) for eviction in evictions),
+        promised=sum(pod.state == TaskStatus.PIPELINED.value for pod in pods),
+        bound=bound,
+    )
+    if done != world.expected:
+        raise RuntimeError(f"{world.expected} was to be done, and this was: {done}")
+    return lap
+
+
+def division_of(queues: int) -> Lap:
+    """Return how long the division of a cluster among `queues` takes.
+
+    Raises:
+        RuntimeError: the shares are not right.
+    """
+    of = queuetrees.four_levels(queues)
+    gc.collect()
+    walls_s, cpu_s = [], time.process_time()
+    for _ in range(_DIVISIONS):
+        wall_s = time.perf_counter()
+        share = fair_shares(of.tree, of.demand, of.total, of.unit, of.k_value)
+        walls_s.append(time.perf_counter() - wall_s)
+    lap = Lap(median(walls_s), (time.process_time() - cpu_s) / _DIVISIONS)
+    if not queuetrees.is_right(of, share):
+        raise RuntimeError(f"the shares of {queues} queues are not right")
+    return lap
+
+
+CASES: Final = (
+    Case(
+        "full cycle with reclaim",
+        lambda nodes: cycle_in(roomworlds.full_of_single_jobs(nodes)),
+        bar_s=5.0,
+        bar_at=500,
+        published="59.3 s",
+    ),
+    Case(
+        "does not fit: a pinned pod on every node",
+        lambda nodes: cycle_in(roomworlds.pinned_on_every_node(nodes)),
+        bar_s=0.2,
+        bar_at=500,
+        published="249.5 s",
+    ),
+    Case(
+        "does not fit: only half may be reclaimed",
+        lambda nodes: cycle_in(roomworlds.half_of_it_may_go(nodes)),
+        bar_s=0.2,
+        bar_at=500,
+        published="249.5 s",
+    ),
+    Case(
+        "reclaim for one large gang",
+        lambda nodes: cycle_in(roomworlds.large_gang(nodes)),
+        bar_s=3.0,
+        bar_at=500,
+        published="102 s",
+    ),
+    Case(
+        "consolidation for gangs of ten",
+        lambda nodes: cycle_in(roomworlds.scattered(nodes)),
+        bar_s=20.0,
+        bar_at=500,
+        published="456 s",
+    ),
+    Case("fair-share division", division_of, bar_s=0.01, bar_at=1000, unit="queues"),
+)
+"""What is measured, in the order of the tables. At 500 nodes: 4,000 GPUs; 4,000 jobs run and 4,000
+wait; 80 GPUs do not fit; 2,000 GPUs for 250 pods; 41 gangs with 410 pods."""
+
+
+def samples(runs: int) -> Iterator[Sample]:
+    """Measure every case at every size; yield each as soon as it is known."""
+    for case in CASES:
+        for size in SIZES:
+            context = get_context("spawn")
+            with ProcessPoolExecutor(1, mp_context=context) as process:
+                yield process.submit(sample, case.name, size, runs).result()
+
+
+def sample(name: str, size: int, runs: int) -> Sample:
+    """Measure the case `name` in this process."""
+    collect_rarely()
+    case = next(case for case in CASES if case.name == name)
+    case.run(_WARM_UP)
+    laps = [case.run(size) for _ in range(runs)]
+    return Sample(
+        case=name,
+        size=size,
+        wall_s=median(lap.wall_s for lap in laps),
+        cpu_s=median(lap.cpu_s for lap in laps),
+        peak_mb=Usage.of(os.getpid()).peak_mb,
+    )

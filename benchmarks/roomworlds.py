@@ -1,0 +1,210 @@
+"""The clusters on which making room is measured, as the scheduler's cache takes them.
+
+Made by `room`, one for every measurement, as a cycle changes its cluster. Each world says what a
+right cycle does in it; all follow from the number of nodes alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.api.names import (
+    GPU_RESOURCE,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    QUEUE_LABEL,
+)
+from bindery.kube.objects import (
+    Condition,
+    KubeObject,
+    Meta,
+    Node,
+    NodeStatus,
+    Pod,
+    PodGroup,
+    PodGroupSpec,
+    PodStatus,
+    Queue,
+    QueueResource,
+    QueueSpec,
+)
+from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
+
+GPUS: Final = 8
+"""Of a node."""
+GANG_SIZE: Final = 10
+_NAMESPACE: Final = "bench"
+_CREATED: Final = "2026-01-01T00:00:00Z"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cycle did, in pods."""
+
+    evicted: int
+    """Those that go, with those that move."""
+    moved: int
+    """Those of them that have another place."""
+    promised: int
+    """Pending ones for which the room is made."""
+    bound: int
+
+
+@dataclass(frozen=True)
+class World:
+    """A cluster, and what a right cycle does in it."""
+
+    objects: Sequence[KubeObject]
+    expected: Outcome
+
+
+def full_of_single_jobs(nodes: int) -> World:
+    """Let one queue hold every GPU; as many jobs of another, entitled to half, wait."""
+    total, half = nodes * GPUS, nodes * GPUS // 2
+    objects = [
+        *_nodes(nodes),
+        _queue("holders", half),
+        _queue("claimants", half),
+        *_running_on_all_gpus(nodes),
+        *(_pod(f"waits-{number:06}", 1, queue="claimants") for number in range(total)),
+    ]
+    return World(objects, Outcome(evicted=half, moved=0, promised=half, bound=0))
+
+
+def large_gang(nodes: int) -> World:
+    """Let single jobs hold every GPU; one gang of whole nodes takes back half of the cluster."""
+    size, half = nodes // 2, nodes * GPUS // 2
+    objects = [
+        *_nodes(nodes),
+        _queue("holders", half),
+        _queue("claimants", half),
+        *_running_on_all_gpus(nodes),
+        *_gang("large", size, "claimants"),
+    ]
+    return World(objects, Outcome(evicted=size * GPUS, moved=0, promised=size, bound=0))
+
+
+def pinned_on_every_node(nodes: int) -> World:
+    """Let a gang of whole nodes wait; one job on every node cannot go, so no node can be cleared.
+
+    Its queue is entitled to what it asks for: only the nodes forbid it.
+    """
+    asked, total = GANG_SIZE * GPUS, nodes * GPUS
+    objects = [
+        *_nodes(nodes),
+        _queue("holders", total - asked),
+        _queue("claimants", asked),
+        *_running_on_all_gpus(nodes, pinned_a_node=1),
+        *_gang("waits", GANG_SIZE, "claimants"),
+    ]
+    return World(objects, Outcome(evicted=0, moved=0, promised=0, bound=0))
+
+
+def half_of_it_may_go(nodes: int) -> World:
+    """Let a gang of whole nodes wait; who holds everything may lose half of what it asks for.
+
+    Quotas exceed the cluster, so both are in the right, and only a search can tell.
+    """
+    asked, total = GANG_SIZE * GPUS, nodes * GPUS
+    objects = [
+        *_nodes(nodes),
+        _queue("holders", total - asked // 2),
+        _queue("claimants", asked),
+        *_running_on_all_gpus(nodes),
+        *_gang("waits", GANG_SIZE, "claimants"),
+    ]
+    return World(objects, Outcome(evicted=0, moved=0, promised=0, bound=0))
+
+
+def scattered(nodes: int) -> World:
+    """Let one single-GPU job run on every node; gangs wait for 41 of every 50 nodes to be empty."""
+    gangs = nodes * 41 // (50 * GANG_SIZE)
+    pods = gangs * GANG_SIZE
+    objects = [
+        *_nodes(nodes),
+        _queue("all", nodes * GPUS),
+        *(_pod(f"runs-{at:06}", 1, queue="all", node=at) for at in range(nodes)),
+        *(item for number in range(gangs) for item in _gang(f"gang-{number:05}", GANG_SIZE, "all")),
+    ]
+    return World(objects, Outcome(evicted=pods, moved=pods, promised=pods, bound=0))
+
+
+def _nodes(count: int) -> Iterator[Node]:
+    allocatable = {"cpu": "128", "memory": "2Ti", "pods": "110", GPU_RESOURCE: str(GPUS)}
+    for number in range(count):
+        yield Node(
+            metadata=_metadata(_node_name(number)),
+            status=NodeStatus(
+                allocatable=allocatable, conditions=[Condition(type="Ready", status="True")]
+            ),
+        )
+
+
+def _node_name(number: int) -> str:
+    return f"node-{number:05}"
+
+
+def _queue(name: str, gpus: int) -> Queue:
+    resources = {"gpu": QueueResource(quota=gpus, over_quota_weight=1.0)}
+    return Queue(metadata=_metadata(name), spec=QueueSpec(resources=resources))
+
+
+def _running_on_all_gpus(nodes: int, *, pinned_a_node: int = 0) -> Iterator[Pod]:
+    """Yield a single-GPU pod for each GPU; the first of each node cannot be evicted."""
+    for number in range(nodes * GPUS):
+        node, gpu = divmod(number, GPUS)
+        pinned = gpu < pinned_a_node
+        yield _pod(f"runs-{number:06}", 1, queue="holders", node=node, pinned=pinned)
+
+
+def _gang(name: str, size: int, queue: str) -> Iterator[KubeObject]:
+    """Yield the PodGroup and pods of a gang that needs `size` whole nodes."""
+    spec = PodGroupSpec(min_member=size, queue=queue)
+    yield PodGroup(metadata=_metadata(name, _NAMESPACE), spec=spec)
+    for number in range(size):
+        yield _pod(f"{name}-{number:04}", GPUS, group=name)
+
+
+def _pod(
+    name: str,
+    gpus: int,
+    *,
+    queue: str = "",
+    group: str = "",
+    node: int | None = None,
+    pinned: bool = False,
+) -> Pod:
+    annotations = {POD_GROUP_ANNOTATION: group} if group else {}
+    if pinned:
+        annotations[PREEMPTIBLE_ANNOTATION] = "false"
+    requests = {"cpu": str(gpus), "memory": f"{16 * gpus}Gi", GPU_RESOURCE: str(gpus)}
+    return Pod(
+        metadata=Meta(
+            name=name,
+            namespace=_NAMESPACE,
+            uid=f"uid-{name}",
+            resource_version="1",
+            creation_timestamp=_CREATED,
+            labels={QUEUE_LABEL: queue} if queue else {},
+            annotations=annotations,
+        ),
+        spec=PodSpec(
+            scheduler_name="bindery",
+            node_name="" if node is None else _node_name(node),
+            containers=[Container(resources=ResourceRequirements(requests=requests))],
+        ),
+        status=PodStatus(
+            phase="Pending" if node is None else "Running",
+            start_time=None if node is None else _CREATED,
+        ),
+    )
+
+
+def _metadata(name: str, namespace: str = "") -> Meta:
+    return Meta(
+        name=name,
+        namespace=namespace,
+        uid=f"uid-{name}",
+        resource_version="1",
+        creation_timestamp=_CREATED,
+    )

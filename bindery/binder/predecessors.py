@@ -1,0 +1,154 @@
+"""What became of Statements on which others build, and the wait for it.
+
+`manager` notes every request that it sees here, and asks for a `Predecessor` for each Run. A
+Statement whose predecessor is not known was told before it, or after that one had gone: kopf keeps
+the order of one request's events, not of two, so the API server is asked. The one invariant: nobody
+is let go on before the predecessor is known to have succeeded.
+"""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import structlog
+
+from bindery.api.bindrequest import Phase
+from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.ports import RequestStore
+from bindery.kube.errors import KubeError
+from bindery.kube.objects import BindRequest
+
+_log: Final = structlog.get_logger(__name__)
+
+_LOOK_AGAIN_S: Final = 1.0
+"""How often a waiting Run looks whether the process is to stop; and asks the API server again about
+a Statement of which it has not been told."""
+
+_Identity = tuple[str, str]
+"""Namespace and id of a Statement."""
+
+
+class _Part(NamedTuple):
+    uid: str
+    phase: str
+
+
+class Predecessors:
+    """The phases of all requests by Statement, and who waits for them."""
+
+    def __init__(self, store: RequestStore, pause: Callable[[float], Awaitable[bool]]) -> None:
+        """Make an empty memory.
+
+        Args:
+            store: where to ask for Statements that are not known.
+            pause: answers False when the process is to stop.
+        """
+        self._store, self._pause = store, pause
+        self._parts: dict[_Identity, dict[str, _Part]] = {}  # Statement -> name -> part
+        self._news: dict[_Identity, asyncio.Event] = {}  # set, and forgotten, at the next change
+        self._followers: Counter[_Identity] = Counter()
+
+    def note(self, request: BindRequest) -> None:
+        """Take in the newest state of a request."""
+        identity = _identity(request)
+        part = _Part(request.metadata.uid, request.status.phase)
+        self._parts.setdefault(identity, {})[request.metadata.name] = part
+        self._tell(identity)
+
+    def drop(self, request: BindRequest) -> None:
+        """Forget a request that is gone."""
+        identity, name = _identity(request), request.metadata.name
+        parts = self._parts.get(identity, {})
+        if name in parts and parts[name].uid == request.metadata.uid:
+            del parts[name]
+            if not parts:
+                del self._parts[identity]
+            self._tell(identity)
+
+    def refresh(self, request: BindRequest) -> None:
+        """Take in a newer state of a request, if it is still there."""
+        known = self._parts.get(_identity(request), {}).get(request.metadata.name)
+        if known is not None and known.uid == request.metadata.uid:
+            self.note(request)
+
+    def is_waited_for(self, namespace: str, statement_id: str) -> bool:
+        """Whether a Statement that is being carried out builds on this one."""
+        return (namespace, statement_id) in self._followers
+
+    def of(self, request: BindRequest) -> "Predecessor":
+        """Return the predecessor of the Statement of `request`, if it has one; say `leave` then."""
+        after = request.spec.statement.after
+        identity = (request.metadata.namespace, after) if after is not None else None
+        if identity is not None:
+            self._followers[identity] += 1
+        return Predecessor(self, identity)
+
+    def leave(self, identity: _Identity) -> None:
+        """Note that one that built on the Statement has come to its end."""
+        self._followers[identity] -= 1
+        if not self._followers[identity]:
+            del self._followers[identity]
+
+    async def await_success(self, identity: _Identity) -> PodFailure | None:
+        """Wait for the end of the Statement; return why nothing can build on it, if so.
+
+        Returns also when the process is to stop, which the caller's next pause tells.
+        """
+        while True:
+            news = self._news.setdefault(identity, asyncio.Event())
+            phases = {part.phase for part in self._parts.get(identity, {}).values()}
+            if not phases:
+                phases = await self._ask(identity)
+            if Phase.FAILED in phases:
+                message = f"the Statement {identity[1]}, without which it must not be, has failed"
+                return PodFailure(Reason.PREDECESSOR_FAILED, message, permanent=True)
+            # All parts have one outcome: one tells of all.
+            if Phase.SUCCEEDED in phases:
+                return None
+            if not phases:
+                message = f"the Statement {identity[1]}, without which it must not be, is gone"
+                return PodFailure(Reason.PREDECESSOR_GONE, message, permanent=True)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_LOOK_AGAIN_S):
+                    await news.wait()
+            if not await self._pause(0):
+                return None
+
+    async def _ask(self, identity: _Identity) -> set[str]:
+        """Return the phases of the Statement's parts as the API server has them now."""
+        try:
+            found: Iterable[BindRequest] = await self._store.find_statement(*identity)
+        except KubeError as error:
+            _log.warning("a Statement could not be looked up", id=identity[1], error=str(error))
+            return {Phase.PENDING}  # nothing is known: it is asked for again
+        return {request.status.phase for request in found}
+
+    def _tell(self, identity: _Identity) -> None:
+        news = self._news.pop(identity, None)
+        if news is not None:
+            news.set()
+
+
+class Predecessor:
+    """The Statement on which that of one Run builds, if there is one."""
+
+    def __init__(self, memory: Predecessors, identity: _Identity | None) -> None:
+        self._memory, self._identity = memory, identity
+        self.refusal: PodFailure | None = None
+        """Why the Run must not bind, once it has waited."""
+
+    async def wait(self) -> None:
+        """Wait until the Run may go on, or is known to be refused."""
+        if self._identity is not None:
+            self.refusal = await self._memory.await_success(self._identity)
+
+    def leave(self) -> None:
+        """Note that the Run has ended."""
+        if self._identity is not None:
+            self._memory.leave(self._identity)
+
+
+def _identity(request: BindRequest) -> _Identity:
+    return request.metadata.namespace, request.spec.statement.id

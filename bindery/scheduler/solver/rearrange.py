@@ -1,0 +1,125 @@
+"""Rearranging a few running jobs so that a claim fits: all stay, some of them elsewhere.
+
+Used for consolidation before the search node by node. Victims are taken one after the other in
+their order; each time the claim and all of them are placed anew, in the order in which jobs are
+served (KAI-Scheduler v0.17, actions/common/solvers). So the last jobs move, and only as many as
+must; who comes back to the node on which it stands does not move at all.
+"""
+
+from collections.abc import Sequence
+
+from bindery.scheduler.actions.base import WorkList
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.session import Session
+from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.moves import keep_in_place, move, over_capacity
+from bindery.scheduler.solver.order import victims
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.vetoes import permitted
+from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.statement import Savepoint, Statement
+
+_MOST_PODS = 64
+"""Up to so many pods, of the claim and of victims, are placed anew: it is done again and again."""
+_MOST_VICTIMS = 16
+_START = Savepoint(0)
+
+
+class Rearrangement:
+    """One attempt to place `claim` by moving others as `rule` allows. `domain`: its nodes."""
+
+    def __init__(
+        self,
+        session: Session,
+        statement: Statement,
+        claim: Claim,
+        rule: Rule,
+        table: VictimTable,
+        domain: BoolColumn | None = None,
+    ) -> None:
+        self._session = session
+        self._statement = statement
+        self._claim = claim
+        self._rule = rule
+        self._table = table
+        self._domain = domain
+        self.gone: list[int] = []
+        """Chunks that move, in the order in which they were chosen."""
+
+    def run(self) -> bool:
+        """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
+        session, claim, table = self._session, self._claim, self._table
+        eligible = self._rule.eligible(session, claim, table) & table.alive
+        pods = len(claim.tasks)
+        for index in victims(
+            session, table, permitted(session, claim, table, eligible, self._rule.name)
+        ):
+            pods += len(table.chunks[index].tasks)
+            if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
+                return False
+            allowed = self._rule.allows(session, claim, table.chunks[index])
+            if allowed and self._evict(index) and self._place():
+                self._spare()
+                keep_in_place(self._statement)
+                return self._rule.accepts(session, claim, ())
+        return False
+
+    def _evict(self, index: int) -> bool:
+        jobs = {id(self._table.chunks[i].job) for i in (*self.gone, index)}
+        if self._rule.most_jobs is not None and len(jobs) > self._rule.most_jobs:
+            return False
+        savepoint = self._statement.savepoint()
+        try:
+            for task in self._table.chunks[index].tasks:
+                self._statement.evict(task, f"{self._rule.name} for {self._claim.job.key}")
+        except LedgerRefusalError:
+            self._statement.rollback(savepoint)
+            return False
+        self.gone.append(index)
+        return True
+
+    def _place(self) -> bool:
+        """Place the claim and all victims anew, or none of them."""
+        nobody = self._table.alive & False
+        if can_never_fit(self._session, self._claim, self._table, nobody):
+            return False
+        savepoint = self._statement.savepoint()
+        moving: dict[Job, list[Task]] = {self._claim.job: []}
+        for index in reversed(self.gone):
+            chunk = self._table.chunks[index]
+            moving.setdefault(chunk.job, []).extend(chunk.tasks)
+        for job in WorkList(self._session, moving):
+            tasks = moving[job] or self._claim.tasks
+            if over_capacity(self._session, job, tasks) is not None or not self._fit(job, tasks):
+                self._statement.rollback(savepoint)
+                return False
+        return True
+
+    def _fit(self, job: Job, tasks: Sequence[Task]) -> bool:
+        if job is not self._claim.job:
+            return all(move(self._session, self._statement, task, may_stay=True) for task in tasks)
+        finder = self._session.placement.finder(job, self._domain)
+        for task in tasks:
+            place = finder.best(task)
+            if place is None:
+                return False
+            try:
+                self._statement.pipeline(task, place.row)
+            except LedgerRefusalError:
+                return False
+        return True
+
+    def _spare(self) -> None:
+        """Leave out victims, the last first, without which all find places as well."""
+        best, plan = list(self.gone), self._statement.extract()
+        for index in reversed(tuple(self.gone)):
+            trial = [i for i in best if i != index]
+            self._statement.rollback(_START)
+            self.gone = []
+            if trial and all(self._evict(i) for i in trial) and self._place():
+                best, plan = trial, self._statement.extract()
+        self._statement.rollback(_START)
+        self._statement.replay(plan)
+        self.gone = best

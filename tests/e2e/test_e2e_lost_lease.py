@@ -1,0 +1,81 @@
+"""A scheduler that no longer leads says nothing about any object any more."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from faultproxy import Fault, FaultProxy
+from prometheus_client import REGISTRY
+from support import Corner, Gang, scheduler_configuration, wait_for
+
+from bindery.api.configuration import LeaderElection
+from bindery.controlplane.install import NAMESPACE
+from bindery.controlplane.plane import ControlPlane
+from bindery.kube.resources import LEASES
+from bindery.scheduler import process
+from bindery.scheduler.configuration import ConfigurationFile
+
+pytestmark = pytest.mark.e2e
+
+SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.1)
+RETRY_AFTER_S = 2
+ELECTION_ROUNDS = 30
+"""The other's term, in attempts of ours to stand: longer than the write waits."""
+
+
+@asynccontextmanager
+async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> AsyncIterator[str]:
+    """Run a scheduler for `corner` behind `proxy`; yield the name of its Lease."""
+    file = directory / "scheduler.yaml"
+    configuration = scheduler_configuration(corner.pool, leader_election=SOON)
+    file.write_text(configuration.model_dump_json(by_alias=True))
+    options = process.Options(ConfigurationFile(file), proxy.kubeconfig, "this-one", health_port=0)
+    running = asyncio.create_task(process.run(options))
+    lease = f"{process.LEASE_NAME}-{corner.pool}"
+    try:
+        yield lease
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+        await corner.client.delete(LEASES, lease, NAMESPACE)
+
+
+@pytest.mark.usefixtures("installation")
+@pytest.mark.parametrize("kind", ["queues", "podgroups"])
+async def test_a_status_write_that_waits_to_be_tried_again_ends_with_the_lease(
+    corner: Corner, control_plane: ControlPlane, tmp_path: Path, kind: str
+) -> None:
+    queue = await corner.add_queue("team", {})
+    name = {"queues": queue, "podgroups": "gang"}[kind]
+    written = f"/{kind}/{name}/status"
+    async with FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy:
+        retry = {"Retry-After": str(RETRY_AFTER_S)}
+        proxy.break_next(Fault("PATCH", written, times=99, status=503, headers=retry))
+        async with scheduler(proxy, corner, tmp_path) as lease:
+            await corner.submit(Gang("gang", size=1, queue=queue))
+
+            async def refused() -> bool:
+                return proxy.count("PATCH", written) > 0
+
+            await wait_for(refused, "the first attempt is refused")
+            await take(corner, lease)
+            await wait_for(deposed, "the scheduler leads no more")
+            attempts, looks = proxy.count("PATCH", written), proxy.count("GET", lease)
+
+            async def time_has_passed() -> bool:
+                return proxy.count("GET", lease) > looks + ELECTION_ROUNDS
+
+            await wait_for(time_has_passed, "the scheduler has stood again and again")
+            assert proxy.count("PATCH", written) == attempts
+
+
+async def take(corner: Corner, lease: str) -> None:
+    """Let somebody else hold the Lease for long."""
+    spec = {"holderIdentity": "another", "leaseTransitions": 99, "leaseDurationSeconds": 3600}
+    await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=NAMESPACE)
+
+
+async def deposed() -> bool:
+    return REGISTRY.get_sample_value("bindery_leading") == 0
