@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from administrator import Administrator, Plain
+from commandline import CommandLine
 from hypothesis import settings
 
 from bindery.controlplane import find
@@ -50,6 +51,14 @@ def components(installation: Installation) -> Iterator[Components]:
     """Starts schedulers, binders and hollow nodes for one test, and stops them after it."""
     with Components(installation) as components:
         yield components
+
+
+@pytest.fixture
+def command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """`bindery` in this process."""
+    return CommandLine(monkeypatch, capsys)
 
 
 @pytest.fixture(scope="session")
