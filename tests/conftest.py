@@ -2,14 +2,28 @@
 
 import secrets
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from administrator import Administrator, Plain
+from commandline import CommandLine
+from hypothesis import settings
 
 from bindery.controlplane import find
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError
+from bindery.kube.resources import NAMESPACES, Resource
+
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, Plain)
+
+# Hypothesis' own profile for CI repeats the same examples in every run. Here each run explores, and
+# what fails is printed as a decorator with which it can be repeated anywhere.
+settings.register_profile("exploring", derandomize=False, deadline=None, print_blob=True)
+settings.load_profile("exploring")
 
 
 @pytest.fixture(scope="session")
@@ -40,19 +54,31 @@ def components(installation: Installation) -> Iterator[Components]:
 
 
 @pytest.fixture
-def namespace(control_plane: ControlPlane) -> Iterator[str]:
+def command_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> CommandLine:
+    """`bindery` in this process."""
+    return CommandLine(monkeypatch, capsys)
+
+
+@pytest.fixture(scope="session")
+def administrator(control_plane: ControlPlane) -> Administrator:
+    """May do everything, from tests and fixtures that are not asynchronous."""
+    return Administrator(control_plane.admin_kubeconfig)
+
+
+@pytest.fixture
+def namespace(administrator: Administrator) -> Iterator[str]:
     """A fresh namespace in which pods can be created; it is deleted afterwards."""
     name = f"test-{secrets.token_hex(4)}"
-    control_plane.kubectl("create", "namespace", name)
-    # Pods are refused before the namespace has its default ServiceAccount; the controller that
-    # makes it takes half a minute to come back after a test has restarted the API server.
-    control_plane.kubectl(
-        "wait",
-        "--for=create",
-        "serviceaccount/default",
-        f"--namespace={name}",
-        "--timeout=120s",
-        timeout_s=150.0,
-    )
+    administrator(lambda client: _create_namespace(client, name))
     yield name
-    control_plane.kubectl("delete", "namespace", name, "--wait=false")
+    administrator(lambda client: client.delete(NAMESPACES, name))
+
+
+async def _create_namespace(client: Client, name: str) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    # Pods are refused before the namespace has its default ServiceAccount. The controller that
+    # makes it takes half a minute to come back after a test has restarted the API server.
+    with suppress(AlreadyExistsError):
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)

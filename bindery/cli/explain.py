@@ -17,7 +17,7 @@ from bindery.cli.listings import is_bound, scheduled_condition
 from bindery.cli.live import FINISHED, Look
 from bindery.cli.sources import ConfigOption, FileOption, Origin, Source, read_source
 from bindery.cli.subjects import Subject, subject
-from bindery.cli.tables import age, print_lines
+from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import Format, dump
 from bindery.kube.objects import Pod
 from bindery.scheduler.insight.waiting import Explanation
@@ -46,13 +46,17 @@ def explain(
 
     All is planned in memory with the scheduler's own engine: nothing is changed.
     """
-    source = read_source(context, Origin(file, config))
+    with working("reading the cluster"):
+        source = read_source(context, Origin(file, config))
     about = subject(source.look, name, namespace)
     now = source.now if file is not None else datetime.now(UTC)
     if output is Format.TEXT:
-        print_lines(describe(source, about, now))
+        with working("planning in memory"):
+            lines = describe(source, about, now)
+        print_lines(lines)
         return
-    said = _asked(source, about)
+    with working("planning in memory"):
+        said = _asked(source, about)
     if said is None:
         raise CommandError(f"{about.key} is not planned by {SCHEDULER_NAME}")
     typer.echo(dump(said, output), nl=False)

@@ -6,6 +6,7 @@ Used by all commands that ask. A row is a mapping by column key; the table shows
 
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -63,6 +64,12 @@ def print_lines(lines: Iterable[str]) -> None:
 def print_json(rows: Sequence[Row]) -> None:
     """Print `rows` as one JSON list."""
     make_console().file.write(json.dumps([dict(row) for row in rows], indent=2) + "\n")
+
+
+def working(text: str) -> AbstractContextManager[object]:
+    """Show on a terminal's stderr that something takes its time, as long as it does."""
+    console = Console(stderr=True, highlight=False)
+    return console.status(f"{text} …") if console.is_terminal else nullcontext()
 
 
 def make_console() -> Console:

@@ -1,26 +1,35 @@
 """Pods, nodes and BindRequests made by hand on the real API server, and a plugin with gates."""
 
-import json
+import asyncio
 import textwrap
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
+
+from administrator import Administrator, Plain
 
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
 from bindery.api.names import NODE_POOL_LABEL, STATEMENT_LABEL
 from bindery.controlplane.components import Component
 from bindery.controlplane.plane import ControlPlane
+from bindery.kube.client import Client
+from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
 ALONE = LeaderElection(enabled=False)
+KINDS = {
+    resource.kind: replace(resource, type=Plain, rescue=None)
+    for resource in (PODS, NODES, POD_GROUPS, BIND_REQUESTS)
+}
 
 
 @dataclass
 class Cluster:
-    """One namespace with nodes of its own, seen through kubectl. All waits have deadlines."""
+    """One namespace with nodes of its own. All waits have deadlines."""
 
     plane: ControlPlane
+    administrator: Administrator
     namespace: str
 
     def kubectl(self, *arguments: str, stdin: str | None = None) -> str:
@@ -30,8 +39,15 @@ class Cluster:
         return f"{self.namespace}-node-{number}"
 
     def create(self, *objects: dict[str, Any]) -> None:
-        text = json.dumps({"apiVersion": "v1", "kind": "List", "items": objects})
-        self.kubectl("create", "--filename=-", stdin=text)
+        """Create all of `objects` at once."""
+
+        async def create(client: Client) -> None:
+            for batch in (objects[i : i + 20] for i in range(0, len(objects), 20)):
+                await asyncio.gather(
+                    *(client.create(KINDS[it["kind"]], it, self._place(it["kind"])) for it in batch)
+                )
+
+        self.administrator(create)
 
     def add_nodes(self, count: int) -> None:
         self.create(
@@ -55,13 +71,25 @@ class Cluster:
 
     def bindings(self, name: str, count: int) -> list[dict[str, str]]:
         """Return the bindings of pods that are there, pod i to node i."""
-        return [self.binding(f"{name}-{n}", self.node(n)) for n in range(count)]
+        uids = {item.metadata.name: item.metadata.uid for item in self.all("Pod")}
+        return [
+            {"podName": pod, "podUID": uids[pod], "selectedNode": self.node(number)}
+            for number, pod in enumerate(f"{name}-{n}" for n in range(count))
+        ]
 
     def binding(self, name: str, node: str) -> dict[str, str]:
-        return {"podName": name, "podUID": self.uid("pod", name), "selectedNode": node}
+        return {"podName": name, "podUID": self.uid("Pod", name), "selectedNode": node}
+
+    def get(self, kind: str, name: str) -> Plain:
+        place = self._place(kind)
+        return self.administrator(lambda client: client.get(KINDS[kind], name, place))
+
+    def all(self, kind: str) -> list[Plain]:
+        place = self._place(kind)
+        return self.administrator(lambda client: client.list(KINDS[kind], namespace=place))
 
     def uid(self, kind: str, name: str) -> str:
-        return self.kubectl("get", kind, name, "--output=jsonpath={.metadata.uid}")
+        return self.get(kind, name).metadata.uid
 
     def request(self, name: str, bindings: Sequence[dict[str, str]], **spec: Any) -> dict[str, Any]:
         """Return a BindRequest in a node pool of this namespace's own."""
@@ -82,18 +110,19 @@ class Cluster:
         return self.status(name)
 
     def status(self, name: str) -> dict[str, Any]:
-        found = json.loads(self.kubectl("get", "bindrequest", name, "--output=json"))
-        status: dict[str, Any] = found.get("status", {})
+        status: dict[str, Any] = self.get("BindRequest", name).status or {}
         return status
 
     def nodes_of(self, prefix: str) -> list[str]:
         """Return the nodes of the pods whose names begin so; "" for one that is not bound."""
-        found = json.loads(self.kubectl("get", "pods", "--output=json"))["items"]
         return [
-            item["spec"].get("nodeName", "")
-            for item in found
-            if item["metadata"]["name"].startswith(prefix)
+            item.spec.get("nodeName", "")
+            for item in self.all("Pod")
+            if item.metadata.name.startswith(prefix)
         ]
+
+    def _place(self, kind: str) -> str:
+        return self.namespace if KINDS[kind].namespaced else ""
 
     def wait_bound(self, pod: str, timeout_s: int = 30) -> None:
         self.kubectl(

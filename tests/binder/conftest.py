@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 import structlog
+from administrator import Administrator
 from bindercluster import ALONE, Cluster, Gate
 
 from bindery.api.configuration import BinderConfiguration
@@ -19,9 +20,11 @@ def quiet_logs() -> None:
 
 
 @pytest.fixture
-def cluster(control_plane: ControlPlane, namespace: str) -> Iterator[Cluster]:
+def cluster(
+    control_plane: ControlPlane, administrator: Administrator, namespace: str
+) -> Iterator[Cluster]:
     """A namespace of the test's own, with nodes that are removed afterwards."""
-    cluster = Cluster(control_plane, namespace)
+    cluster = Cluster(control_plane, administrator, namespace)
     yield cluster
     cluster.remove_nodes()
 

@@ -26,7 +26,7 @@ def test_a_gang_is_bound_whole_with_a_single_status_write(
         "spec": {"minMember": 4},
     }
     cluster.create(group)
-    reference = {"name": "gang", "uid": cluster.uid("podgroup", "gang")}
+    reference = {"name": "gang", "uid": cluster.uid("PodGroup", "gang")}
     binder = start_binder()
 
     cluster.create(cluster.request("gang", bindings, podGroup=reference))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from commandline import CommandLine
 
 PASSES = """
 name: passes
@@ -47,8 +48,10 @@ def test_scenarios_that_hold_end_with_0(files: dict[str, str]) -> None:
     assert done.stderr == ""
 
 
-def test_an_expectation_that_does_not_hold_ends_with_1_and_says_so(files: dict[str, str]) -> None:
-    done = bindery("scenario", "run", files["passes"], files["fails"])
+def test_an_expectation_that_does_not_hold_ends_with_1_and_says_so(
+    command_line: CommandLine, files: dict[str, str]
+) -> None:
+    done = command_line("scenario", "run", files["passes"], files["fails"])
 
     assert done.returncode == 1
     assert f"FAILED  {files['fails']}: fails (1 cycle)" in done.stdout
@@ -56,8 +59,10 @@ def test_an_expectation_that_does_not_hold_ends_with_1_and_says_so(files: dict[s
     assert done.stdout.endswith("1 ok, 1 failed\n")
 
 
-def test_a_malformed_file_ends_with_2_and_the_others_are_run(files: dict[str, str]) -> None:
-    done = bindery("scenario", "run", files["malformed"], files["passes"], files["future"])
+def test_a_malformed_file_ends_with_2_and_the_others_are_run(
+    command_line: CommandLine, files: dict[str, str]
+) -> None:
+    done = command_line("scenario", "run", files["malformed"], files["passes"], files["future"])
 
     assert done.returncode == 2
     assert f"ok  {files['passes']}: passes" in done.stdout
@@ -66,8 +71,8 @@ def test_a_malformed_file_ends_with_2_and_the_others_are_run(files: dict[str, st
     assert second == f"{files['future']}:3: not supported yet: hyperNodes"
 
 
-def test_json_is_one_object_a_line(files: dict[str, str]) -> None:
-    done = bindery("scenario", "run", "--json", files["passes"], files["fails"])
+def test_json_is_one_object_a_line(command_line: CommandLine, files: dict[str, str]) -> None:
+    done = command_line("scenario", "run", "--json", files["passes"], files["fails"])
 
     assert done.returncode == 1
     passes, fails = map(json.loads, done.stdout.splitlines())
@@ -78,14 +83,14 @@ def test_json_is_one_object_a_line(files: dict[str, str]) -> None:
 
 
 def test_a_folder_stands_for_all_scenario_files_below_it_in_order(
-    files: dict[str, str], tmp_path: Path
+    command_line: CommandLine, files: dict[str, str], tmp_path: Path
 ) -> None:
     folder = tmp_path / "policies"
     for name in ("b.yaml", "a.yml", "deeper/c.yaml", "notes.txt"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(PASSES)
 
-    done = bindery("scenario", "run", "--json", files["passes"], str(folder))
+    done = command_line("scenario", "run", "--json", files["passes"], str(folder))
 
     assert done.returncode == 0
     ran = [json.loads(line)["file"] for line in done.stdout.splitlines()]
@@ -94,12 +99,12 @@ def test_a_folder_stands_for_all_scenario_files_below_it_in_order(
 
 
 def test_a_folder_without_scenario_files_ends_with_2_and_the_others_are_run(
-    files: dict[str, str], tmp_path: Path
+    command_line: CommandLine, files: dict[str, str], tmp_path: Path
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
 
-    done = bindery("scenario", "run", str(empty), files["passes"])
+    done = command_line("scenario", "run", str(empty), files["passes"])
 
     assert done.returncode == 2
     assert f"ok  {files['passes']}: passes" in done.stdout
@@ -122,8 +127,8 @@ def test_version_needs_no_cluster() -> None:
     assert done.stdout.startswith("client: 0.")
 
 
-def test_an_unknown_kind_is_a_usage_error() -> None:
-    done = bindery("get", "pods")
+def test_an_unknown_kind_is_a_usage_error(command_line: CommandLine) -> None:
+    done = command_line("get", "pods")
 
     assert done.returncode == 2
     assert "queues" in done.stderr
@@ -143,15 +148,15 @@ def test_an_unknown_kind_is_a_usage_error() -> None:
         "binder",
     ],
 )
-def test_every_command_has_help(command: str) -> None:
-    done = bindery(*command.split(), "--help")
+def test_every_command_has_help(command_line: CommandLine, command: str) -> None:
+    done = command_line(*command.split(), "--help")
 
     assert done.returncode == 0, done.stderr
     assert "Usage: bindery" in done.stdout
 
 
-def test_help_names_every_command() -> None:
-    done = bindery("--help")
+def test_help_names_every_command(command_line: CommandLine) -> None:
+    done = command_line("--help")
 
     assert done.returncode == 0
     for command in (

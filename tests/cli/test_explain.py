@@ -13,6 +13,7 @@ from looks import scenario_of, source_of
 from bindery.cli.errors import CommandError
 from bindery.cli.explain import describe
 from bindery.cli.subjects import subject
+from bindery.cli.tables import working
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
 from bindery.kube.objects import Meta
 from bindery.scenario.format import Scenario
@@ -367,3 +368,17 @@ jobs:
 
     assert time.process_time() - began_s < 3.0
     assert "It would fit if 160 pods were evicted:" in answer
+
+
+@pytest.mark.parametrize("is_terminal", [True, False])
+def test_on_a_terminal_alone_it_is_shown_that_work_goes_on(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], is_terminal: bool
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1" if is_terminal else "0")
+
+    with working("planning"):
+        pass
+
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert ("planning …" in captured.err) == is_terminal

@@ -19,6 +19,7 @@ from traps import Trap, ready, trapped
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
+from bindery.kube.objects import BindRequest
 
 pytestmark = pytest.mark.e2e
 
@@ -38,6 +39,34 @@ async def test_a_gang_whose_node_goes_between_plan_and_bind_is_bound_whole_elsew
     await corner.wait_condition(gang, "False", "Unschedulable")
     assert await corner.bound_count(gang) == 0
     await corner.add_nodes("c", cpu="2")
+    await corner.wait_bound(gang)
+    await corner.wait_nothing_left()
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_extra_pods_of_a_gang_whose_node_goes_between_plan_and_bind_are_not_bound_without_it(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    gang = Gang("elastic", size=6, min_member=3)
+    await corner.submit(gang)
+    await corner.wait_condition(gang, "False", "Unschedulable")
+    await corner.add_nodes("b", "c", cpu="2")
+
+    async def extras() -> list[BindRequest]:
+        return [r for r in await corner.requests() if r.spec.statement.after is not None]
+
+    found = await wait_for(extras, "extra pods are committed")
+    (first,) = [r for r in await corner.requests() if r.spec.statement.after is None]
+    assert {extra.spec.statement.after for extra in found} == {first.spec.statement.id}
+    for name in {pod.selected_node for pod in first.spec.pods}:
+        await corner.remove_node(name)
+    components.start_binder(binder_configuration()).wait_ready()
+
+    await corner.wait_nothing_left()
+    await corner.wait_condition(gang, "False", "Unschedulable")
+    assert await corner.bound_count(gang) == 0
+    await corner.add_nodes("d", "e", "f", cpu="2")
     await corner.wait_bound(gang)
     await corner.wait_nothing_left()
 

@@ -133,7 +133,7 @@ async def inside(
     )
     configuration = SchedulerConfiguration(
         node_pool=pool,
-        cycle_seconds=0.2,
+        cycle_seconds=0.05,
         leader_election=NO_ELECTION,
         usage=UsageConfiguration.model_validate(usage),
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 import pytest
@@ -60,10 +60,31 @@ class Candidate:
             task.cancel()
             await asyncio.wait([task])
 
+    @asynccontextmanager
+    async def leading(self) -> AsyncIterator[asyncio.Task[None]]:
+        """Run, and lead before the context is entered."""
+        async with self.running() as task:
+            await wait_until(lambda: self.acting == [self.identity])
+            yield task
+
 
 @pytest.fixture
 def acting() -> list[str]:
+    """Who leads at the moment."""
     return []
+
+
+Stand = Callable[..., Candidate]
+
+
+@pytest.fixture
+def stand(client: Client, namespace: str, acting: list[str]) -> Stand:
+    """Makes a candidate: `stand(name, client, **times)`, by default of the direct client."""
+
+    def make(name: str, by: Client = client, **times: float) -> Candidate:
+        return Candidate(by, namespace, name, acting, **times)
+
+    return make
 
 
 @pytest.fixture
@@ -79,9 +100,9 @@ async def lease_of(client: Client, namespace: str) -> LeaseSpec:
 
 @pytest.mark.e2e
 async def test_exactly_one_of_several_leads(
-    client: Client, namespace: str, acting: list[str]
+    client: Client, namespace: str, acting: list[str], stand: Stand
 ) -> None:
-    one, two = (Candidate(client, namespace, name, acting) for name in ("one", "two"))
+    one, two = (stand(name) for name in ("one", "two"))
     async with one.running(), two.running():
         await wait_until(lambda: len(acting) == 1)
         await asyncio.sleep(3)  # longer than the Lease lasts: the leader must have renewed it
@@ -95,12 +116,11 @@ async def test_exactly_one_of_several_leads(
 
 @pytest.mark.e2e
 async def test_a_clean_stop_releases_the_lease_at_once(
-    client: Client, namespace: str, acting: list[str]
+    client: Client, namespace: str, acting: list[str], stand: Stand
 ) -> None:
-    one = Candidate(client, namespace, "one", acting, lease_seconds=600)
-    two = Candidate(client, namespace, "two", acting, lease_seconds=600)
-    async with one.running() as first:
-        await wait_until(lambda: acting == ["one"])
+    one = stand("one", lease_seconds=600)
+    two = stand("two", lease_seconds=600)
+    async with one.leading() as first:
         first.cancel()
         await asyncio.wait([first])
         assert (await lease_of(client, namespace)).holder_identity == ""
@@ -113,24 +133,27 @@ async def test_a_clean_stop_releases_the_lease_at_once(
 
 @pytest.mark.e2e
 async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
-    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+    client: Client,
+    rival: Client,
+    proxy: FaultProxy,
+    namespace: str,
+    acting: list[str],
+    stand: Stand,
 ) -> None:
     """Death as others see it: renewals end, and nothing is released."""
-    one = Candidate(rival, namespace, "one", acting)
-    two = Candidate(client, namespace, "two", acting)
-    async with one.running() as first:
-        await wait_until(lambda: acting == ["one"])
-        async with two.running():
-            await wait_until(lambda: two.elector._seen is not None)
-            await proxy.stop_listening()
-            proxy.break_next(Fault("PUT", "/leases/", times=1000, drop_before_send=True))
-            proxy.break_next(Fault("GET", "/leases/", times=1000, drop_before_send=True))
-            died_at = time.monotonic()
-            first.cancel()
-            await asyncio.wait([first])
-            await wait_until(lambda: acting == ["two"])
-            waited_s = time.monotonic() - died_at
-            spec = await lease_of(client, namespace)
+    one = stand("one", rival)
+    two = stand("two")
+    async with one.leading() as first, two.running():
+        await wait_until(lambda: two.elector._seen is not None)
+        await proxy.stop_listening()
+        proxy.break_next(Fault("PUT", "/leases/", times=1000, drop_before_send=True))
+        proxy.break_next(Fault("GET", "/leases/", times=1000, drop_before_send=True))
+        died_at = time.monotonic()
+        first.cancel()
+        await asyncio.wait([first])
+        await wait_until(lambda: acting == ["two"])
+        waited_s = time.monotonic() - died_at
+        spec = await lease_of(client, namespace)
 
     # The last renewal was at most a retry (0.12 s) before the death.
     assert waited_s > 2 - 0.5
@@ -140,27 +163,25 @@ async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
 
 @pytest.mark.e2e
 async def test_a_leader_cut_off_stops_before_another_starts(
-    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+    rival: Client, proxy: FaultProxy, acting: list[str], stand: Stand
 ) -> None:
-    one = Candidate(rival, namespace, "one", acting)
-    two = Candidate(client, namespace, "two", acting)
-    async with one.running():
+    one = stand("one", rival)
+    two = stand("two")
+    async with one.leading(), two.running():
+        cut = [
+            proxy.break_next(Fault(method, "/leases/", times=1000, hang=True))
+            for method in ("PUT", "GET")
+        ]
+        cut_at = time.monotonic()
+        await wait_until(lambda: acting == [])
+        assert 0.5 < one.stopped_at - cut_at < 1.6
+        assert not one.terms[0].is_valid()
+        await wait_until(lambda: acting == ["two"])
+        # Once it is back, the first stands again, and waits for its turn.
+        for fault in cut:
+            fault.times = 0
+        two.may_return.set()
         await wait_until(lambda: acting == ["one"])
-        async with two.running():
-            cut = [
-                proxy.break_next(Fault(method, "/leases/", times=1000, hang=True))
-                for method in ("PUT", "GET")
-            ]
-            cut_at = time.monotonic()
-            await wait_until(lambda: acting == [])
-            assert 0.5 < one.stopped_at - cut_at < 1.6
-            assert not one.terms[0].is_valid()
-            await wait_until(lambda: acting == ["two"])
-            # Once it is back, the first stands again, and waits for its turn.
-            for fault in cut:
-                fault.times = 0
-            two.may_return.set()
-            await wait_until(lambda: acting == ["one"])
 
     assert one.tokens == [1, 3]
     assert two.tokens == [2]
@@ -168,11 +189,10 @@ async def test_a_leader_cut_off_stops_before_another_starts(
 
 @pytest.mark.e2e
 async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
-    client: Client, rival: Client, proxy: FaultProxy, namespace: str, acting: list[str]
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, stand: Stand
 ) -> None:
-    one = Candidate(rival, namespace, "one", acting)
-    async with one.running():
-        await wait_until(lambda: acting == ["one"])
+    one = stand("one", rival)
+    async with one.leading():
         proxy.break_next(Fault("PUT", "/leases/", status=500))
         proxy.break_next(Fault("PUT", "/leases/", drop_after_send=True))
         label = {"metadata": {"labels": {"noticed": "by-somebody"}}}
@@ -188,11 +208,10 @@ async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
 
 @pytest.mark.e2e
 async def test_a_lease_that_was_taken_away_ends_the_term(
-    client: Client, namespace: str, acting: list[str]
+    client: Client, namespace: str, acting: list[str], stand: Stand
 ) -> None:
-    one = Candidate(client, namespace, "one", acting)
-    async with one.running():
-        await wait_until(lambda: acting == ["one"])
+    one = stand("one")
+    async with one.leading():
         taken = {"spec": {"holderIdentity": "thief", "leaseDurationSeconds": 1}}
         await client.patch(LEASES, "election", taken, namespace=namespace)
         await wait_until(lambda: acting == [])
@@ -203,11 +222,10 @@ async def test_a_lease_that_was_taken_away_ends_the_term(
 
 @pytest.mark.e2e
 async def test_tokens_grow_even_when_somebody_deletes_the_lease(
-    client: Client, namespace: str, acting: list[str]
+    client: Client, namespace: str, stand: Stand
 ) -> None:
-    one = Candidate(client, namespace, "one", acting)
-    async with one.running():
-        await wait_until(lambda: acting == ["one"])
+    one = stand("one")
+    async with one.leading():
         await client.delete(LEASES, "election", namespace)
         await wait_until(lambda: len(one.tokens) == 2)
 
@@ -216,12 +234,12 @@ async def test_tokens_grow_even_when_somebody_deletes_the_lease(
 
 @pytest.mark.e2e
 async def test_what_the_leader_raises_is_raised_and_the_lease_released(
-    client: Client, namespace: str
+    client: Client, namespace: str, stand: Stand
 ) -> None:
     async def fail(_leadership: Leadership) -> None:
         raise RuntimeError("a fault of ours")
 
-    elector = Candidate(client, namespace, "one", []).elector
+    elector = stand("one").elector
     with pytest.raises(RuntimeError, match="a fault of ours"):
         await asyncio.wait_for(elector.run(fail), WAIT_S)
 
@@ -230,9 +248,9 @@ async def test_what_the_leader_raises_is_raised_and_the_lease_released(
 
 @pytest.mark.e2e
 async def test_without_election_the_work_is_done_and_no_lease_made(
-    client: Client, namespace: str
+    client: Client, namespace: str, stand: Stand
 ) -> None:
-    one = Candidate(client, namespace, "one", [], enabled=False)
+    one = stand("one", enabled=False)
     one.may_return.set()
 
     await asyncio.wait_for(one.elector.run(one.lead), WAIT_S)

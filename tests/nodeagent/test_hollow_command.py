@@ -1,27 +1,36 @@
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from commandline import CommandLine, Done
+
+Refusal = Callable[..., str]
 
 
-def refusal(*arguments: str) -> str:
-    """Run the command with wrong input and return what it says, in one line."""
-    command = [sys.executable, "-m", "bindery.cli.main", "nodeagent", "run", *arguments]
-    result = subprocess.run(
-        command, capture_output=True, text=True, timeout=60, check=False, env={"COLUMNS": "300"}
-    )
-    assert result.returncode == 2
-    assert "Traceback" not in result.stderr
-    return " ".join(result.stderr.split())
+@pytest.fixture
+def refusal(command_line: CommandLine) -> Refusal:
+    """Runs the command with wrong input and returns what it says, in one line."""
+
+    def run(*arguments: str) -> str:
+        return said_of(command_line("nodeagent", "run", *arguments, columns=300))
+
+    return run
 
 
-def test_without_hollow_it_says_that_only_hollow_nodes_exist() -> None:
+def said_of(done: Done | subprocess.CompletedProcess[str]) -> str:
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    return " ".join(done.stderr.split())
+
+
+def test_without_hollow_it_says_that_only_hollow_nodes_exist(refusal: Refusal) -> None:
     assert "only hollow nodes exist so far" in refusal()
 
 
-def test_a_number_and_a_file_exclude_each_other(tmp_path: Path) -> None:
+def test_a_number_and_a_file_exclude_each_other(refusal: Refusal, tmp_path: Path) -> None:
     assert "exclude each other" in refusal("--hollow=3", f"--shapes={tmp_path}/nodes.yaml")
 
 
@@ -34,11 +43,11 @@ def test_a_number_and_a_file_exclude_each_other(tmp_path: Path) -> None:
         ("--log-level=loud", "loud"),
     ],
 )
-def test_a_wrong_option_is_named(argument: str, message: str) -> None:
+def test_a_wrong_option_is_named(refusal: Refusal, argument: str, message: str) -> None:
     assert message in refusal("--hollow=1", argument)
 
 
-def test_a_mistake_in_a_file_is_reported_with_its_line(tmp_path: Path) -> None:
+def test_a_mistake_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_path: Path) -> None:
     file = tmp_path / "nodes.yaml"
     file.write_text("shapes:\n- count: 1\n  gpu: 2\n")
 
@@ -55,6 +64,15 @@ def test_a_health_port_that_is_taken_is_named(tmp_path: Path) -> None:
     with socket.create_server(("0.0.0.0", 0)) as taken:
         port = taken.getsockname()[1]
 
-        said = refusal("--hollow=1", f"--kubeconfig={config}", f"--health-port={port}")
+        options = ("--hollow=1", f"--kubeconfig={config}", f"--health-port={port}")
+        # A process of its own, as this one comes as far as setting up its logs.
+        done = subprocess.run(
+            [sys.executable, "-m", "bindery.cli.main", "nodeagent", "run", *options],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+            env={"COLUMNS": "300"},
+        )
 
-    assert "--health-port" in said
+    assert "--health-port" in said_of(done)
