@@ -148,8 +148,9 @@ class Session:
         """
         holds = self._cluster.holds
         for uid, hold in chain(holds.all(), holds.settled.items()):
-            if plugin in hold.data:
-                yield uid, hold.node_name, hold.data[plugin]
+            data = hold.data.get(plugin)
+            if isinstance(data, dict):  # a request may come from anybody
+                yield uid, hold.node_name, data
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
