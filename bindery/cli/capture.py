@@ -21,6 +21,7 @@ from bindery.api.names import (
 from bindery.cli.captureclaims import capture_claims, waits_for_claims
 from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
+from bindery.cli.capturevolumes import capture_volumes
 from bindery.cli.listings import is_bound
 from bindery.cli.live import Look
 from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
@@ -58,6 +59,7 @@ def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
         **capture_claims(seen.further),
+        **capture_volumes(seen.further),
         "jobs": jobs.entries,
         "bindRequests": [
             entry for request in seen.requests for entry in _request_entries(request, jobs, now)
@@ -261,6 +263,8 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
         shape = shapes.of(pod)
         if shape.refusal is not None:
             yield f"{name}: {shape.refusal}"
-        needs = shape.needs if waits_for_claims(pod) else shape.needs - {Need.RESOURCE_CLAIMS}
+        needs = shape.needs - {Need.VOLUMES}
+        if not waits_for_claims(pod):
+            needs -= {Need.RESOURCE_CLAIMS}
         if shape.refusal is None and needs:
             yield f"{name}: {unmet_text(needs)}"

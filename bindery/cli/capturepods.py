@@ -21,6 +21,7 @@ from bindery.api.names import (
 )
 from bindery.cli.captureclaims import claim_names
 from bindery.cli.capturenodes import Entry, amount_text
+from bindery.cli.capturevolumes import volume_claims
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container
 from bindery.scenario.states import PodState
@@ -75,6 +76,7 @@ def _entry(pod: Pod, now: datetime) -> Entry:
         "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
+        "volumes": volume_claims(pod),
     }
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     entry |= {
