@@ -30,6 +30,7 @@ from bindery.scheduler.model.resources import (
     ResourceAxis,
     gpu_amount,
 )
+from bindery.scheduler.model.sharedcards import CardTable, shared_cards
 
 
 class NodeTable:
@@ -44,6 +45,7 @@ class NodeTable:
         self._free: list[int] = []
         self._models: dict[int, int] = {}
         """Row -> place on the resource axis of its GPU model, where the node has one."""
+        self._cards = CardTable()
         self._charged: dict[tuple[int, Request], Request] = {}
         self._allocatable: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._idle: IntColumns = np.zeros((0, 0), dtype=np.int64)
@@ -108,6 +110,9 @@ class NodeTable:
     def charge(self, row: int, request: Request) -> Request:
         """Return what a pod on the node at `row` counts for in its queue: its GPUs by model too."""
         model, request = self._models.get(row), self.demand(row, request)
+        gpus = self._cards.charged(row, request)
+        if gpus is not None:
+            request = request.instead(self.axis.index(GPU_RESOURCE), gpus)
         if model is None:
             return request
         charged = self._charged.get((model, request))
@@ -123,7 +128,9 @@ class NodeTable:
         for changes with them.
         """
         old = self.nodes[self.rows[node.metadata.name]]
-        return old is not None and devices_of(old) != devices_of(node)
+        if old is None:
+            return False
+        return devices_of(old) != devices_of(node) or shared_cards(old) != shared_cards(node)
 
     # -- parts of GPUs by memory: their amount differs from node to node -------------------------
 
@@ -151,6 +158,9 @@ class NodeTable:
 
     def least(self, request: Request) -> Request:
         """Return the least that `request` can amount to: on the node with the largest devices."""
+        gpus = self._cards.least(request)
+        if gpus is not None:
+            return request.instead(self.axis.index(GPU_RESOURCE), gpus)
         memories = self.devices.known_memories() if request.is_by_memory else ()
         return self._by(request, int(max(memories))) if len(memories) else request
 
@@ -171,6 +181,10 @@ class NodeTable:
         total = np.maximum(offered, 0).sum(axis=1)
         gpus = offered[self.axis.index(GPU_RESOURCE)]
         for position, row in enumerate(ready):
+            cards = self._cards.units(row)
+            if cards is not None:  # what is offered is shares of them
+                total[self.axis.index(GPU_RESOURCE)] += cards - max(0, int(gpus[position]))
+                gpus[position] = cards
             if row in self._models:
                 total[self._models[row]] += max(0, int(gpus[position]))
         return np.asarray(total, dtype=np.int64)
@@ -198,6 +212,7 @@ class NodeTable:
             self.version += 1
         self.nodes[row] = node
         self.devices.put_node(row, *devices_of(node)[1:])
+        self._cards.put(row, shared_cards(node))
         model = node.metadata.labels.get(GPU_MODEL_LABEL)
         if model:
             self._models[row] = self.axis.index(MODEL_PREFIX + model)
@@ -217,6 +232,7 @@ class NodeTable:
         row = self.rows.pop(name)
         self.nodes[row] = None
         self._models.pop(row, None)
+        self._cards.put(row, None)
         self.devices.put_node(row, 0, 0)
         self._free.append(row)
         for columns in (
