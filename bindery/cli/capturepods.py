@@ -21,6 +21,7 @@ from bindery.api.names import (
 )
 from bindery.cli.captureclaims import claim_names
 from bindery.cli.capturenodes import Entry, amount_text
+from bindery.cli.captureshares import Indexes, share_keys
 from bindery.cli.capturevolumes import volume_claims
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container
@@ -30,9 +31,9 @@ _STUCK_AFTER_S: Final = 120.0
 """A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
 
 
-def capture_pods(pods: Sequence[Pod], now: datetime) -> list[Entry]:
+def capture_pods(pods: Sequence[Pod], now: datetime, devices: Indexes) -> list[Entry]:
     """Return the entries of `pods`, equal neighbours together."""
-    entries = [_entry(pod, now) for pod in pods]
+    entries = [{**_entry(pod, now), **_written(share_keys(pod, devices))} for pod in pods]
     captured = []
     for entry, equal in groupby(entries):
         count = len(list(equal))
@@ -84,8 +85,12 @@ def _entry(pod: Pod, now: datetime) -> Entry:
         "subGroup": pod.metadata.labels.get(SUB_GROUP_LABEL),
         "preemptionPolicy": "Never" if spec.preemption_policy == "Never" else None,
     }
-    written = {key: value for key, value in entry.items() if value}
+    written = _written(entry)
     return written if says is None else {**written, "preemptible": says.lower() == "true"}
+
+
+def _written(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if value}
 
 
 def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:
