@@ -20,6 +20,7 @@ from bindery.api.names import (
     SUB_GROUP_LABEL,
 )
 from bindery.cli.captureclaims import claim_names
+from bindery.cli.capturehami import pod_annotations
 from bindery.cli.capturenodes import Entry, amount_text
 from bindery.cli.captureshares import Indexes, share_keys
 from bindery.cli.capturevolumes import volume_claims
@@ -71,6 +72,7 @@ def _entry(pod: Pod, now: datetime) -> Entry:
             for container in spec.init_containers or ()
         ],
         "labels": {NODE_POOL_LABEL: pool} if pool else {},
+        "annotations": pod_annotations(pod),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
         "nodeSelector": spec.node_selector,
