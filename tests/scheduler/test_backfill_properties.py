@@ -72,7 +72,7 @@ def start_of_big(scenario: dict[str, Any], lengths: dict[str, int]) -> int | Non
         planner.plan()
         if planner.observe().pods["big-0"].state == PodState.BINDING:
             return second
-        bind_requests(cluster, faults)
+        bind_requests(cluster, faults, planner.engine.bind_effects)
         cluster.now += 1
     return None
 
