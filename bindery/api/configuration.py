@@ -37,6 +37,7 @@ DEFAULT_PLUGINS: Final = (
 DEFAULT_BINDER_PLUGINS: Final = (
     "volumes",  # claims get their volumes, and are waited for
     "dra",  # resource claims get their devices, and are reserved for their pods
+    "gpu_sharing",  # pods that share GPUs are told which, and reservation pods hold these
     "node_lock",  # HAMi's devices are written onto pods, and their nodes locked in turn
 )
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from bindery.api.bindrequest import Phase
+from bindery.api.gpushare import is_reservation
 from bindery.api.names import (
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
@@ -21,6 +22,8 @@ from bindery.api.names import (
 from bindery.cli.captureclaims import capture_claims, waits_for_claims
 from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
+from bindery.cli.captureshares import Indexes, device_indexes, spreads_devices
+from bindery.cli.capturevolumes import capture_volumes
 from bindery.cli.listings import is_bound
 from bindery.cli.live import Look
 from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
@@ -40,6 +43,8 @@ class _Jobs:
     pod_names: dict[str, str] = field(default_factory=dict)
     """Pod UID -> its name in the scenario."""
     names: set[str] = field(default_factory=set)
+    devices: Indexes = field(default_factory=dict)
+    """Which device of its node each GPU group stands on in the scenario."""
 
 
 def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
@@ -58,6 +63,7 @@ def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
         **capture_claims(seen.further),
+        **capture_volumes(seen.further),
         "jobs": jobs.entries,
         "bindRequests": [
             entry for request in seen.requests for entry in _request_entries(request, jobs, now)
@@ -82,7 +88,7 @@ def _natural(pod: Pod) -> str:
 
 
 def _capture_jobs(seen: Look, now: datetime) -> _Jobs:
-    jobs = _Jobs()
+    jobs = _Jobs(devices=device_indexes(seen.pods))
     singles = [
         pod
         for pod in seen.pods
@@ -124,7 +130,9 @@ def _capture_job(
         captured["priority"] = max((pod.spec.priority or 0 for pod in pods), default=0)
     if not any(reference.controller for pod in pods for reference in pod.metadata.owner_references):
         captured["recreate"] = False
-    jobs.entries.append({**captured, "pods": capture_pods(pods, now)})
+    if spreads_devices(pods):
+        captured["spreadDevices"] = True
+    jobs.entries.append({**captured, "pods": capture_pods(pods, now, jobs.devices)})
 
 
 def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
@@ -244,7 +252,10 @@ def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:
     """Return node -> resource -> what pods hold there that are in no job of the scenario."""
     taken: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for pod in seen.pods:
-        if is_bound(pod) and pod.metadata.uid not in jobs.pod_names:
+        meta = pod.metadata
+        if is_reservation(meta.namespace, meta.labels):
+            continue  # the shares of its group stand for it
+        if is_bound(pod) and meta.uid not in jobs.pod_names:
             held = taken[pod.spec.node_name]
             for resource, amount in pod_amounts(pod.spec).items():
                 held[resource] = held.get(resource, 0) + amount
@@ -267,6 +278,10 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
         shape = shapes.of(pod)
         if shape.refusal is not None:
             yield f"{name}: {shape.refusal}"
-        needs = shape.needs if waits_for_claims(pod) else shape.needs - {Need.RESOURCE_CLAIMS}
+        needs = shape.needs - {Need.VOLUMES}
+        if shape.request.share is not None:
+            needs -= {Need.GPU_SHARE}
+        if not waits_for_claims(pod):
+            needs -= {Need.RESOURCE_CLAIMS}
         if shape.refusal is None and needs:
             yield f"{name}: {unmet_text(needs)}"

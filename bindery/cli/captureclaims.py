@@ -62,16 +62,16 @@ def _whole(item: KubeObject) -> Entry:
     if isinstance(item, ResourceClaim):
         status = msgspec.structs.replace(item.status, reserved_for=[])
         item = msgspec.structs.replace(item, status=status)
-    body = _pruned(msgspec.to_builtins(item))
+    body = pruned(msgspec.to_builtins(item))
     assert isinstance(body, dict), "objects are written as mappings"
     return {**body, "metadata": meta}
 
 
-def _pruned(item: object) -> object:
+def pruned(item: object) -> object:
     """Return `item` without what is empty; what drivers wrote for themselves stays as it is."""
     if isinstance(item, dict):
         kept: Iterable[tuple[str, object]] = (
-            (key, value if key == "parameters" else _pruned(value)) for key, value in item.items()
+            (key, value if key == "parameters" else pruned(value)) for key, value in item.items()
         )
         return {key: value for key, value in kept if value not in (None, "", [], {})}
-    return [_pruned(part) for part in item] if isinstance(item, list) else item
+    return [pruned(part) for part in item] if isinstance(item, list) else item

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from bindery.api import quantity
 from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
+from bindery.cli.capturehami import node_annotations
 from bindery.kube.objects import Node
 
 Entry = dict[str, Any]
@@ -82,6 +83,7 @@ def _entry(node: Node, taken: Mapping[str, int]) -> Entry:
     extras: Entry = {
         "resources": resources,
         "labels": labels,
+        "annotations": node_annotations(node),
         "taints": taints,
         "unschedulable": node.spec.unschedulable,
     }

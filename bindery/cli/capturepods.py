@@ -20,7 +20,10 @@ from bindery.api.names import (
     SUB_GROUP_LABEL,
 )
 from bindery.cli.captureclaims import claim_names
+from bindery.cli.capturehami import pod_annotations
 from bindery.cli.capturenodes import Entry, amount_text
+from bindery.cli.captureshares import Indexes, share_keys
+from bindery.cli.capturevolumes import volume_claims
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container
 from bindery.scenario.states import PodState
@@ -29,9 +32,9 @@ _STUCK_AFTER_S: Final = 120.0
 """A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
 
 
-def capture_pods(pods: Sequence[Pod], now: datetime) -> list[Entry]:
+def capture_pods(pods: Sequence[Pod], now: datetime, devices: Indexes) -> list[Entry]:
     """Return the entries of `pods`, equal neighbours together."""
-    entries = [_entry(pod, now) for pod in pods]
+    entries = [{**_entry(pod, now), **_written(share_keys(pod, devices))} for pod in pods]
     captured = []
     for entry, equal in groupby(entries):
         count = len(list(equal))
@@ -69,12 +72,14 @@ def _entry(pod: Pod, now: datetime) -> Entry:
             for container in spec.init_containers or ()
         ],
         "labels": {NODE_POOL_LABEL: pool} if pool else {},
+        "annotations": pod_annotations(pod),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
         "nodeSelector": spec.node_selector,
         "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
+        "volumes": volume_claims(pod),
     }
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     entry |= {
@@ -82,8 +87,12 @@ def _entry(pod: Pod, now: datetime) -> Entry:
         "subGroup": pod.metadata.labels.get(SUB_GROUP_LABEL),
         "preemptionPolicy": "Never" if spec.preemption_policy == "Never" else None,
     }
-    written = {key: value for key, value in entry.items() if value}
+    written = _written(entry)
     return written if says is None else {**written, "preemptible": says.lower() == "true"}
+
+
+def _written(entry: Entry) -> Entry:
+    return {key: value for key, value in entry.items() if value}
 
 
 def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:

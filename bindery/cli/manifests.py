@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict
 
 from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, asks_for_share
 from bindery.api.names import API_VERSION
 from bindery.api.yamlfile import Document, FileError, read, validate
 from bindery.cli.live import Look
@@ -204,6 +205,8 @@ def _admitted(
         ready = [Condition(type="Ready", status="True")]
         status = msgspec.structs.replace(item.status, conditions=ready)
         return msgspec.structs.replace(item, status=status)
+    if isinstance(item, Pod):
+        item = _prepared(item)
     if not isinstance(item, Pod) or item.spec.priority is not None:
         return item
     name = item.spec.priority_class_name
@@ -212,6 +215,17 @@ def _admitted(
     value = values[name] if name else default
     spec = msgspec.structs.replace(item.spec, priority=value)
     return msgspec.structs.replace(item, spec=spec)
+
+
+def _prepared(pod: Pod) -> Pod:
+    """Return `pod` as the webhook leaves one that asks for a share of a GPU."""
+    annotations = pod.metadata.annotations
+    if not asks_for_share(annotations) or CONFIG_MAP_ANNOTATION in annotations:
+        return pod
+    told = {**annotations, CONFIG_MAP_ANNOTATION: pod.metadata.name}
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=told)
+    )
 
 
 def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:

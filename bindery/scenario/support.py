@@ -58,29 +58,45 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for name in scenario.config.plugins:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "plugins", name), f"config.plugins.{name}"
+    yield from _other_protocol(scenario)
+
+
+def _other_protocol(scenario: Scenario) -> Iterator[tuple[Location, str]]:
+    """Yield the keys that ask the nodes' protocol of sharing devices for what it does not know."""
     by_hami = shares.shares_by_hami(scenario)
     for index, node in enumerate(scenario.nodes):
-        if not hami.is_shared(node) and any(not d.healthy or d.cordoned for d in node.devices):
-            yield ("nodes", index, "devices"), f"nodes[{index}].devices: health without shares"
+        for at, device in enumerate(() if hami.is_shared(node) else node.devices):
+            if device.cordoned or not device.healthy:
+                health = "healthy" if not device.healthy else "cordoned"
+                yield _found("nodes", index, "devices", at, health)
     for place, job in job_places(scenario):
         for at, pod in enumerate(job.pods):
-            key = _in_vain(pod, by_hami=by_hami)
-            if key:
-                where = (*place, "pods", at, key)
-                yield where, format_location(where)
+            for key in _in_vain(pod, by_hami=by_hami):
+                yield _found(*place, "pods", at, *key)
 
 
-def _in_vain(pod: ScenarioPod, *, by_hami: bool) -> str:
-    """Return the key of `pod` that only the other protocol of sharing devices knows."""
+def _found(*location: str | int) -> tuple[Location, str]:
+    return location, format_location(location)
+
+
+def _in_vain(pod: ScenarioPod, *, by_hami: bool) -> Iterator[Location]:
+    """Yield the keys of `pod` that only the other protocol of sharing devices knows."""
     if by_hami:
-        return "gpuFraction" if pod.gpu_fraction else ""
+        if pod.gpu_fraction:
+            yield ("gpuFraction",)
+        return
     if pod.gpu_cores:
-        return "gpuCores"
+        yield ("gpuCores",)
     if pod.gpu_policy:
-        return "gpuPolicy"
+        yield ("gpuPolicy",)
     if pod.gpu_selector != GpuSelector():
-        return "gpuSelector"
-    for container in pod.init_containers:
-        if container.gpu_memory or container.gpu_memory_percent or container.gpu_cores:
-            return "initContainers"
-    return ""
+        yield ("gpuSelector",)
+    for index, container in enumerate(pod.init_containers):
+        amounts = {
+            "gpuMemory": container.gpu_memory,
+            "gpuMemoryPercent": container.gpu_memory_percent,
+            "gpuCores": container.gpu_cores,
+        }
+        for key, amount in amounts.items():
+            if amount:
+                yield ("initContainers", index, key)

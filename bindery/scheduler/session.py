@@ -6,9 +6,9 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from itertools import chain, islice
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod
+from bindery.scheduler import nextpods
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model import gangs
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.endings import Endings
 from bindery.scheduler.model.jobs import Job, Task, Uid
@@ -148,8 +148,9 @@ class Session:
         """
         holds = self._cluster.holds
         for uid, hold in chain(holds.all(), holds.settled.items()):
-            if plugin in hold.data:
-                yield uid, hold.node_name, hold.data[plugin]
+            data = hold.data.get(plugin)
+            if isinstance(data, dict):  # a request may come from anybody
+                yield uid, hold.node_name, data
 
     def queue_row(self, job: Job) -> int:
         """Return the row of the job's queue."""
@@ -261,39 +262,12 @@ class Session:
         return total
 
     def next_pods(self, job: Job) -> list[Task]:
-        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
-
-        Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete.
-        """
-        minimum = self.minimum_pods(job)
-        if minimum or job.tree is None:
-            return minimum or self.pods_in_order(job)[:1]
-        tasks, waiting = self.pods_in_order(job), job.waiting.groups
-        short = list(gangs.optional(job.tree, job.lacking))
-        for group in short:
-            chosen = _of_leaves(tasks, gangs.wanted(group, job.lacking, waiting) or {})
-            if chosen:
-                return chosen
-        lacking = {leaf.name for group in short for leaf in group.leaves()}
-        return [task for task in tasks if task.sub_group not in lacking][:1]
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
+        return nextpods.next_pods(self, job)
 
     def minimum_pods(self, job: Job) -> list[Task]:
         """Return the pods that fill up the sub-groups, roles and minimum of `job`."""
-        tasks, lacking = self.pods_in_order(job), job.lacking_roles()
-        chosen: dict[Uid, Task] = {}
-        if job.tree is not None:
-            leaves = gangs.wanted(job.tree, job.lacking, job.waiting.groups) or {}
-            chosen = {task.uid: task for task in _of_leaves(tasks, leaves)}
-        for task in chosen.values():
-            lacking[task.role] = lacking.get(task.role, 0) - 1
-        for task in tasks if lacking else ():
-            if task.uid not in chosen and lacking.get(task.role, 0) > 0:
-                lacking[task.role] -= 1
-                chosen[task.uid] = task
-        others = (task for task in tasks if task.uid not in chosen)
-        rest = islice(others, max(0, job.missing - len(chosen)))
-        uids = {*chosen, *(task.uid for task in rest)}
-        return [task for task in tasks if task.uid in uids]
+        return nextpods.minimum_pods(self, job)
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""
@@ -307,14 +281,3 @@ class Session:
         """Return the key by which jobs of a queue are served; the last go first when they must."""
         keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
         return (*keys, job.created, job.key)
-
-
-def _of_leaves(tasks: Iterable[Task], counts: Mapping[str, int]) -> list[Task]:
-    """Return the first `counts` (leaf name -> pods) of `tasks` of each leaf."""
-    left = dict(counts)
-    chosen = []
-    for task in tasks:
-        if left.get(task.sub_group, 0) > 0:
-            left[task.sub_group] -= 1
-            chosen.append(task)
-    return chosen

@@ -11,6 +11,7 @@ from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
 from bindery.cli.live import Look
 from bindery.kube.objects import Pod
+from bindery.kube.podspec import ContainerPort
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
@@ -96,19 +97,42 @@ def test_what_others_use_is_taken_off_the_nodes() -> None:
 def test_what_a_scenario_cannot_say_is_named() -> None:
     scenario = scenario_of("nodes: [{name: node0}]\njobs: [{name: a, pods: [{cpu: 1}]}]\n")
     seen = look_at(scenario)
-    sharing = tuple(
+    port = ContainerPort(host_port=80)
+    asking = tuple(
         msgspec.structs.replace(
             pod,
-            metadata=msgspec.structs.replace(
-                pod.metadata, annotations={**pod.metadata.annotations, "gpu-fraction": "0.5"}
+            spec=msgspec.structs.replace(
+                pod.spec,
+                containers=[msgspec.structs.replace(c, ports=[port]) for c in pod.spec.containers],
             ),
         )
         for pod in seen.pods
     )
 
-    data = capture(Look(sharing, seen.nodes, seen.groups, seen.queues), scenario.now)
+    data = capture(Look(asking, seen.nodes, seen.groups, seen.queues), scenario.now)
 
-    assert data["needs"] == ["a-0: it asks for a share of a GPU: not supported yet"]
+    assert data["needs"] == ["a-0: it asks for host ports: not supported yet"]
+
+
+def test_shares_of_gpus_are_captured_with_those_who_share() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2, gpuMemory: 40000}]
+        jobs:
+        - {name: a, pods: [{gpuFraction: 0.5, state: Running, node: n, gpu: ["0"]}]}
+        - {name: b, pods: [{gpuMemory: 20000, state: Running, node: n, gpu: ["0"]}]}
+        - {name: c, spreadDevices: true, pods: [{gpuFraction: 0.25, gpuDevices: 2}]}
+        """
+    )
+
+    data = capture(look_at(scenario), scenario.now)
+
+    jobs = {job["name"]: job for job in data["jobs"]}
+    assert jobs["a"]["pods"][0]["gpuFraction"] == 0.5
+    assert jobs["b"]["pods"][0]["gpuMemory"] == 20000
+    assert jobs["a"]["pods"][0]["gpu"] == jobs["b"]["pods"][0]["gpu"] == ["0"]
+    assert (jobs["c"]["pods"][0]["gpuDevices"], jobs["c"]["spreadDevices"]) == (2, True)
+    assert "needs" not in data
 
 
 def _of_another_scheduler(pod: Pod) -> Pod:

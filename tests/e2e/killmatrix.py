@@ -33,6 +33,8 @@ from bindery.kube.resources import NAMESPACES
 REFUSED, OTHER = "first", "second"
 """The nodes of a corner; the scheduler fills them in the order of their names."""
 
+_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=/|$)")
+"""What the API server appends to a `generateName`."""
 _NOT_OF_PLUGINS = re.compile(r"/(events|leases|bindrequests)\b")
 
 
@@ -155,6 +157,7 @@ def _without_names(path: str, corner: str) -> str:
     """Return `path` without what differs from run to run: group, version, and drawn names."""
     path = re.sub(r"^/apis?/([^/]+/)?v\w+/", "", path).replace(corner, "*")
     path = re.sub(r"namespaces/[^/]+/", "", path)
+    path = _GENERATED.sub("-*", path)
     return re.sub(r"[0-9a-f]{5,}[0-9a-f-]*", "*", path)
 
 

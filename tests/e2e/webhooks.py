@@ -84,11 +84,12 @@ class Webhooks:
         """Stop what was started, and let the API server call nobody."""
         kinds = "validatingwebhookconfigurations,mutatingwebhookconfigurations"
         self.plane.kubectl("delete", kinds, _NAME, "--ignore-not-found")
+        # Before the Secret goes, which a replica that runs would make anew.
+        for component in self.started:
+            component.stop()
         self.plane.kubectl(
             "delete", "secret", _NAME, f"--namespace={install.NAMESPACE}", "--ignore-not-found"
         )
-        for component in self.started:
-            component.stop()
 
     def trusted(self) -> str:
         """Return the authorities that the API server is told to trust, in base64."""

@@ -150,12 +150,13 @@ class HamiCluster:
         self, resource: Resource[Any], name: str, holds: Callable[[Any], bool], namespace: str = ""
     ) -> Any:
         """Wait until `holds` is true of an object; return it. Fails at the deadline."""
-        async with asyncio.timeout(DEADLINE_S):
+        deadline_s = asyncio.get_running_loop().time() + DEADLINE_S
+        while True:
             found = await self.client.get(resource, name, namespace)
-            while not holds(found):
-                await asyncio.sleep(0.05)
-                found = await self.client.get(resource, name, namespace)
-        return found
+            if holds(found):
+                return found
+            assert asyncio.get_running_loop().time() < deadline_s, f"waited in vain: {found}"
+            await asyncio.sleep(0.05)
 
     async def until_unlocked(self, node: str) -> None:
         await self.until(

@@ -83,5 +83,5 @@ def play(planner: Planner, cycles: int) -> Iterator[int]:
         planner.plan()
         yield number
         planner.cluster.release_pods()
-        bind_requests(planner.cluster, faults)
+        bind_requests(planner.cluster, faults, planner.engine.bind_effects)
         planner.cluster.now += STEP_S

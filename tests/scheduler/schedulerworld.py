@@ -330,6 +330,8 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
                     pod_uid=p.pod_uid,
                     selected_node=p.selected_node,
                     plugin_data=p.plugin_data,
+                    received_resource_type=p.received_resource_type.value,
+                    selected_gpu_groups=list(p.selected_gpu_groups),
                 )
                 for p in spec.pods
             ],

@@ -65,7 +65,7 @@ def play(k_value: float) -> Played:
                 cluster.happen(event)
         planner.plan()
         cluster.release_pods()
-        bind_requests(cluster, faults)
+        bind_requests(cluster, faults, planner.engine.bind_effects)
         seen = planner.observe()
         gpu, rows = engine.cluster.state.axis.index("gpu"), engine.cluster.state.queues.rows
         used = engine.past.parts[gpu]

@@ -90,6 +90,6 @@ _RENDER: Final[Mapping[Extra, Callable[[Vendor, Facts], str]]] = {
     Extra.MLU_PROFILE: _mlu_profile,
     Extra.NPU_LIST: _npu_list,
     Extra.SGPU_SLOTS: _sgpu_slots,
-    Extra.SHARES: lambda _vendor, facts: str(len(facts.devices)),
+    Extra.SHARES: lambda _vendor, facts: str(sum(device.cores for device in facts.devices)),
     Extra.MIG_INSTANCES: _mig_instances,
 }

@@ -82,7 +82,11 @@ class Volumes:
     async def rollback(self, context: BindContext) -> None:
         """Take back what was written for this pod, of claims that are not bound."""
         writer = VolumeWriter(context.client, context.pod)
-        for each in _read(context):
+        try:
+            chosen = _read(context)
+        except PluginError:
+            return  # nothing was written by what cannot be read
+        for each in chosen:
             if each.volume:
                 await writer.release(each.volume, each.uid)
             elif each.volume is not None:

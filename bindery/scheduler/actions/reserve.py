@@ -219,11 +219,14 @@ def _gang(tasks: Sequence[Task], finder: JobFinder, now: IntColumns, session: Se
         request = shape.request
         return float((np.array(request.amounts) / wholes[list(request.indices)]).max(initial=0.0))
 
+    in_order = {shape: _least_idle_first(shape.request, now, session) for shape in shapes}
+    shared = {shape: rows[finder.allowed(shape)[rows]] for shape, rows in in_order.items()}
     items: list[Item] = []
-    for shape in sorted(shapes, key=size, reverse=True):
-        rows = _least_idle_first(shape.request, now, session)
-        rows = rows[finder.allowed(shape)[rows]]
-        items += [Item(shape.request, rows)] * shapes[shape]
+    for task in sorted(tasks, key=lambda task: size(task.shape), reverse=True):
+        rows = shared[task.shape]
+        if session.placement.is_filtered(task.shape):
+            rows = rows[finder.allowed_for(task)[rows]]
+        items.append(Item(task.shape.request, rows))
     return _Gang(tuple(items), shapes, total(task.shape.request for task in tasks))
 
 

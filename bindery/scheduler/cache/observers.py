@@ -39,6 +39,7 @@ class Observers:
             self._objects[kind].pop(key, None)
         else:
             self._objects[kind][key] = change.object
-        # A list, not a generator: everybody is told, whatever the first one answers.
-        answers = [observe(change) for observe in self._observers.get(kind, ())]
-        return any(answers)
+        is_stale = False
+        for observe in self._observers.get(kind, ()):
+            is_stale |= observe(change)
+        return is_stale

@@ -14,7 +14,7 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.scheduler.hami.asks import Asks
 from bindery.scheduler.hami.fit import Ask, Fitting, Reasons, held_by
-from bindery.scheduler.hami.fleet import Fleet, HamiNode, Held
+from bindery.scheduler.hami.fleet import Fleet, Held
 from bindery.scheduler.hami.usage import NodeUsage
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import TaskStatus, Uid
@@ -100,7 +100,7 @@ class HamiLedger:
         planned = _Planned(node, held_by(assignment, ask, node), assignment)
         usage = self.usage(node)
         if later:
-            usage.later.add(planned.held.devices, planned.held.mig)
+            usage.promise(planned.held)
         else:
             usage.hold(planned.held)
         self._planned[task.uid] = planned
@@ -117,7 +117,7 @@ class HamiLedger:
         if planned is None:
             return
         if operation.kind is OperationKind.PIPELINE:
-            self.usage(planned.node).later.take_back(planned.held.devices, planned.held.mig)
+            self.usage(planned.node).break_promise(planned.held)
         else:
             self.usage(planned.node).let_go(planned.held)
 
@@ -131,13 +131,11 @@ class HamiLedger:
         taken = usage.later if later else usage.now
         fitting = Fitting(node, ask, self._asks.policies(ask), taken)
         found = fitting.run()
-        if found is not None and not later and not self._fits_promises(ask, node, usage):
-            return None, Reasons({"CardPromised": 1})
+        if found is not None and not later and usage.promise_count:
+            beside = Fitting(node, ask, self._asks.policies(ask), usage.later)
+            if beside.run() is None:
+                return None, Reasons({"CardPromised": 1})
         return found, fitting.reasons
-
-    def _fits_promises(self, ask: Ask, node: HamiNode, usage: NodeUsage) -> bool:
-        """Whether the pod also fits beside what is promised of the room that comes."""
-        return Fitting(node, ask, self._asks.policies(ask), usage.later).run() is not None
 
     def _held(self, uid: Uid) -> Held | None:
         held = self._fleet.held.get(uid)

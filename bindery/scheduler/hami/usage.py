@@ -54,6 +54,8 @@ class NodeUsage:
 
     now: Tally = field(default_factory=Tally)
     later: Tally = field(default_factory=Tally)
+    promise_count: int = 0
+    """How many pods are promised room that is to come."""
 
     def hold(self, held: Held) -> None:
         """Take in a pod that stays."""
@@ -64,6 +66,16 @@ class NodeUsage:
         """Undo `hold`."""
         self.now.take_back(held.devices, held.mig)
         self.later.take_back(held.devices, held.mig)
+
+    def promise(self, held: Held) -> None:
+        """Take in a pod that waits for room to come."""
+        self.later.add(held.devices, held.mig)
+        self.promise_count += 1
+
+    def break_promise(self, held: Held) -> None:
+        """Undo `promise`."""
+        self.later.take_back(held.devices, held.mig)
+        self.promise_count -= 1
 
     def release(self, held: Held) -> None:
         """Note that a pod which is held is leaving."""

@@ -74,13 +74,13 @@ class DeviceLedger:
         apart = self._of_other_jobs(task, row, room.tolist())
         if len(apart) < share.devices:
             raise LedgerRefusalError(self._refusal(share, row, len(room) >= share.devices))
+        if share.portion == WHOLE:  # free devices are all alike
+            return Places(row, tuple(apart[: share.devices]), (), WHOLE)
         wanted = [device for device in self._choose(task, row) or () if device in apart]
         if len(wanted) < share.devices:
             wanted = list(in_order(table, row, apart, spread=False))
         devices = tuple(wanted[: share.devices])
         portion = table.portion(share, row)
-        if share.portion == WHOLE:
-            return Places(row, devices, (), portion)
         groups = self._groups(task, row, devices)
         if now:
             self._demand_slots(row, groups)

@@ -75,7 +75,7 @@ class QueueLedger:
         looked at the least that it can be.
         """
         task, gpu = operation.task, self._queues.axis.index(GPU_RESOURCE)
-        request = self._nodes.demand(operation.row, task.shape.request)
+        request = self._nodes.charge(operation.row, task.shape.request)
         amount = request.amounts[request.indices.index(gpu)]
         for row in self.chains[task.queue_row]:
             if self.allocated[gpu, row] + amount > self._limit[gpu, row]:

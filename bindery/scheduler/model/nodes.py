@@ -30,6 +30,7 @@ from bindery.scheduler.model.resources import (
     ResourceAxis,
     gpu_amount,
 )
+from bindery.scheduler.model.sharedcards import CardTable, shared_cards
 
 
 class NodeTable:
@@ -44,6 +45,7 @@ class NodeTable:
         self._free: list[int] = []
         self._models: dict[int, int] = {}
         """Row -> place on the resource axis of its GPU model, where the node has one."""
+        self._cards = CardTable()
         self._charged: dict[tuple[int, Request], Request] = {}
         self._allocatable: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._idle: IntColumns = np.zeros((0, 0), dtype=np.int64)
@@ -110,6 +112,9 @@ class NodeTable:
     def charge(self, row: int, request: Request) -> Request:
         """Return what a pod on the node at `row` counts for in its queue: its GPUs by model too."""
         model, request = self._models.get(row), self.demand(row, request)
+        gpus = self._cards.charged(row, request)
+        if gpus is not None:
+            request = request.instead(self.axis.index(GPU_RESOURCE), gpus)
         if model is None:
             return request
         charged = self._charged.get((model, request))
@@ -125,7 +130,9 @@ class NodeTable:
         for changes with them.
         """
         old = self.nodes[self.rows[node.metadata.name]]
-        return old is not None and devices_of(old) != devices_of(node)
+        if old is None:
+            return False
+        return devices_of(old) != devices_of(node) or shared_cards(old) != shared_cards(node)
 
     # -- parts of GPUs by memory: their amount differs from node to node -------------------------
 
@@ -153,6 +160,9 @@ class NodeTable:
 
     def least(self, request: Request) -> Request:
         """Return the least that `request` can amount to: on the node with the largest devices."""
+        gpus = self._cards.least(request)
+        if gpus is not None:
+            return request.instead(self.axis.index(GPU_RESOURCE), gpus)
         memories = self.devices.known_memories() if request.is_by_memory else ()
         return self._by(request, int(max(memories))) if len(memories) else request
 
@@ -170,11 +180,14 @@ class NodeTable:
         """Return what ready nodes offer to queues [resource], GPUs by model too."""
         ready = self._ready_rows()
         offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
+        gpu = self.axis.index(GPU_RESOURCE)
+        for row, cards in self._cards.all():  # what their nodes say they offer is shares of them
+            offered[gpu, ready == row] = cards
         total = offered.sum(axis=1)
         if self._models:
             models = np.fromiter((self._models.get(row, NO_ROW) for row in ready), np.intp)
             known = models != NO_ROW
-            np.add.at(total, models[known], offered[self.axis.index(GPU_RESOURCE), known])
+            np.add.at(total, models[known], offered[gpu, known])
         return np.asarray(total, dtype=np.int64)
 
     def _ready_rows(self) -> NDArray[np.intp]:
@@ -207,6 +220,7 @@ class NodeTable:
             self.version += 1
         self.nodes[row] = node
         self.devices.put_node(row, *devices_of(node)[1:])
+        self._cards.put(row, shared_cards(node))
         model = node.metadata.labels.get(GPU_MODEL_LABEL)
         if model:
             self._models[row] = self.axis.index(MODEL_PREFIX + model)
@@ -226,6 +240,7 @@ class NodeTable:
         row = self.rows.pop(name)
         self.nodes[row] = None
         self._models.pop(row, None)
+        self._cards.put(row, None)
         self.devices.put_node(row, 0, 0)
         self._free.append(row)
         for columns in (

@@ -35,6 +35,37 @@ def short_name(name: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
+class CardPart:
+    """What one container asks of GPUs that HAMi shares."""
+
+    devices: int
+    memory_mib: int
+    """Of each; 0: `portion` says all."""
+    portion: int
+    """Of each, in milli devices: the larger of its cores and its percentage of memory."""
+
+    def amount(self, card_mib: int) -> int:
+        """Return its units of GPUs where cards have `card_mib` MiB: the larger part of each."""
+        whole = quantity.scale(GPU_RESOURCE)
+        by_memory = self.memory_mib * whole // max(card_mib, 1)
+        return min(max(self.portion, by_memory, 1), whole) * self.devices
+
+
+@dataclass(frozen=True, slots=True)
+class CardParts:
+    """What a pod asks of GPUs that HAMi shares, for what it counts in its queue."""
+
+    running: tuple[CardPart, ...]
+    passing: tuple[CardPart, ...] = ()
+    """Of init containers, which run one after another before the others."""
+
+    def amount(self, card_mib: int) -> int:
+        """Return the pod's units of GPUs where cards have `card_mib` MiB."""
+        together = sum(part.amount(card_mib) for part in self.running)
+        return max(together, *(part.amount(card_mib) for part in self.passing), 0)
+
+
+@dataclass(frozen=True, slots=True)
 class Request:
     """What one pod needs of a node: sparse along the resource axis, zero amounts left out."""
 
@@ -45,10 +76,13 @@ class Request:
     """What it needs of single GPUs, whole ones included. Where that is a part by memory, the amount
     of GPUs differs from node to node, and `amounts` has that of the smallest devices."""
 
+    part: CardParts | None = None
+    """What it needs of GPUs that HAMi shares: `amounts` has its shares, as nodes count them."""
+
     @property
     def is_by_memory(self) -> bool:
         """Whether its amount of GPUs differs from node to node."""
-        return self.share is not None and self.share.memory_mib > 0
+        return self.part is not None or (self.share is not None and self.share.memory_mib > 0)
 
     def plus(self, amounts: Mapping[int, int]) -> "Request":
         """Return this request with more places of the axis."""

@@ -12,13 +12,22 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
-from bindery.api.hami import wishes
+from bindery.api.hami import requests, wishes
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.requests import DeviceRequest
 from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
-from bindery.scheduler.model.resources import Request, ResourceAxis, gpu_amount, pod_amounts
+from bindery.scheduler.model.resources import (
+    CardPart,
+    CardParts,
+    Request,
+    ResourceAxis,
+    gpu_amount,
+    pod_amounts,
+)
 
 
 class Need(StrEnum):
@@ -133,7 +142,7 @@ class ShapeBook:
         if share is not None:
             amounts[GPU_RESOURCE] = self._amount(share)
         return Shape(
-            request=self.axis.request(amounts, share),
+            request=replace(self.axis.request(amounts, share), part=_card_parts(spec)),
             share_problems=problems,
             wants_gpu=amounts.get(GPU_RESOURCE, 0) > 0,
             node_selector=spec.node_selector or {},
@@ -145,6 +154,39 @@ class ShapeBook:
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
         )
+
+
+def _card_parts(spec: PodSpec) -> CardParts | None:
+    """Return what of GPUs a pod asks for that HAMi shares; None for whole ones, and where it cannot
+    be read, which the plugin for such devices refuses.
+    """
+    if MANAGED.isdisjoint(_resource_names(spec)):
+        return None
+    try:
+        asked = requests.read_pod(
+            [(c.resources, c.restart_policy == "Always") for c in spec.init_containers or ()],
+            [c.resources for c in spec.containers],
+        )
+    except HamiFormatError:
+        return None
+    parts = [
+        (index, CardPart(each.count, each.memory_mib, _portion(each)))
+        for index, slot in enumerate(asked.slots if asked is not None else ())
+        for each in slot
+        if each.vendor is NVIDIA
+    ]
+    if asked is None or not parts:
+        return None
+    return CardParts(
+        tuple(part for index, part in parts if index not in asked.passing),
+        tuple(part for index, part in parts if index in asked.passing),
+    )
+
+
+def _portion(request: DeviceRequest) -> int:
+    """Return the part of each device that is asked for in per cent, in milli devices."""
+    percent = 0 if request.memory_mib else request.memory_percent
+    return 10 * max(request.cores, percent)
 
 
 HAMI_RESOURCES = MANAGED | {vendor.count_resource for vendor in VENDORS if vendor is not NVIDIA}

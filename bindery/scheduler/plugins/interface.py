@@ -139,7 +139,10 @@ class CandidateDomains(Protocol):
 
 @runtime_checkable
 class DeviceChoice(Protocol):
-    """Which devices of its node a pod gets. The ledger of devices takes of them what has room."""
+    """Which devices of its node a pod with shares gets: the ledger takes of them what has room.
+
+    Whole devices are all alike to it.
+    """
 
     def choose_devices(self, session: "Session", task: Task, row: int) -> Sequence[str] | None:
         """Return device ids, the most wanted first, or None to leave it to the next plugin.

@@ -72,6 +72,8 @@ class NodeLock:
         self._fleet = Fleet(vendors)
         self._asks = Asks(vendors, self._arguments.device_policy)
         self._ledger: HamiLedger | None = None
+        self._explained: dict[Shape, str | None] = {}
+        """What is said of pods that wait, at the end of this session."""
 
     # ---- what is known --------------------------------------------------------------------------
 
@@ -99,6 +101,7 @@ class NodeLock:
     def ledger(self, session: Session) -> HamiLedger:
         """Return the ledger of devices for `session`."""
         handed = session.handed_over(self.name)
+        self._explained = {}
         self._ledger = HamiLedger(self._fleet, self._asks, session.state, handed)
         return self._ledger
 
@@ -149,9 +152,14 @@ class NodeLock:
         """Return what HAMi would say about the devices of some of the nodes."""
         if self._asks.of(task.shape) is None or not self._fleet.nodes:
             return None
-        passing, found = session.placement.passing(task.shape), Counter[str]()
+        if task.shape not in self._explained:
+            self._explained[task.shape] = self._explain(session, task.shape)
+        return self._explained[task.shape]
+
+    def _explain(self, session: Session, shape: Shape) -> str | None:
+        passing, found = session.placement.passing(shape), Counter[str]()
         for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
-            found += self._current().reasons(task.shape, session.state.nodes.name(int(row)))
+            found += self._current().reasons(shape, session.state.nodes.name(int(row)))
         return f"devices: {text(found)}" if found else None
 
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:

@@ -9,6 +9,8 @@ counts against CSIStorageCapacity too.
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.storage import RESOURCES, Claim
@@ -156,10 +158,23 @@ class Volumes:
         return None
 
 
+class _Entry(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+    volume: str | None = None
+
+
 def _chosen(pod: PodVolumes, data: Mapping[str, Any]) -> dict[Key, tuple[str, str]]:
-    """Return what `bind_data` has said of claims without a volume: UID, and volume or ""."""
+    """Return what `bind_data` has said of claims without a volume: UID, and volume or "".
+
+    A request may come from anybody: one that cannot be read has chosen nothing.
+    """
+    try:
+        entries = msgspec.convert(data.get("claims", []), list[_Entry])
+    except msgspec.ValidationError:
+        return {}
     return {
-        (pod.namespace, entry["name"]): (entry["uid"], entry["volume"])
-        for entry in data.get("claims", ())
-        if "volume" in entry
+        (pod.namespace, entry.name): (entry.uid, entry.volume)
+        for entry in entries
+        if entry.volume is not None
     }

@@ -32,6 +32,8 @@ from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)
 
+_CAMBRICON_EXPIRE_S: Final = 120.0
+"""Cambricon's lock has no holder, and HAMi takes it for dead after two minutes."""
 _ASK_AGAIN_S: Final = 5.0
 """How often a holder is looked up of which no watch tells."""
 _MARGIN_S: Final = 0.01
@@ -185,6 +187,8 @@ class Turns:
     async def _held(self, queue: Queue, standing: str) -> Held:
         """Find out about the lock `standing` as of now."""
         lock, expire_s = holders.read(standing), self._timing.expire_s
+        if queue.place.lock is Lock.CAMBRICON:
+            expire_s = min(expire_s, _CAMBRICON_EXPIRE_S)
         is_told, holder = True, ("", "")
         if lock is None or lock.is_anonymous:
             judgement = holders.judge_unknown(lock, expire_s)

@@ -1,0 +1,41 @@
+"""What HAMi's protocol says on live nodes and pods, as a scenario's `annotations`.
+
+Used by `capturenodes` and `capturepods`; pure. A scenario's pod has one container beside its init
+containers, so the devices of all others are written as those of one.
+"""
+
+from typing import Final
+
+from bindery.api.hami import names, poddevices, wishes
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.vendortable import VENDORS
+from bindery.kube.objects import Node, Pod
+
+_OF_NODES: Final = frozenset(
+    {names.CORDONED_DEVICES, names.NVIDIA_PAIR_SCORES, *(vendor.register_key for vendor in VENDORS)}
+)
+_OF_PODS: Final = wishes.keys(VENDORS) | {names.ASSIGNED_NODE, names.MIG_ALLOCATIONS}
+_ALLOCATED: Final = frozenset(vendor.allocated_key for vendor in VENDORS)
+
+
+def node_annotations(node: Node) -> dict[str, str]:
+    """Return what device plugins register on `node`, and what is cordoned."""
+    return {key: text for key, text in node.metadata.annotations.items() if key in _OF_NODES}
+
+
+def pod_annotations(pod: Pod) -> dict[str, str]:
+    """Return what `pod` wishes of devices and, once it is bound, holds of them."""
+    annotations = pod.metadata.annotations
+    found = {key: text for key, text in annotations.items() if key in _OF_PODS}
+    if not pod.spec.node_name:
+        found.pop(names.ASSIGNED_NODE, None)
+        return found
+    count = len(pod.spec.init_containers or ())
+    for key in sorted(_ALLOCATED & annotations.keys()):
+        try:
+            slots = poddevices.decode(annotations[key])
+        except HamiFormatError:  # the scheduler cannot read it either
+            continue
+        running = tuple(device for slot in slots[count:] for device in slot)
+        found[key] = poddevices.encode((*slots[:count], running))
+    return found

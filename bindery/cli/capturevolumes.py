@@ -1,0 +1,48 @@
+"""Volumes and claims of a live cluster as the whole objects of a scenario.
+
+Used by `capture`; pure. The claim of an ephemeral volume is written under its own name: the
+scenario's pod names it. UIDs are kept, as volumes refer to their claims by them.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from bindery.cli.captureclaims import pruned
+from bindery.cli.capturenodes import Entry
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.storage import RESOURCES
+
+_KINDS: Final = {resource.type: resource for resource in RESOURCES}
+
+
+def capture_volumes(further: Sequence[KubeObject]) -> Entry:
+    """Return the key of a scenario that holds `further`, as far as it is about volumes."""
+    return {"volumes": [_entry(item) for item in further if type(item) in _KINDS]}
+
+
+def volume_claims(pod: Pod) -> list[str]:
+    """Return the names of the persistent volume claims of `pod`."""
+    return [
+        volume.persistent_volume_claim.claim_name
+        if volume.persistent_volume_claim is not None
+        else f"{pod.metadata.name}-{volume.name}"
+        for volume in pod.spec.volumes or ()
+        if volume.persistent_volume_claim is not None or volume.ephemeral is not None
+    ]
+
+
+def _entry(item: KubeObject) -> Entry:
+    resource, meta = _KINDS[type(item)], item.metadata
+    metadata: Entry = {
+        "name": meta.name,
+        "namespace": meta.namespace,
+        "uid": meta.uid,
+        "labels": meta.labels,
+        "annotations": meta.annotations,
+        "deletionTimestamp": meta.deletion_timestamp,
+    }
+    body = pruned({**msgspec.to_builtins(item), "metadata": metadata})
+    assert isinstance(body, dict), "objects are written as mappings"
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **body}

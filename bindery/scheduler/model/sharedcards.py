@@ -1,0 +1,71 @@
+"""GPUs that HAMi shares, as queues count them: cards, where their nodes count shares of cards.
+
+Kept by nodes.py from the nodes' registers. What a pod counts for is the larger part, of memory or
+cores, of each of its cards.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from bindery.api import quantity
+from bindery.api.hami import nodedevices
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.names import GPU_RESOURCE, HAMI_REGISTER_ANNOTATION
+from bindery.kube.objects import Node
+from bindery.scheduler.model.resources import Request
+
+
+@dataclass(frozen=True, slots=True)
+class SharedCards:
+    """The cards of one node."""
+
+    count: int
+    memory_mib: int
+    """Of the smallest."""
+
+
+def shared_cards(node: Node) -> SharedCards | None:
+    """Return the GPUs of `node` that HAMi shares; None if there are none that can be read."""
+    text = node.metadata.annotations.get(HAMI_REGISTER_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        devices = nodedevices.decode(text)
+    except HamiFormatError:  # the plugin `node_lock` says so
+        return None
+    if not devices:
+        return None
+    return SharedCards(len(devices), max(1, min(device.memory_mib for device in devices)))
+
+
+class CardTable:
+    """The cards of all nodes by row."""
+
+    def __init__(self) -> None:
+        self._cards: dict[int, SharedCards] = {}
+
+    def put(self, row: int, cards: SharedCards | None) -> None:
+        """Note what the node at `row` has."""
+        if cards is not None:
+            self._cards[row] = cards
+        else:
+            self._cards.pop(row, None)
+
+    def all(self) -> Iterator[tuple[int, int]]:
+        """Yield each row that has cards, and how much of GPUs its node offers to queues."""
+        for row, cards in self._cards.items():
+            yield row, cards.count * quantity.scale(GPU_RESOURCE)
+
+    def charged(self, row: int, request: Request) -> int | None:
+        """Return what of GPUs `request` counts for on the node at `row`; None: what it says."""
+        cards = self._cards.get(row)
+        if cards is None or request.part is None:
+            return None
+        return request.part.amount(cards.memory_mib)
+
+    def least(self, request: Request) -> int | None:
+        """Return the least that `request` can count for; None: what it says."""
+        largest_mib = max((cards.memory_mib for cards in self._cards.values()), default=0)
+        if not largest_mib or request.part is None:
+            return None
+        return request.part.amount(largest_mib)

@@ -1,0 +1,127 @@
+"""A driver of devices, played by the tests: slices, a class, claims, and what drivers report."""
+
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from support import Corner
+
+from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES, RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.errors import NotFoundError
+
+
+def gpus(count: int, **further: Any) -> list[dict[str, Any]]:
+    return [{"name": f"gpu-{index}", **further} for index in range(count)]
+
+
+def named(claim: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimName": claim}]}
+
+
+def templated(template: str) -> dict[str, Any]:
+    return {"resourceClaims": [{"name": "gpu", "resourceClaimTemplateName": template}]}
+
+
+@dataclass
+class Driver:
+    """A driver of the test's own, and the class of its devices."""
+
+    corner: Corner
+
+    @property
+    def name(self) -> str:
+        return f"{self.corner.namespace}.example.com"
+
+    @property
+    def class_name(self) -> str:
+        return self.corner.namespace
+
+    async def publish(self, node: str, devices: Sequence[Mapping[str, Any]]) -> None:
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceSlice",
+            "metadata": {"name": f"{self.class_name}-{node}"},
+            "spec": {
+                "driver": self.name,
+                "nodeName": node,
+                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                "devices": list(devices),
+            },
+        }
+        await self.corner.client.create(RESOURCE_SLICES, body)
+
+    async def make_class(self) -> None:
+        expression = f'device.driver == "{self.name}"'
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "DeviceClass",
+            "metadata": {"name": self.class_name},
+            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+        }
+        await self.corner.client.create(DEVICE_CLASSES, body)
+
+    def request(self, **further: Any) -> dict[str, Any]:
+        exactly = {"deviceClassName": self.class_name, **further}
+        return {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}}
+
+    async def make_claim(self, name: str, namespace: str = "", **further: Any) -> None:
+        space = namespace or self.corner.namespace
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {"name": name, "namespace": space},
+            "spec": self.request(**further),
+        }
+        await self.corner.client.create(RESOURCE_CLAIMS, body, space)
+
+    async def make_template(self, name: str) -> None:
+        space = self.corner.namespace
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaimTemplate",
+            "metadata": {"name": name, "namespace": space},
+            "spec": {"spec": self.request()},
+        }
+        await self.corner.client.create(RESOURCE_CLAIM_TEMPLATES, body, space)
+
+    async def claims(self) -> list[ResourceClaim]:
+        return await self.corner.client.list(RESOURCE_CLAIMS, namespace=self.corner.namespace)
+
+    async def claim(self, name: str) -> ResourceClaim:
+        return await self.corner.client.get(RESOURCE_CLAIMS, name, self.corner.namespace)
+
+    async def report(self, claim: str, device: str, condition: str) -> None:
+        """Say in the claim's status that `condition` is true of `device`."""
+        found = await self.claim(claim)
+        assert found.status.allocation is not None
+        result = found.status.allocation.devices.results[0]
+        entry = {
+            "driver": self.name,
+            "pool": result.pool,
+            "device": device,
+            "conditions": [
+                {
+                    "type": condition,
+                    "status": "True",
+                    "reason": "Test",
+                    "message": "",
+                    "lastTransitionTime": "2026-01-01T00:00:00Z",
+                }
+            ],
+        }
+        await self.corner.client.patch(
+            RESOURCE_CLAIMS,
+            claim,
+            {"status": {"devices": [entry]}},
+            namespace=self.corner.namespace,
+            subresource="status",
+        )
+
+    async def clean(self) -> None:
+        for slice_ in await self.corner.client.list(RESOURCE_SLICES):
+            if slice_.spec.driver == self.name:
+                await self.corner.client.delete(RESOURCE_SLICES, slice_.metadata.name)
+        with suppress(NotFoundError):
+            await self.corner.client.delete(DEVICE_CLASSES, self.class_name)

@@ -1,0 +1,232 @@
+"""Which devices pods get on a node: never more than there is, and by each vendor's rule."""
+
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindery.api.hami import requests, wishes
+from bindery.api.hami.nodedevices import MigPlacement, MigProfile, NodeDevice
+from bindery.api.hami.requests import PodRequest
+from bindery.api.hami.vendortable import BY_WORD
+from bindery.api.hami.wishes import DevicePolicy, Wishes
+from bindery.scheduler.hami import mig
+from bindery.scheduler.hami.fit import Ask, Fitting, held_by
+from bindery.scheduler.hami.fleet import HamiNode
+from bindery.scheduler.hami.usage import NodeUsage, Tally
+
+SPREAD = (DevicePolicy.SPREAD,)
+
+
+def ask(wanted: Wishes | None = None, **amounts: int) -> Ask:
+    """Return the ask of a pod with one container; `gpumem` stands for nvidia.com/gpumem."""
+    named = {f"nvidia.com/{name}": str(amount) for name, amount in amounts.items()}
+    slot = requests.read_container(named)
+    return Ask(PodRequest((slot,), frozenset(), True), wanted or Wishes())
+
+
+def of_vendor(**amounts: int) -> Ask:
+    named = {name: str(amount) for name, amount in amounts.items()}
+    return Ask(PodRequest((requests.read_container(named),), frozenset(), True), Wishes())
+
+
+def card(index: int, **facts: object) -> NodeDevice:
+    given = {"count": 10, "memory_mib": 10_000, "cores": 100, "type": "NVIDIA-T4", "healthy": True}
+    return NodeDevice(id=f"GPU-{index}", index=index, **{**given, **facts})  # type: ignore[arg-type]
+
+
+def node(*devices: NodeDevice, word: str = "NVIDIA") -> HamiNode:
+    return HamiNode({word: devices})
+
+
+def indexes(where: HamiNode, wanted: Ask, tally: Tally | None = None) -> list[int] | None:
+    found = Fitting(where, wanted, SPREAD, tally or Tally()).run()
+    return sorted(found.indexes.values()) if found is not None else None
+
+
+amounts = st.fixed_dictionaries(
+    {"gpu": st.integers(1, 3)},
+    optional={
+        "gpumem": st.integers(1, 12_000),
+        "gpumem-percentage": st.integers(1, 100),
+        "gpucores": st.integers(0, 100),
+    },
+)
+policies = st.lists(st.sampled_from(DevicePolicy), max_size=2).map(tuple)
+
+
+@given(st.lists(st.tuples(amounts, policies), max_size=25), st.integers(1, 4))
+def test_no_device_is_ever_given_more_often_than_it_has_room(
+    pods: Sequence[tuple[dict[str, int], tuple[DevicePolicy, ...]]], cards: int
+) -> None:
+    where, usage, holders = node(*(card(i, numa=i % 2) for i in range(cards))), NodeUsage(), []
+    for wanted, order in pods:
+        each = ask(Wishes(device_policies=order), **wanted)
+        found = Fitting(where, each, order or SPREAD, usage.now).run()
+        if found is not None:
+            held = held_by(found, each, "n")
+            usage.hold(held)
+            holders.append(held)
+            assert sum(len(slot) for slot in found.devices["NVIDIA"]) == wanted["gpu"]
+    for device in where.devices["NVIDIA"]:
+        used = usage.now.used[device.id]
+        assert used.shares <= device.count
+        assert used.memory_mib <= device.memory_mib
+        assert used.cores <= device.cores
+    for held in reversed(holders):
+        usage.let_go(held)
+    assert all(not (u.shares or u.memory_mib or u.cores) for u in usage.now.used.values())
+
+
+def test_fitting_changes_nothing_of_what_the_node_has() -> None:
+    tally = Tally()
+    Fitting(node(card(0)), ask(gpu=1, gpumem=100), SPREAD, tally).run()
+
+    assert not any(holding.shares for holding in tally.used.values())
+
+
+@pytest.mark.parametrize(
+    ("amounts", "devices", "taken"),
+    [
+        ({"gpu": 1, "gpumem": 100}, [card(0, healthy=False)], "1 CardNotHealth"),
+        ({"gpu": 1, "gpumem": 20_000}, [card(0)], "1 CardInsufficientMemory"),
+        ({"gpu": 1, "gpumem": 1, "gpucores": 50}, [card(0, cores=40)], "1 CardInsufficientCore"),
+        ({"gpu": 1, "gpumem": 1}, [card(0, count=0)], "1 CardTimeSlicingExhausted"),
+        ({"gpu": 2, "gpumem": 1}, [card(0)], "1 NodeInsufficientDevice"),
+    ],
+)
+def test_what_is_short_is_said_in_hamis_words(
+    amounts: dict[str, int], devices: list[NodeDevice], taken: str
+) -> None:
+    fitting = Fitting(node(*devices), ask(**amounts), SPREAD, Tally())
+
+    assert fitting.run() is None
+    count, word = taken.split()
+    assert fitting.reasons[word] == int(count)
+
+
+def test_modes_that_a_pod_names_are_the_only_ones() -> None:
+    where = node(card(0, mode="mps"), card(1, mode="hami-core"))
+
+    assert indexes(where, ask(Wishes(modes="hami-core"), gpu=1, gpumem=1)) == [1]
+
+
+def test_cards_with_scaled_cores_are_not_taken_whole_by_a_hundred() -> None:
+    where, usage = node(card(0, cores=200)), NodeUsage()
+    whole = ask(gpu=1, gpumem=100, gpucores=100)
+    first = Fitting(where, whole, SPREAD, usage.now).run()
+    assert first is not None
+    usage.hold(held_by(first, whole, "n"))
+
+    assert indexes(where, whole, usage.now) == [0]
+
+
+def test_linked_groups_of_kunlun_are_given_together() -> None:
+    cards = [card(i, type="kunlun") for i in range(8)]
+    four = of_vendor(**{"kunlunxin.com/xpu": 4})
+    free = [each for each in cards if each.index not in (0, 7)]
+
+    assert indexes(node(*cards, word="kunlun"), four) == [0, 1, 2, 3]
+    assert indexes(node(*free, word="kunlun"), four) == [1, 2, 5, 6]
+    assert indexes(node(*free[:3], word="kunlun"), four) is None
+
+
+def test_modules_of_ascend_910c_are_never_split() -> None:
+    cards = [card(i, type="Ascend910C", cores=20) for i in (0, 1, 3, 4, 5)]
+    two = of_vendor(**{"huawei.com/Ascend910C": 4})
+
+    assert indexes(node(*cards, word="Ascend910C"), two) == [0, 1, 4, 5]
+
+
+def test_neurons_are_given_in_runs() -> None:
+    cards = [card(i, type="AWSNeuron", cores=3) for i in (0, 2, 3, 4, 5, 6, 7)]
+    pair = of_vendor(**{"aws.amazon.com/neuron": 2})
+    four = of_vendor(**{"aws.amazon.com/neuron": 4})
+
+    assert indexes(node(*cards, word="AWSNeuron"), pair) == [2, 3]
+    assert indexes(node(*cards, word="AWSNeuron"), four) == [4, 5, 6, 7]
+
+
+def test_single_neuron_cores_are_told_apart_by_bits() -> None:
+    where, usage = node(card(0, type="AWSNeuron", cores=3), word="AWSNeuron"), NodeUsage()
+    core = of_vendor(**{"aws.amazon.com/neuroncore": 1})
+    bits = []
+    while (found := Fitting(where, core, SPREAD, usage.now).run()) is not None:
+        bits.append(found.devices["AWSNeuron"][0][0].cores)
+        usage.hold(held_by(found, core, "n"))
+
+    assert bits == [1, 2]
+
+
+def test_slices_of_one_card_have_one_size_with_kunlun() -> None:
+    where, usage = node(card(0, type="XPU", memory_mib=98304), word="XPU"), NodeUsage()
+    small = of_vendor(**{"kunlunxin.com/vxpu": 1, "kunlunxin.com/vxpu-memory": 20_000})
+    large = of_vendor(**{"kunlunxin.com/vxpu": 1, "kunlunxin.com/vxpu-memory": 40_000})
+    first = Fitting(where, small, SPREAD, usage.now).run()
+    assert first is not None
+    usage.hold(held_by(first, small, "n"))
+
+    assert indexes(where, small, usage.now) == [0]
+    assert indexes(where, large, usage.now) is None
+
+
+SMALL = MigProfile(
+    name="1g.5gb",
+    memory_mib=4864,
+    cores=14,
+    placements=tuple(MigPlacement(start, 1) for start in range(7)),
+)
+HALF = MigProfile(
+    name="3g.20gb",
+    memory_mib=19968,
+    cores=42,
+    placements=(MigPlacement(0, 4), MigPlacement(4, 4)),
+)
+WHOLE = MigProfile(name="7g.40gb", memory_mib=40192, cores=100, placements=(MigPlacement(0, 8),))
+A100 = card(0, mode="mig", memory_mib=40960, mig_profiles=(WHOLE, SMALL, HALF))
+
+
+def test_the_smallest_instance_goes_to_the_high_end() -> None:
+    assert mig.choose(A100, 1000, [], ()) == (SMALL, MigPlacement(6, 1))
+    assert mig.choose(A100, 5000, [], ()) == (HALF, MigPlacement(4, 4))
+    assert mig.choose(A100, 5000, [MigPlacement(6, 1)], ()) == (HALF, MigPlacement(0, 4))
+    assert mig.choose(A100, 30000, [MigPlacement(6, 1)], ()) is None
+
+
+def test_preferred_profiles_come_first_by_name_or_by_slices() -> None:
+    assert mig.choose(A100, 1000, [], ("3g",)) == (HALF, MigPlacement(4, 4))
+    assert mig.choose(A100, 1000, [], ("7g.40gb", "3g")) == (WHOLE, MigPlacement(0, 8))
+
+
+def test_instances_of_one_pod_take_places_of_their_own() -> None:
+    wanted = ask(gpu=3, gpumem=4000)
+    found = Fitting(node(A100), wanted, SPREAD, Tally()).run()
+
+    assert found is not None
+    assert [each.placement.start for each in found.mig] == [6, 5, 4]
+    assert [each.device_index for each in found.mig] == [0, 1, 2]
+    assert {device.memory_mib for device in found.devices["NVIDIA"][0]} == {4864}
+
+
+@pytest.mark.parametrize(
+    ("annotations", "says"),
+    [
+        ({"hami.io/device-scoring-weights": "slot=0,core=0,memory=0"}, "not all 0"),
+        ({"hami.io/device-scoring-weights": "slot=1,slot=1,memory=0"}, "not 'slot=1'"),
+        ({"hami.io/device-scoring-weights": "slot=-1,core=0,memory=1"}, "out of range"),
+        ({"hami.io/node-scheduler-policy": "up"}, "binpack, spread"),
+        ({"nvidia.com/numa-bind": "maybe"}, "neither true nor false"),
+    ],
+)
+def test_wishes_that_cannot_be_read_are_named(annotations: dict[str, str], says: str) -> None:
+    with pytest.raises(wishes.HamiFormatError, match=says):
+        wishes.read(annotations, [BY_WORD["NVIDIA"]])
+
+
+def test_blank_wishes_are_none() -> None:
+    blank = dict.fromkeys(wishes.keys([BY_WORD["NVIDIA"]]), " ")
+    read = wishes.read(blank, [BY_WORD["NVIDIA"]])
+
+    assert read.selection(BY_WORD["NVIDIA"]).takes_id("any")
+    assert (read.device_policies, read.binds_numa, read.node_policy) == ((), False, None)

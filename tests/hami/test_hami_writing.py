@@ -1,0 +1,179 @@
+"""What is written onto pods: byte for byte for every vendor, and taken off again exactly."""
+
+import pytest
+
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami import names
+from bindery.api.hami.assignment import Assignment
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.migallocations import MigAllocation
+from bindery.api.hami.nodedevices import MigPlacement
+from bindery.api.hami.poddevices import ContainerDevice
+from bindery.api.hami.vendortable import BY_WORD, VENDORS
+from bindery.binder.plugins.node_lock import admission, pods
+from bindery.binder.plugins.node_lock.objects import HolderPod
+from bindery.kube.objects import Meta
+
+NOW_S = 1786000000.5
+
+
+def of(word: str, memory_mib: int = 1024, cores: int = 10, uuid: str = "u-1") -> Assignment:
+    return Assignment({word: ((ContainerDevice(uuid, word, memory_mib, cores),),)}, {uuid: 1})
+
+
+@pytest.mark.parametrize("vendor", VENDORS, ids=lambda vendor: vendor.word)
+def test_every_vendor_gets_its_devices_under_its_keys(vendor: object) -> None:
+    row = BY_WORD[vendor.word]  # type: ignore[attr-defined]
+    written = assignments.annotations(of(row.word), "n1", NOW_S)
+
+    assert written[row.allocated_key] == f"u-1,{row.word},1024,10:;"
+    if row.to_allocate_key:
+        assert written[row.to_allocate_key] == written[row.allocated_key]
+    assert written[names.ASSIGNED_NODE] == "n1"
+    assert written[names.ASSIGNED_TIME] == written[names.BIND_TIME] == "1786000000"
+    assert written[names.BIND_PHASE] == "allocating"
+
+
+@pytest.mark.parametrize(
+    ("word", "memory_mib", "cores", "extras"),
+    [
+        (
+            "MLU",
+            5120,
+            30,
+            {"CAMBRICON_DSMLU_PROFILE": "1_30_20", "CAMBRICON_DSMLU_ASSIGNED": "false"},
+        ),
+        ("kunlun", 98304, 100, {"BAIDU_COM_DEVICE_IDX": "1"}),
+        (
+            "Mthreads",
+            16384,
+            8,
+            {
+                "mthreads.com/gpu-index": "1",
+                "mthreads.com/predicate-node": "n1",
+                "mthreads.com/predicate-time": "1786000000500000000",
+            },
+        ),
+        (
+            "Ascend910B3",
+            16384,
+            5,
+            {
+                "huawei.com/Ascend910B3": (
+                    '[{"UUID":"u-1","temp":"vir05_1c_16g","memory":16384,"core":5}]'
+                ),
+                "predicate-time": "1786000000",
+            },
+        ),
+        (
+            "Metax-SGPU",
+            4096,
+            50,
+            {"metax-tech.com/gpu-devices-allocated": '[[{"uuid":"u-1","compute":50,"vRam":4096}]]'},
+        ),
+        ("Enflame", 50, 3, {"enflame.com/gcu-request-size": "3"}),
+        ("AWSNeuron", 0, 3, {"AWS_NEURON_IDS": "1", "NEURON_ALLOCATED": "false"}),
+    ],
+)  # fmt: skip
+def test_what_else_a_vendors_plugin_reads_is_written(
+    word: str, memory_mib: int, cores: int, extras: dict[str, str]
+) -> None:
+    written = assignments.annotations(of(word, memory_mib, cores), "n1", NOW_S)
+
+    assert extras.items() <= written.items()
+
+
+def test_mig_instances_travel_from_the_scheduler_to_the_pod() -> None:
+    instance = MigAllocation(
+        container_index=0,
+        device_index=0,
+        gpu_uuid="u-1",
+        profile="1g.5gb",
+        placement=MigPlacement(6, 1),
+    )
+    given = Assignment(of("NVIDIA").devices, {"u-1": 1}, (instance,))
+
+    read = assignments.from_data(given.to_data())
+
+    assert read == given
+    assert assignments.annotations(read, "n1", NOW_S)[names.MIG_ALLOCATIONS] == (
+        '[{"containerIndex":0,"deviceIndex":0,"gpuUUID":"u-1","profile":"1g.5gb",'
+        '"placement":{"start":6,"size":1}}]'
+    )
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"devices": {"Unknown": "a,b,1,1:;"}},
+        {"devices": {"NVIDIA": "a,b:;"}},
+        {"devices": []},
+        {"devices": {}, "more": 1},
+        {"devices": {}, "mig": "[{}]"},
+    ],
+)
+def test_devices_that_nobody_can_have_handed_over_are_refused(data: dict[str, object]) -> None:
+    with pytest.raises(HamiFormatError):
+        assignments.from_data(data)
+
+
+def test_a_rollback_takes_off_what_was_written_and_nothing_else() -> None:
+    given = of("NVIDIA")
+    written = {
+        k: v
+        for k, v in pods.prepared(given, "uid", "n1", NOW_S)["metadata"]["annotations"].items()
+        if v
+    }
+    pod = HolderPod(
+        metadata=Meta(
+            uid="uid", annotations={**written, "mine": "1"}, labels={names.ASSIGNED_NODE: "n1"}
+        )
+    )
+
+    patch = pods.undone(pod, given, "n1", NOW_S + 60)
+
+    assert patch is not None
+    removed = {step["path"] for step in patch if step["op"] == "remove"}
+    assert "/metadata/labels/hami.io~1vgpu-node" in removed
+    assert len(removed) == len(written) + 1
+    assert not any("mine" in path for path in removed)
+
+
+def test_a_rollback_leaves_what_another_scheduler_has_written_since() -> None:
+    theirs = {names.ASSIGNED_NODE: "n2", "hami.io/vgpu-devices-allocated": "u-1,NVIDIA,1024,10:;"}
+    pod = HolderPod(metadata=Meta(uid="uid", annotations=theirs))
+
+    assert pods.undone(pod, of("NVIDIA"), "n1", NOW_S) is None
+
+
+def test_a_node_name_that_is_too_long_for_a_label_gets_none() -> None:
+    patch = pods.prepared(of("NVIDIA"), "uid", "n" * 64, NOW_S)
+
+    assert "labels" not in patch["metadata"]
+    assert patch["metadata"]["annotations"][names.ASSIGNED_NODE] == "n" * 64
+
+
+def manifest(limits: dict[str, str], **annotations: str) -> dict[str, object]:
+    return {
+        "metadata": {"annotations": annotations},
+        "spec": {"containers": [{"name": "c", "resources": {"limits": limits}}]},
+    }
+
+
+def test_admission_names_forged_annotations_and_bad_requests() -> None:
+    forged = manifest({}, **{"hami.io/vgpu-devices-allocated": "x"})
+    wrong = manifest({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "16Gi"})
+    wish = manifest({"nvidia.com/gpu": "1"}, **{"hami.io/gpu-scheduler-policy": "up"})
+
+    assert "written by the binder" in admission.problems(forged)[0]
+    assert "plain number" in admission.problems(wrong)[0]
+    assert "'up' is none of" in admission.problems(wish)[0]
+    assert admission.problems(manifest({"nvidia.com/gpu": "1"})) == []
+
+
+def test_admission_gives_a_gpu_to_who_names_only_a_part_of_one() -> None:
+    pod = manifest({"nvidia.com/gpumem": "1000"})
+    changed = admission.with_defaults(pod)
+
+    assert changed["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
+    assert pod == manifest({"nvidia.com/gpumem": "1000"})

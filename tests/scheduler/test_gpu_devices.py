@@ -1,0 +1,229 @@
+"""GPUs one by one: no plan overcommits a device, every discard restores all, and a restart loses
+nothing.
+"""
+
+import random
+from collections import Counter
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod, session_of
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.gpushare import (
+    CONFIG_MAP_ANNOTATION,
+    RESERVATION_NAMESPACE,
+    WHOLE,
+    group_labels,
+    reservation_name,
+)
+from bindery.kube import objects as kube
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model.devices import DeviceTable
+from bindery.scheduler.model.jobs import TaskStatus
+from bindery.scheduler.model.resources import PODS
+
+MEMORY = {"nvidia.com/gpu.memory": "40000"}
+Share = dict[str, str]
+shares = st.one_of(
+    st.sampled_from(["0.1", "0.25", "0.5", "0.75", "0.9"]).map(lambda f: {"gpu-fraction": f}),
+    st.sampled_from(["1", "10000", "20000", "39999"]).map(lambda m: {"gpu-memory": m}),
+)
+several = st.sampled_from([{}, {"gpu-fraction-num-devices": "2"}])
+
+
+def sharer(name: str, share: Share, groups: tuple[str, ...] = (), **more: Any) -> kube.Pod:
+    """Return a pod that asks for a share; one on a node belongs to `groups`."""
+    made = pod(name, 0, labels=group_labels(groups) if groups else {}, **more)
+    annotations = {**made.metadata.annotations, **share, CONFIG_MAP_ANNOTATION: "x"}
+    metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
+    return msgspec.structs.replace(made, metadata=metadata)
+
+
+def reservation(group: str, on: str) -> kube.Pod:
+    return pod(
+        reservation_name(on, group),
+        0,
+        1,
+        labels=group_labels([group]),
+        namespace=RESERVATION_NAMESPACE,
+        scheduler="",
+        on=on,
+    )
+
+
+def columns(table: DeviceTable) -> tuple[bytes, ...]:
+    return tuple(each.tobytes() for each in (table._held, table._releasing, table._promised))
+
+
+def books(cluster: Cluster) -> tuple[Any, ...]:
+    """Return everything of devices that a discard must restore."""
+    table, nodes = cluster.state.nodes.devices, cluster.state.nodes
+    groups = {
+        (row, name): (group.device, group.users, group.reservations)
+        for row, of_row in table._groups.items()
+        for name, group in of_row.items()
+    }
+    return (
+        *columns(table),
+        table._members.tobytes(),
+        nodes.idle.tobytes(),
+        dict(table.held_by),
+        dict(table.promised_to),
+        groups,
+    )
+
+
+def check(cluster: Cluster) -> None:
+    """Check that columns are the sums of places, and that no device is given away twice."""
+    table = cluster.state.nodes.devices
+    held: Counter[tuple[int, int]] = Counter()
+    for places in table.held_by.values():
+        for device in places.devices:
+            held[device, places.row] += places.portion
+    later = table._capacity - table._held + table._releasing - table._promised
+    for (device, row), amount in held.items():
+        assert table._held[device, row] == amount <= WHOLE
+    assert int(table._held.sum()) == sum(held.values())
+    assert (later >= 0).all()
+    for row, of_row in table._groups.items():
+        devices = [group.device for group in of_row.values()]
+        assert len(devices) == len(set(devices)), "two groups on one device"
+        for places in table.held_by.values():
+            if places.row == row and not places.groups:
+                assert not set(devices) & set(places.devices), "a whole device is shared"
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(data=st.data())
+def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
+    data: st.DataObject,
+) -> None:
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    add(cluster, node("a", gpu=2, labels=MEMORY), node("b", gpu=3, labels=MEMORY))
+    for index in range(data.draw(st.integers(0, 4))):
+        group = data.draw(st.sampled_from(["g", "h"]))
+        share = {"gpu-fraction": "0.25"}
+        add(cluster, sharer(f"r{index}", share, (group,), on="a", phase="Running"))
+    for index in range(8):
+        share = data.draw(shares) | data.draw(several)
+        whole = pod(f"w{index}", 0, data.draw(st.integers(1, 2)))
+        add(cluster, whole if data.draw(st.booleans()) else sharer(f"p{index}", share))
+    session = session_of(cluster)
+    tasks = sorted(cluster.state.tasks.values(), key=lambda task: task.uid)
+    before = books(cluster)
+
+    with session.statement() as statement:
+        marks = [(statement.savepoint(), before)]
+        for _ in range(data.draw(st.integers(1, 14))):
+            task = data.draw(st.sampled_from(tasks))
+            row = data.draw(st.integers(0, 1))
+            with suppress(LedgerRefusalError):
+                if task.status is TaskStatus.RUNNING:
+                    statement.evict(task, "for a test")
+                elif data.draw(st.booleans()):
+                    statement.allocate(task, row)
+                else:
+                    statement.pipeline(task, row)
+            check(cluster)
+            if data.draw(st.integers(0, 3)) == 0:
+                mark, looked = data.draw(st.sampled_from(marks))
+                statement.rollback(mark)
+                assert books(cluster) == looked
+                marks = [each for each in marks if each[0] <= mark]
+            marks.append((statement.savepoint(), books(cluster)))
+
+    assert books(cluster) == before
+
+
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(wanted=st.lists(shares, min_size=1, max_size=8), seed=st.integers(0, 1000))
+def test_a_scheduler_that_starts_anew_knows_who_shares_with_whom(
+    wanted: list[Share], seed: int
+) -> None:
+    nodes = [node("a", gpu=2, labels=MEMORY), node("b", gpu=1, labels=MEMORY)]
+    pods = [sharer(f"p{index}", share) for index, share in enumerate(wanted)]
+    engine = engine_with(*nodes, *pods)
+    requests = [as_created(draft) for draft in engine.cycle()]
+    of_pod = {
+        each.pod_uid: (each.selected_node, tuple(each.selected_gpu_groups))
+        for request in requests
+        for each in request.spec.pods
+    }
+    bound = [
+        sharer(each.metadata.name, share, of_pod[each.metadata.uid][1], on=node_name)
+        for each, share in zip(pods, wanted, strict=True)
+        if (node_name := of_pod.get(each.metadata.uid, ("",))[0]) and seed % 2
+    ]
+    known = {each.metadata.uid for each in bound}
+    everything = [*nodes, *bound, *(p for p in pods if p.metadata.uid not in known), *requests]
+    random.Random(seed).shuffle(everything)
+    again = engine_with(*everything)
+
+    def sharing(cluster: Cluster) -> dict[object, frozenset[object]]:
+        table = cluster.state.nodes.devices
+        at = {
+            holder: {(cluster.state.nodes.name(p.row), device) for device in p.devices}
+            for holder, p in table.held_by.items()
+        }
+        return {one: frozenset(two for two in at if at[one] & at[two]) for one in at}
+
+    assert sharing(again.cluster) == sharing(engine.cluster)
+    check(again.cluster)
+
+
+def test_a_reservation_counts_for_no_gpu_but_keeps_its_device_from_whole_pods() -> None:
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    held = reservation("g", "a")
+    add(cluster, node("a", gpu=1), held, pod("w", 0, 1))
+    session = session_of(cluster)
+    nodes = cluster.state.nodes
+    gpu = nodes.axis.index("gpu")
+
+    assert nodes.idle[gpu, 0] == 1000
+    with session.statement() as statement, pytest.raises(LedgerRefusalError):
+        statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
+    delete(cluster, held)
+    with session.statement() as statement:
+        statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
+
+
+def test_the_place_of_a_reservation_that_is_yet_to_come_is_kept() -> None:
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    add(cluster, node("a", gpu=1, pods=10))
+    pods = cluster.state.nodes.axis.index(PODS)
+
+    def free() -> int:
+        return int(cluster.state.nodes.idle[pods, 0])
+
+    user, holder = sharer("u", {"gpu-fraction": "0.5"}, ("g",), on="a"), reservation("g", "a")
+    add(cluster, user)
+    assert free() == 8
+    add(cluster, holder)
+    assert free() == 8
+    delete(cluster, user)
+    assert free() == 9
+    delete(cluster, holder)
+    assert free() == 10
+
+
+def test_shares_by_memory_are_counted_anew_when_a_smaller_gpu_comes() -> None:
+    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    asks = sharer("p", {"gpu-memory": "10000"})
+    add(cluster, asks, node("large", gpu=1, labels={"nvidia.com/gpu.memory": "40000"}))
+    gpu = cluster.state.nodes.axis.index("gpu")
+
+    def pending() -> int:
+        return int(cluster.state.queues.pending[gpu].sum())
+
+    assert pending() == 250
+    small = node("small", gpu=1, labels={"nvidia.com/gpu.memory": "20000"})
+    add(cluster, small)
+    assert pending() == 500
+    delete(cluster, small)
+    assert pending() == 250
