@@ -1,6 +1,7 @@
-"""Moving victims: those that find another place are moved there, not just killed.
+"""Taking victims out and moving them: those that find another place are moved, not just killed.
 
-Asked by the search once the claim has its places.
+What the search and the rearrangement do alike in their Statements: evict whole chunks, promise
+places, and move who can be moved once the claim has its places.
 """
 
 from collections.abc import Sequence
@@ -20,6 +21,27 @@ def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal 
         if refusal is not None:
             return refusal
     return None
+
+
+def evict_all(statement: Statement, tasks: Sequence[Task], reason: str) -> bool:
+    """Evict all `tasks`, in their order, or none of them; return whether it was done."""
+    savepoint = statement.savepoint()
+    try:
+        for task in tasks:
+            statement.evict(task, reason)
+    except LedgerRefusalError:
+        statement.rollback(savepoint)
+        return False
+    return True
+
+
+def promise(statement: Statement, task: Task, row: int) -> bool:
+    """Promise `task` the node at `row`; return False where a ledger refuses it."""
+    try:
+        statement.pipeline(task, row)
+    except LedgerRefusalError:
+        return False
+    return True
 
 
 def move_victims(
@@ -69,10 +91,4 @@ def move(session: Session, statement: Statement, task: Task, *, may_stay: bool) 
     if place is not None and place.row == task.row and not may_stay:
         finder.exclude(task.shape, task.row, "it is moved away from it")
         place = finder.best(task.shape)
-    if place is None:
-        return False
-    try:
-        statement.pipeline(task, place.row)
-    except LedgerRefusalError:
-        return False
-    return True
+    return place is not None and promise(statement, task, place.row)
