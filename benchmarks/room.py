@@ -114,42 +114,21 @@ def division_of(queues: int) -> Lap:
     return lap
 
 
+def _cycle(name: str, world: Callable[[int], World], bar_s: float, published: str) -> Case:
+    """Return the case of one cycle in the `world` of so many nodes."""
+    return Case(name, lambda nodes: cycle_in(world(nodes)), bar_s, bar_at=500, published=published)
+
+
 CASES: Final = (
-    Case(
-        "full cycle with reclaim",
-        lambda nodes: cycle_in(roomworlds.full_of_single_jobs(nodes)),
-        bar_s=5.0,
-        bar_at=500,
-        published="59.3 s",
+    _cycle("full cycle with reclaim", roomworlds.full_of_single_jobs, 5.0, "59.3 s"),
+    _cycle(
+        "does not fit: a pinned pod on every node", roomworlds.pinned_on_every_node, 0.2, "249.5 s"
     ),
-    Case(
-        "does not fit: a pinned pod on every node",
-        lambda nodes: cycle_in(roomworlds.pinned_on_every_node(nodes)),
-        bar_s=0.2,
-        bar_at=500,
-        published="249.5 s",
+    _cycle(
+        "does not fit: only half may be reclaimed", roomworlds.half_of_it_may_go, 0.2, "249.5 s"
     ),
-    Case(
-        "does not fit: only half may be reclaimed",
-        lambda nodes: cycle_in(roomworlds.half_of_it_may_go(nodes)),
-        bar_s=0.2,
-        bar_at=500,
-        published="249.5 s",
-    ),
-    Case(
-        "reclaim for one large gang",
-        lambda nodes: cycle_in(roomworlds.large_gang(nodes)),
-        bar_s=3.0,
-        bar_at=500,
-        published="102 s",
-    ),
-    Case(
-        "consolidation for gangs of ten",
-        lambda nodes: cycle_in(roomworlds.scattered(nodes)),
-        bar_s=20.0,
-        bar_at=500,
-        published="456 s",
-    ),
+    _cycle("reclaim for one large gang", roomworlds.large_gang, 3.0, "102 s"),
+    _cycle("consolidation for gangs of ten", roomworlds.scattered, 20.0, "456 s"),
     Case("fair-share division", division_of, bar_s=0.01, bar_at=1000, unit="queues"),
 )
 """What is measured, in the order of the tables. At 500 nodes: 4,000 GPUs; 4,000 jobs run and 4,000

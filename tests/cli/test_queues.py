@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -53,16 +54,16 @@ def lines(command_line: CommandLine) -> Lines:
 
 def share(**amounts: float | None) -> ResourceShare:
     """Return a share that holds nothing, but for `amounts`."""
-    nothing: dict[str, float | None] = {
-        "quota": None,
-        "weight": 1.0,
-        "fair_share": 0.0,
-        "allocated": 0.0,
-        "non_preemptible": 0.0,
-        "requested": 0.0,
-        "limit": None,
-    }
-    return ResourceShare(**{**nothing, **amounts})  # type: ignore[arg-type]  # weight is given
+    nothing = ResourceShare(
+        quota=None,
+        weight=1.0,
+        fair_share=0.0,
+        allocated=0.0,
+        non_preemptible=0.0,
+        requested=0.0,
+        limit=None,
+    )
+    return replace(nothing, **amounts)
 
 
 def test_the_tree_shows_every_queue_below_its_parent_with_its_numbers(

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -61,11 +62,11 @@ class Desk:
         done = self._bindery("whatif", str(self.file), "--file", self.cluster, *arguments)
         return done.returncode, done.stdout, done.stderr
 
-    def outcome(self, text: str, expected: int = 0) -> dict[str, object]:
+    def outcome(self, text: str, expected: int = 0) -> dict[str, Any]:
         """Return the answer for machines."""
         code, answer, errors = self.ask(text, "-o", "json")
         assert code == expected, errors
-        outcome: dict[str, object] = json.loads(answer)
+        outcome: dict[str, Any] = json.loads(answer)
         return outcome
 
 
@@ -90,9 +91,9 @@ def test_machines_are_told_the_same(desk: Desk) -> None:
 
     assert outcome["runs"] is True
     assert outcome["settled"] is True
-    (job,) = outcome["jobs"]  # type: ignore[misc]  # a list in JSON
+    (job,) = outcome["jobs"]
     assert job["pods"] == [{"name": "tune-0", "node": "node1"}, {"name": "tune-1", "node": "node1"}]
-    (eviction,) = outcome["evictions"]  # type: ignore[misc]  # a list in JSON
+    (eviction,) = outcome["evictions"]
     assert eviction["eviction"]["action"] == "reclaim"
     assert eviction["eviction"]["queue"] == "research"
     assert eviction["comesBack"] is False
@@ -175,7 +176,7 @@ def test_more_nodes_and_changed_queues_can_be_tried(desk: Desk) -> None:
 
     outcome = desk.outcome(f"{more}---{big}")
 
-    (job,) = outcome["jobs"]  # type: ignore[misc]  # a list in JSON
+    (job,) = outcome["jobs"]
     assert {pod["node"] for pod in job["pods"]} == {"node9"}
     assert outcome["evictions"] == []
 

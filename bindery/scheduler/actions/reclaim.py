@@ -42,7 +42,7 @@ class ReclaimRule:
         mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
-            if levels is not None and not self._may_lose(session, claim, *levels):
+            if levels is not None and not self.may_lose(session, claim, *levels):
                 mask[of_queue] = False
         return mask
 
@@ -61,7 +61,7 @@ class ReclaimRule:
         A loss after which `accepts` must refuse the plan is none that helps: others may still go.
         """
         levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
-        if levels is None or not self._may_lose(session, claim, *levels):
+        if levels is None or not self.may_lose(session, claim, *levels):
             return False
         nodes = session.state.nodes
         lost = total(nodes.demand(task.row, task.shape.request) for task in chunk.tasks)
@@ -84,7 +84,7 @@ class ReclaimRule:
             for levels, resources in involved.items()
         )
 
-    def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
+    def may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
         """Return whether the queue `other` holds more than it may keep against `own`.
 
         More than its quota, if the claim stays within the quota of `own`; else more than its share,

@@ -40,7 +40,8 @@ class Judge:
         self._claim = claim
         self._actions = actions
         self._own = session.queue_row(claim.job)
-        self._rules: tuple[Rule, Rule] = (PreemptRule(), ReclaimRule())
+        self._reclaims = ReclaimRule()
+        self._rules: tuple[Rule, Rule] = (PreemptRule(), self._reclaims)
         self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
         self._refused = [rule.refuse(session, claim) for rule in self._rules]
 
@@ -132,8 +133,12 @@ class Judge:
         name = session.state.queues.entries[row].name
         if not is_reclaimable(session, row, levels[1]):
             yield Refusal("NotReclaimable", f"queue {name}, or one above it, is not reclaimable")
-        elif not self._rules[1].allows(session, self._claim, chunk):
+        elif not self._reclaims.may_lose(session, self._claim, *levels):
             yield Refusal("WithinShare", self._within(levels[1]))
+        elif not self._reclaims.allows(session, self._claim, chunk):
+            mine = session.state.queues.entries[levels[0]].name
+            text = f"queue {mine} would be above its fair share, and fuller than {name} is left"
+            yield Refusal("WouldBeFuller", text)
 
     def _within(self, row: int) -> str:
         """Return in words that the queue at `row` holds no more than it may keep."""

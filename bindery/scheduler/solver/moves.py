@@ -1,6 +1,7 @@
-"""Moving victims: those that find another place are moved there, not just killed.
+"""Taking victims out and moving them: those that find another place are moved, not just killed.
 
-Asked by the search once the claim has its places.
+What the search and the rearrangement do alike in their Statements: evict whole chunks, promise
+places, and move who can be moved once the claim has its places.
 """
 
 from collections.abc import Sequence
@@ -21,6 +22,27 @@ def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal 
         if refusal is not None:
             return refusal
     return None
+
+
+def evict_all(statement: Statement, tasks: Sequence[Task], reason: str) -> bool:
+    """Evict all `tasks`, in their order, or none of them; return whether it was done."""
+    savepoint = statement.savepoint()
+    try:
+        for task in tasks:
+            statement.evict(task, reason)
+    except LedgerRefusalError:
+        statement.rollback(savepoint)
+        return False
+    return True
+
+
+def promise(statement: Statement, task: Task, row: int) -> bool:
+    """Promise `task` the node at `row`; return False where a ledger refuses it."""
+    try:
+        statement.pipeline(task, row)
+    except LedgerRefusalError:
+        return False
+    return True
 
 
 def move_victims(
@@ -72,24 +94,14 @@ def move(session: Session, statement: Statement, task: Task, *, may_stay: bool) 
             return True
         finder.exclude(task, task.row, "it is moved away from it")
         place = finder.best(task)
-    if place is None:
-        return False
-    try:
-        statement.pipeline(task, place.row)
-    except LedgerRefusalError:
-        return False
-    return True
+    return place is not None and promise(statement, task, place.row)
 
 
 def _changes_devices(session: Session, statement: Statement, task: Task) -> bool:
     """Promise `task` parts of other GPUs of its own node, if that is what it gets there."""
     table, savepoint = session.state.nodes.devices, statement.savepoint()
     share = task.shape.request.share
-    if share is None or share.portion == WHOLE:
-        return False
-    try:
-        statement.pipeline(task, task.row)
-    except LedgerRefusalError:
+    if share is None or share.portion == WHOLE or not promise(statement, task, task.row):
         return False
     old, new = table.held_by.get(task.uid), table.promised_to.get(task.uid)
     if old is not None and new is not None and old.devices != new.devices:

@@ -9,12 +9,11 @@ must; who comes back to the node on which it stands does not move at all.
 from collections.abc import Sequence
 
 from bindery.scheduler.actions.base import WorkList
-from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import keep_in_place, move, over_capacity
+from bindery.scheduler.solver.moves import evict_all, keep_in_place, move, over_capacity, promise
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
@@ -67,15 +66,11 @@ class Rearrangement:
         return False
 
     def _evict(self, index: int) -> bool:
-        jobs = {id(self._table.chunks[i].job) for i in (*self.gone, index)}
-        if self._rule.most_jobs is not None and len(jobs) > self._rule.most_jobs:
+        most = self._rule.most_jobs
+        if most is not None and self._table.job_count((*self.gone, index)) > most:
             return False
-        savepoint = self._statement.savepoint()
-        try:
-            for task in self._table.chunks[index].tasks:
-                self._statement.evict(task, f"{self._rule.name} for {self._claim.job.key}")
-        except LedgerRefusalError:
-            self._statement.rollback(savepoint)
+        reason = f"{self._rule.name} for {self._claim.job.key}"
+        if not evict_all(self._statement, self._table.chunks[index].tasks, reason):
             return False
         self.gone.append(index)
         return True
@@ -103,11 +98,7 @@ class Rearrangement:
         finder = self._session.placement.finder(job, self._domain)
         for task in tasks:
             place = finder.best(task)
-            if place is None:
-                return False
-            try:
-                self._statement.pipeline(task, place.row)
-            except LedgerRefusalError:
+            if place is None or not promise(self._statement, task, place.row):
                 return False
         return True
 

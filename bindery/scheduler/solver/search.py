@@ -12,12 +12,17 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import keep_in_place, move_victims, over_capacity
+from bindery.scheduler.solver.moves import (
+    evict_all,
+    keep_in_place,
+    move_victims,
+    over_capacity,
+    promise,
+)
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import Claim, Rule
@@ -105,20 +110,13 @@ class Search:
         """Promise `task` the best node that has, or will have, room; evicts nobody."""
         finder = self._finder
         while (place := finder.best(task)) is not None:
-            if self._pipeline(task, place.row):
+            if promise(self._statement, task, place.row):
                 self._waits |= not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
                 finder = self._session.placement.finder(self._claim.job, self._domain)
             finder.exclude(task, place.row, "a ledger has refused it")
         return False
-
-    def _pipeline(self, task: Task, row: int) -> bool:
-        try:
-            self._statement.pipeline(task, row)
-        except LedgerRefusalError:
-            return False
-        return True
 
     def _make_capacity(self, tasks: Sequence[Task]) -> bool:
         """Evict until no gate is against `tasks`: a queue at its limit needs its own pods gone."""
@@ -146,7 +144,7 @@ class Search:
         """Evict on the node at `row` what `task` needs there; others if those cannot move."""
         kept: list[int] = []
         savepoint, chosen = self._statement.savepoint(), len(self.gone)
-        while self._clear(row, task) and self._pipeline(task, row):
+        while self._clear(row, task) and promise(self._statement, task, row):
             stuck = self._stuck()
             if not stuck:
                 self._left[kept] = True
@@ -237,17 +235,10 @@ class Search:
 
     def _evict_alone(self, index: int) -> bool:
         most = self._rule.most_jobs
-        if most is not None:
-            jobs = {id(self._table.chunks[i].job) for i in (*self.gone, index)}
-            if len(jobs) > most:
-                return False
+        if most is not None and self._table.job_count((*self.gone, index)) > most:
+            return False
         reason = f"{self._rule.name} for {self._claim.job.key}"
-        savepoint = self._statement.savepoint()
-        try:
-            for task in self._table.chunks[index].tasks:
-                self._statement.evict(task, reason)
-        except LedgerRefusalError:
-            self._statement.rollback(savepoint)
+        if not evict_all(self._statement, self._table.chunks[index].tasks, reason):
             return False
         self._left[index] = False
         self.gone.append(index)

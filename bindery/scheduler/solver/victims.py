@@ -200,6 +200,10 @@ class VictimTable:
         """Return the first chunk of the job of `chunk`; a job's chunks are in a row."""
         return int(self._job_starts[chunk])
 
+    def job_count(self, chosen: Iterable[int]) -> int:
+        """Return of how many jobs the chunks `chosen` are."""
+        return len({id(self.chunks[index].job) for index in chosen})
+
     def goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
         """Return whether `index` is an extra whose core is among `chosen` too."""
         job, chunks = self.chunks[index].job, self.chunks
