@@ -115,16 +115,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "3: not supported yet: config.usage.source: prometheus",
         ),
         (
-            "config:\n  plugins:\n    nodeplacement: {device: spread}\n",
-            "3: not supported yet: config.plugins.nodeplacement.device",
-        ),
-        (
             "config:\n  plugins:\n    topology: {}\n",
             "3: not supported yet: config.plugins.topology",
-        ),
-        (
-            "jobs:\n- name: a\n  pods:\n  - count: 2\n    gpuFraction: 0.5\n",
-            "5: not supported yet: jobs[0].pods[0].gpuFraction",
         ),
         (
             "jobs:\n- name: a\n  pods:\n  - initContainers: [{gpuMemory: 5000}]\n",
@@ -135,10 +127,6 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
         ),
         (
-            "jobs:\n- {name: a, spreadDevices: true}\n",
-            "2: not supported yet: jobs[0].spreadDevices",
-        ),
-        (
             "jobs:\n- name: a\n  subGroups: [{name: s, topology: {required: rack}}]\n",
             "3: not supported yet: jobs[0].subGroups[0].topology",
         ),
@@ -147,17 +135,13 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "2: not supported yet: jobs[0].topology",
         ),
         (
-            "events:\n- before: 2\n  job: {name: a, spreadDevices: true}\n",
-            "3: not supported yet: events[0].job.spreadDevices",
+            "events:\n- before: 2\n  job: {name: a, topology: {required: rack}}\n",
+            "3: not supported yet: events[0].job.topology",
         ),
         ("hyperNodes:\n- {name: s0, members: [n]}\n", "1: not supported yet: hyperNodes"),
         (
             "nodes:\n- name: n\n  devices:\n  - {id: d0, healthy: false}\n",
             "4: not supported yet: nodes[0].devices[0].healthy",
-        ),
-        (
-            'jobs: [{name: a, pods: [{}]}]\nexpect:\n  pods:\n    a-0: {gpu: ["0"]}\n',
-            "4: not supported yet: expect.pods.a-0.gpu",
         ),
     ],
 )

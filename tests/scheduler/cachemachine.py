@@ -10,7 +10,8 @@ from typing import Any
 import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
-from schedulerworld import NOW, group, node, pod, queue, recount, request, view
+from recounting import recount, view
+from schedulerworld import NOW, group, node, pod, queue, request
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION

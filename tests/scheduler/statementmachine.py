@@ -18,7 +18,8 @@ from hypothesis.stateful import (
     rule,
 )
 from plannedworlds import World, worlds
-from schedulerworld import NOW, add, charged, recount, session_of, view
+from recounting import charged, recount, view
+from schedulerworld import NOW, add, session_of
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster

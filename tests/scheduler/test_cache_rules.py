@@ -1,6 +1,7 @@
 """Events, case by case: what each does to jobs, holds and the memory of failures."""
 
 import pytest
+from recounting import recount, view
 from schedulerworld import (
     NAMESPACE,
     NOW,
@@ -15,10 +16,8 @@ from schedulerworld import (
     plan,
     pod,
     queue,
-    recount,
     report_of,
     request,
-    view,
 )
 
 from bindery.api.names import NODE_POOL_LABEL

@@ -5,19 +5,8 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from schedulerworld import (
-    add,
-    configuration,
-    engine_with,
-    gang,
-    node,
-    places,
-    plan,
-    pod,
-    recount,
-    report_of,
-    view,
-)
+from recounting import recount, view
+from schedulerworld import add, configuration, engine_with, gang, node, places, plan, pod, report_of
 
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation

@@ -105,9 +105,9 @@ class Licences:
         return bool(shape.needs)
 
     def task_node_failures(self, session: Session, task: Task) -> Iterable[NodeFailure]:
-        found = session.pod(task)
-        assert found is not None
-        names = [claim.name for claim in found.spec.resource_claims or ()]
+        found = session.pod(task)  # none if it is bound: such a pod cannot be moved
+        claims = () if found is None else found.spec.resource_claims or ()
+        names = [claim.name for claim in claims]
         yield NodeFailure("are not named", self.mask(session, lambda name: name not in names))
 
     def bind_data(self, _session: Session, task: Task, _row: int) -> Mapping[str, Any] | None:

@@ -5,7 +5,7 @@ import itertools
 from contestedworlds import play, scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedulerworld import recount, view
+from recounting import recount, view
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from plannedworlds import World, worlds
+from recounting import recount, view
 from schedulerworld import (
     GPU,
     Clock,
@@ -20,8 +21,6 @@ from schedulerworld import (
     modify,
     node,
     plan,
-    recount,
-    view,
 )
 
 from bindery.api.names import GPU_MODEL_LABEL

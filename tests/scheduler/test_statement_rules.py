@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 from hypothesis import HealthCheck, given, settings
 from plannedworlds import World, worlds
-from schedulerworld import add, delete, engine_with, modify, node, pod, session_of, view
+from recounting import view
+from schedulerworld import add, delete, engine_with, modify, node, pod, session_of
 from statementmachine import MoodyPlugin
 
 from bindery.scheduler.cache.cluster import Cluster

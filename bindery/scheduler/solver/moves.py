@@ -67,7 +67,8 @@ def move_victims(
 def keep_in_place(statement: Statement) -> None:
     """Take back the evictions of pods that `statement` has promised the nodes on which they stand.
 
-    Nothing else changes: they would leave as much room as they take.
+    Nothing else changes: they would leave as much room as they take, unless what makes the room is
+    that they change devices on their node; then all stays as it was.
     """
     stand = {o.task.uid: o.row for o in statement.operations if o.kind is OperationKind.EVICT}
     back = {
@@ -77,11 +78,15 @@ def keep_in_place(statement: Statement) -> None:
     }
     if not back:
         return
-    steps = [step for step in statement.extract().operations if step.task.uid not in back]
+    plan = statement.extract()
+    steps = [step for step in plan.operations if step.task.uid not in back]
     # Promises must not ask for room before all who leave have left.
     steps.sort(key=lambda step: step.kind is not OperationKind.EVICT)
     statement.rollback(Savepoint(0))
-    statement.replay(Plan(tuple(steps)))
+    try:
+        statement.replay(Plan(tuple(steps)))
+    except LedgerRefusalError:
+        statement.replay(plan)
 
 
 def move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
