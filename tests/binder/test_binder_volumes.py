@@ -48,7 +48,7 @@ class Storage:
         }
         annotations = {SELECTED: node} if node else {}
         self._create("v1", "PersistentVolumeClaim", name, {"spec": spec}, annotations)
-        return {"name": name, "uid": self.cluster.uid("pvc", name)}
+        return {"name": name, "uid": self.cluster.uid("PersistentVolumeClaim", name)}
 
     def add_volume(
         self, name: str, size: str, claim_ref: dict[str, str] | None = None, node: str | None = None
