@@ -23,6 +23,7 @@ from bindery.api.names import (
 )
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
+from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.client import Client, Selection
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
@@ -147,7 +148,9 @@ async def look(client: Client, plugins: Sequence[PluginConfiguration] | None = N
 async def _further(
     client: Client, plugins: Sequence[PluginConfiguration] | None
 ) -> tuple[KubeObject, ...]:
-    """Read what plugins watch beside the scheduler's own kinds; what a user may not see is missing.
+    """Read what plugins watch beside the scheduler's own kinds, and what claims are made from.
+
+    What a user may not see is missing.
 
     Raises:
         CommandError: a plugin cannot be made.
@@ -157,6 +160,7 @@ async def _further(
     except registry.PluginError as error:
         raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
     resources = [each for each in found.watched_resources() if each not in WATCHED]
+    resources.append(RESOURCE_CLAIM_TEMPLATES)
     objects: list[KubeObject] = []
     for resource in await served(client, resources):
         with suppress(ForbiddenError):

@@ -15,14 +15,13 @@ from pydantic import BaseModel, ConfigDict
 
 from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
-from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, asks_for_share
 from bindery.api.names import API_VERSION
 from bindery.api.yamlfile import Document, FileError, read, validate
+from bindery.cli.furnishing import Furnisher, admitted
 from bindery.cli.live import Look
-from bindery.cli.podtemplates import TEMPLATED, pods_of
+from bindery.cli.podtemplates import TEMPLATED, claims_of, pods_of
 from bindery.cli.sources import objects_of
 from bindery.kube.objects import (
-    Condition,
     KubeObject,
     Meta,
     Node,
@@ -31,13 +30,21 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
+from bindery.kube.resources import Resource
+from bindery.kube.storage import Claim
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scenario.wholes import KINDS
 
 Item = TypeVar("Item", bound=KubeObject)
 
 _AMOUNTS: Final = frozenset({"allocatable", "capacity", "limits", "overhead", "requests"})
 """Keys below which stand quantities by resource."""
+
+_WHOLE: Final[Mapping[str, Resource[Any]]] = {
+    resource.kind: resource for resources in KINDS.values() for resource in resources
+}
+"""Kinds of storage and of devices: taken as they are."""
 
 _CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical": 2000001000}
 """Priority classes that every API server has."""
@@ -123,14 +130,24 @@ class _Reader:
         defaults = [c for c in self._seen.priority_classes if c.global_default]
         default = max((c.value for c in defaults), default=0)
         objects: list[KubeObject] = []
-        for item in self._found.objects:
+        for item in self._furnished(first):
             if isinstance(item, Pod | PodGroup) and _name(item) in self._taken:
                 kind, meta = type(item).__name__, item.metadata
                 text = f"{kind} {meta.namespace}/{meta.name} is there already; ask bindery explain"
                 raise first.error((), text)
-            objects.append(_admitted(item, values, default, first))
+            objects.append(admitted(item, values, default, first))
         self._found.objects = objects
         return self._found
+
+    def _furnished(self, first: Document) -> Iterator[KubeObject]:
+        """Yield all objects, and before each pod the claims that are made for it."""
+        furnisher = Furnisher((*self._seen.further, *self._found.objects))
+        for item in self._found.objects:
+            try:
+                yield from furnisher.furnish(item)
+            except msgspec.ValidationError as error:
+                meta = item.metadata
+                raise first.error((), f"{type(item).__name__} {meta.name}: {error}") from error
 
     def _take_scenario(self, scenario: Scenario) -> None:
         """Take the objects of a scenario without those that every scenario has.
@@ -166,8 +183,14 @@ class _Reader:
             pod = _converted(document, Pod, meta, document.data)
             self._found.objects.append(pod)
         elif kind in TEMPLATED:
-            pods = pods_of(document, meta)
-            self._found.objects += [_converted(document, Pod, m, data) for m, data in pods]
+            for pod_meta, data in pods_of(document, meta):
+                self._found.objects.append(_converted(document, Pod, pod_meta, data))
+                for claim_meta, claim in claims_of(document, pod_meta):
+                    self._found.objects.append(_converted(document, Claim, claim_meta, claim))
+        elif kind in _WHOLE and version == _WHOLE[kind].api_version:
+            resource = _WHOLE[kind]
+            of_kind = meta if resource.namespaced else msgspec.structs.replace(meta, namespace="")
+            self._found.objects.append(_converted(document, resource.type, of_kind, document.data))
         else:
             self._found.passed_over.append(f"{kind}/{meta.name}")
 
@@ -191,41 +214,6 @@ class _Reader:
             return msgspec.convert(given, Meta)
         except msgspec.ValidationError as error:
             raise document.error(("metadata",), str(error)) from error
-
-
-def _admitted(
-    item: KubeObject, values: Mapping[str, int], default: int, document: Document
-) -> KubeObject:
-    """Return a pod with the priority that its class stands for, and a node that is ready.
-
-    Raises:
-        FileError: the class does not exist.
-    """
-    if isinstance(item, Node) and item.status.conditions is None:
-        ready = [Condition(type="Ready", status="True")]
-        status = msgspec.structs.replace(item.status, conditions=ready)
-        return msgspec.structs.replace(item, status=status)
-    if isinstance(item, Pod):
-        item = _prepared(item)
-    if not isinstance(item, Pod) or item.spec.priority is not None:
-        return item
-    name = item.spec.priority_class_name
-    if name and name not in values:
-        raise document.error((), f"pod {item.metadata.name}: PriorityClass {name} does not exist")
-    value = values[name] if name else default
-    spec = msgspec.structs.replace(item.spec, priority=value)
-    return msgspec.structs.replace(item, spec=spec)
-
-
-def _prepared(pod: Pod) -> Pod:
-    """Return `pod` as the webhook leaves one that asks for a share of a GPU."""
-    annotations = pod.metadata.annotations
-    if not asks_for_share(annotations) or CONFIG_MAP_ANNOTATION in annotations:
-        return pod
-    told = {**annotations, CONFIG_MAP_ANNOTATION: pod.metadata.name}
-    return msgspec.structs.replace(
-        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=told)
-    )
 
 
 def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:

@@ -36,17 +36,55 @@ def pods_of(document: Document, meta: Meta) -> Iterator[tuple[Meta, dict[str, An
     )
     inner = template.get("metadata") or {}
     for index in range(_count(document, data["kind"], spec)):
+        name = f"{meta.name}-{index}"
+        volumes = [
+            {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}}
+            for claim, _ in _claim_templates(document)
+        ]
         yield (
             msgspec.structs.replace(
                 meta,
-                name=f"{meta.name}-{index}",
+                name=name,
                 uid=f"{meta.uid}-{index}",
                 labels={**(inner.get("labels") or {})},
                 annotations={**(inner.get("annotations") or {})},
                 owner_references=[owner],
             ),
-            {"spec": template["spec"]},
+            {"spec": {**template["spec"], "volumes": _joined(template["spec"], volumes)}},
         )
+
+
+def claims_of(document: Document, pod: Meta) -> Iterator[tuple[Meta, dict[str, Any]]]:
+    """Yield metadata and manifest of each volume claim that a StatefulSet makes for `pod`."""
+    for name, manifest in _claim_templates(document):
+        meta = msgspec.structs.replace(
+            pod,
+            name=f"{name}-{pod.name}",
+            uid=f"{pod.uid}-{name}",
+            labels={},
+            annotations={},
+            owner_references=[],
+        )
+        yield meta, manifest
+
+
+def _claim_templates(document: Document) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and manifest of each volume claim template of a StatefulSet."""
+    data: Any = document.data
+    if data["kind"] != "StatefulSet":
+        return
+    for index, manifest in enumerate(data["spec"].get("volumeClaimTemplates") or ()):
+        name = (manifest.get("metadata") or {}).get("name")
+        if not name:
+            location = ("spec", "volumeClaimTemplates", index, "metadata", "name")
+            raise document.error(location, "this key is required")
+        yield name, {"spec": manifest.get("spec") or {}}
+
+
+def _joined(spec: Mapping[str, Any], claims: list[dict[str, Any]]) -> list[Any]:
+    """Return the volumes of `spec` and `claims`, which win over those of equal names."""
+    names = {claim["name"] for claim in claims}
+    return [v for v in spec.get("volumes") or () if v.get("name") not in names] + claims
 
 
 def _count(document: Document, kind: str, spec: Mapping[str, Any]) -> int:

@@ -49,7 +49,7 @@ class ClaimKeeper:
                 self._reserve(pod, name)
                 continue
             asked.append(PodResourceClaim(name=name, resource_claim_template_name=name))
-            claim = _made(template, pod)
+            claim = claim_from(template, pod, f"{pod.metadata.name}-{name}")
             made.append(PodClaimStatus(name=name, resource_claim_name=claim.metadata.name))
             self.put(claim)
         return msgspec.structs.replace(
@@ -87,9 +87,8 @@ class ClaimKeeper:
             self.put(msgspec.structs.replace(claim, status=status))
 
 
-def _made(template: ResourceClaimTemplate, pod: Pod) -> ResourceClaim:
-    """Return the claim that is made from `template` for `pod`."""
-    name, namespace = f"{pod.metadata.name}-{template.metadata.name}", pod.metadata.namespace
+def claim_from(template: ResourceClaimTemplate, pod: Pod, name: str) -> ResourceClaim:
+    """Return the claim called `name` that is made from `template` for `pod`."""
     owner = OwnerReference(
         api_version="v1",
         kind="Pod",
@@ -100,7 +99,7 @@ def _made(template: ResourceClaimTemplate, pod: Pod) -> ResourceClaim:
     return ResourceClaim(
         metadata=Meta(
             name=name,
-            namespace=namespace,
+            namespace=pod.metadata.namespace,
             uid=str(uuid.uuid5(uuid.NAMESPACE_URL, f"ResourceClaim/{name}/{pod.metadata.uid}")),
             owner_references=[owner],
         ),

@@ -5,8 +5,8 @@ cycle is the engine's own, so the answer is what the scheduler would do now and 
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import most_moved
@@ -213,21 +213,34 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
         return cheapest_victims(session, job, configuration.actions, most_moved(configuration))
 
 
-def _node_counts(session: Session, job: Job) -> Iterator[NodeCounts]:
+def _node_counts(session: Session, job: Job) -> list[NodeCounts]:
+    """Return the counts for the pods of `job`: once for pods that meet the same everywhere."""
     alike: defaultdict[Shape | Uid, list[Task]] = defaultdict(list)
     for task in session.pods_in_order(job):
         filtered = session.placement.is_filtered(task.shape)
         alike[task.uid if filtered else task.shape].append(task)
+    found: list[NodeCounts] = []
     for tasks in alike.values():
-        shape = tasks[0].shape
-        finder = session.placement.finder(job)
-        against = node_reasons(session, session.placement, finder, tasks[0])
-        axis = session.state.axis
-        requests = {
-            axis.names[index]: axis.display(index, amount)
-            for index, amount in total((shape.request,)).items()
-            if axis.names[index] != "pods"
-        }
-        nodes = len(session.order)
-        open_nodes = nodes - sum(against.values())
-        yield NodeCounts(len(tasks), requests, nodes, open_nodes, dict(against.most_common()))
+        counts = _counts_of(session, job, tasks)
+        for number, other in enumerate(found):
+            if replace(other, pod_count=counts.pod_count) == counts:
+                found[number] = replace(counts, pod_count=other.pod_count + counts.pod_count)
+                break
+        else:
+            found.append(counts)
+    return found
+
+
+def _counts_of(session: Session, job: Job, tasks: Sequence[Task]) -> NodeCounts:
+    shape = tasks[0].shape
+    finder = session.placement.finder(job)
+    against = node_reasons(session, session.placement, finder, tasks[0])
+    axis = session.state.axis
+    requests = {
+        axis.names[index]: axis.display(index, amount)
+        for index, amount in total((shape.request,)).items()
+        if axis.names[index] != "pods"
+    }
+    nodes = len(session.order)
+    open_nodes = nodes - sum(against.values())
+    return NodeCounts(len(tasks), requests, nodes, open_nodes, dict(against.most_common()))

@@ -1,0 +1,136 @@
+"""What admission and controllers would do to new objects. Used by `manifests`; pure.
+
+A pod with a generic ephemeral volume, or with a resource claim from a template, can be planned once
+its claim is there; what `whatif` is given no controller has seen yet.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, asks_for_share
+from bindery.api.yamlfile import Document
+from bindery.kube.claims import ResourceClaimTemplate
+from bindery.kube.objects import (
+    Condition,
+    KubeObject,
+    Meta,
+    Node,
+    OwnerReference,
+    Pod,
+    PodClaimStatus,
+)
+from bindery.kube.storage import Claim, ClaimSpec, StorageClass
+from bindery.scenario.claims import claim_from
+
+DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
+
+
+class Furnisher:
+    """Knows the templates and classes of a cluster."""
+
+    def __init__(self, there: Iterable[KubeObject]) -> None:
+        self._templates: dict[tuple[str, str], ResourceClaimTemplate] = {}
+        self._default_class: str | None = None
+        for item in there:
+            meta = item.metadata
+            if isinstance(item, ResourceClaimTemplate):
+                self._templates[meta.namespace, meta.name] = item
+            elif isinstance(item, StorageClass) and (
+                meta.annotations.get(DEFAULT_CLASS_ANNOTATION) == "true"
+            ):
+                self._default_class = meta.name
+
+    def furnish(self, item: KubeObject) -> Iterator[KubeObject]:
+        """Yield `item` as it soon would be, after the claims that are made for it.
+
+        Raises:
+            msgspec.ValidationError: a template within a pod does not decode.
+        """
+        if isinstance(item, Claim):
+            yield self._with_class(item)
+        elif isinstance(item, Pod):
+            yield from map(self._with_class, _ephemeral_claims(item))
+            yield from self._with_resource_claims(item)
+        else:
+            yield item
+
+    def _with_class(self, claim: Claim) -> Claim:
+        """Return `claim` with the default class, if it names none, as admission leaves it."""
+        if claim.spec.storage_class_name is not None:
+            return claim
+        spec = msgspec.structs.replace(claim.spec, storage_class_name=self._default_class)
+        return msgspec.structs.replace(claim, spec=spec)
+
+    def _with_resource_claims(self, pod: Pod) -> Iterator[KubeObject]:
+        """Yield the claims made from templates for `pod`, then the pod that knows their names."""
+        made = list(pod.status.resource_claim_statuses or ())
+        known = {each.name for each in made}
+        for entry in pod.spec.resource_claims or ():
+            key = (pod.metadata.namespace, entry.resource_claim_template_name or "")
+            if entry.name in known or key not in self._templates:
+                continue
+            name = f"{pod.metadata.name}-{entry.name}"
+            yield claim_from(self._templates[key], pod, name)
+            made.append(PodClaimStatus(name=entry.name, resource_claim_name=name))
+        status = msgspec.structs.replace(pod.status, resource_claim_statuses=made or None)
+        yield msgspec.structs.replace(pod, status=status)
+
+
+def _ephemeral_claims(pod: Pod) -> Iterator[Claim]:
+    """Yield the claims of the generic ephemeral volumes of `pod`."""
+    meta = pod.metadata
+    for volume in pod.spec.volumes or ():
+        if volume.ephemeral is None:
+            continue
+        template: Mapping[str, Any] = volume.ephemeral.get("volumeClaimTemplate") or {}
+        name = f"{meta.name}-{volume.name}"
+        owner = OwnerReference(
+            api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
+        )
+        yield Claim(
+            metadata=Meta(
+                name=name,
+                namespace=meta.namespace,
+                uid=f"{meta.uid}-{volume.name}",
+                creation_timestamp=meta.creation_timestamp,
+                owner_references=[owner],
+            ),
+            spec=msgspec.convert(template.get("spec") or {}, ClaimSpec, strict=False),
+        )
+
+
+def admitted(
+    item: KubeObject, values: Mapping[str, int], default: int, document: Document
+) -> KubeObject:
+    """Return a pod with the priority that its class stands for, and a node that is ready.
+
+    Raises:
+        FileError: the class does not exist.
+    """
+    if isinstance(item, Node) and item.status.conditions is None:
+        ready = [Condition(type="Ready", status="True")]
+        status = msgspec.structs.replace(item.status, conditions=ready)
+        return msgspec.structs.replace(item, status=status)
+    if isinstance(item, Pod):
+        item = _prepared(item)
+    if not isinstance(item, Pod) or item.spec.priority is not None:
+        return item
+    name = item.spec.priority_class_name
+    if name and name not in values:
+        raise document.error((), f"pod {item.metadata.name}: PriorityClass {name} does not exist")
+    value = values[name] if name else default
+    spec = msgspec.structs.replace(item.spec, priority=value)
+    return msgspec.structs.replace(item, spec=spec)
+
+
+def _prepared(pod: Pod) -> Pod:
+    """Return `pod` as the webhook leaves one that asks for a share of a GPU."""
+    annotations = pod.metadata.annotations
+    if not asks_for_share(annotations) or CONFIG_MAP_ANNOTATION in annotations:
+        return pod
+    told = {**annotations, CONFIG_MAP_ANNOTATION: pod.metadata.name}
+    return msgspec.structs.replace(
+        pod, metadata=msgspec.structs.replace(pod.metadata, annotations=told)
+    )

@@ -1,0 +1,116 @@
+"""`bindery whatif` for pods whose claims controllers would make first; the examples are such."""
+
+from pathlib import Path
+
+import pytest
+from commandline import CommandLine
+
+ROOT = Path(__file__).parent.parent.parent
+EXAMPLES = sorted((ROOT / "examples" / "devices").glob("*.yaml"))
+CLUSTER = ROOT / "examples" / "scenarios" / "devices.yaml"
+
+ONE_VOLUME_A_NODE = """
+nodes: [{name: "node{i}", count: 2}]
+volumes:
+- kind: StorageClass
+  metadata: {name: ssd, annotations: {storageclass.kubernetes.io/is-default-class: "true"}}
+  provisioner: csi.example.com
+  volumeBindingMode: WaitForFirstConsumer
+- {kind: CSINode, metadata: {name: node0}, spec: &one {drivers: [{name: csi.example.com,
+    allocatable: {count: 1}}]}}
+- {kind: CSINode, metadata: {name: node1}, spec: *one}
+"""
+
+STATEFUL_SET = """
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: web}
+spec:
+  replicas: 3
+  template:
+    spec:
+      schedulerName: bindery
+      containers: [{name: main}]
+      volumes: [{name: data, emptyDir: {}}]
+  volumeClaimTemplates:
+  - metadata: {name: data}
+    spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+"""
+
+CLAIM = """
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: mine}
+spec: {accessModes: [ReadWriteOnce], resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  schedulerName: bindery
+  containers: [{name: main}]
+  volumes: [{name: data, persistentVolumeClaim: {claimName: mine}}]
+"""
+
+SCRATCH = """
+apiVersion: v1
+kind: Pod
+metadata: {name: p}
+spec:
+  schedulerName: bindery
+  containers: [{name: main}]
+  volumes: [{name: data, ephemeral: {volumeClaimTemplate: {spec: {accessModes: all}}}}]
+"""
+
+
+def files(directory: Path, manifest: str) -> list[str]:
+    """Write both files; return the command's arguments."""
+    cluster, job = directory / "cluster.yaml", directory / "job.yaml"
+    cluster.write_text(f"name: one\n{ONE_VOLUME_A_NODE}")
+    job.write_text(manifest)
+    return ["whatif", str(job), "--file", str(cluster)]
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_every_example_with_devices_runs_where_there_are_some(
+    command_line: CommandLine, example: Path
+) -> None:
+    ended = command_line("whatif", str(example), "--file", str(CLUSTER))
+
+    assert (ended.returncode, ended.stderr) == (0, ""), ended.stdout
+
+
+def test_claims_of_a_stateful_set_get_the_default_class_and_count_against_its_limits(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    ended = command_line(*files(tmp_path, STATEFUL_SET))
+
+    assert ended.returncode == 1
+    assert "web-1 (queue default) runs" in ended.stdout
+    assert "0/2 nodes are available: 2 exceed max volume count" in ended.stdout
+
+
+def test_a_claim_in_the_same_file_is_taken_along(command_line: CommandLine, tmp_path: Path) -> None:
+    ended = command_line(*files(tmp_path, CLAIM))
+
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+@pytest.mark.parametrize(
+    ("manifest", "said"),
+    [
+        (SCRATCH, "Pod p: Expected `array`, got `str` - at `$.accessModes`"),
+        (
+            STATEFUL_SET.replace("metadata: {name: data}", "metadata: {}"),
+            "volumeClaimTemplates[0].metadata.name: this key is required",
+        ),
+    ],
+    ids=["an ephemeral volume", "a claim template without a name"],
+)
+def test_a_template_that_cannot_be_used_ends_with_the_place_and_the_reason(
+    command_line: CommandLine, tmp_path: Path, manifest: str, said: str
+) -> None:
+    ended = command_line(*files(tmp_path, manifest))
+
+    assert ended.returncode == 2
+    assert said in ended.stderr
