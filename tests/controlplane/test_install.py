@@ -107,7 +107,7 @@ def test_the_api_server_takes_the_deployments_under_the_restricted_standard(
         document for document in render(control_plane, {}) if document["kind"] == "Deployment"
     ]
 
-    assert len(deployments) == 2
+    assert len(deployments) == 3  # the scheduler, the binder, the webhook
     for deployment in deployments:
         spec = deployment["spec"]
         assert isinstance(spec, dict)
