@@ -171,7 +171,7 @@ class LeaderElector:
             # Only when `lead` has stopped acting may somebody else begin.
             await asyncio.gather(leading, keeping, return_exceptions=True)
             if not lost:
-                await self._release()
+                await self._release(leadership.fencing_token)
 
     async def _keep(self, leadership: Leadership) -> None:
         """Renew the Lease; return when it is lost."""
@@ -180,7 +180,7 @@ class LeaderElector:
             asked_at = self._clock()
             try:
                 async with asyncio.timeout(leadership.valid_for_s()):
-                    kept = await self._renew(leadership.fencing_token)
+                    kept = await self._rewrite(leadership.fencing_token, self._renewed)
             except (KubeError, TimeoutError) as error:
                 _log.warning("renewal failed", lease=self._name, error=str(error))
                 continue
@@ -188,16 +188,18 @@ class LeaderElector:
                 return
             leadership.extend(self._until(asked_at))
 
-    async def _renew(self, fencing_token: int) -> bool:
-        """Renew the Lease; return False when it is no longer ours."""
-        assert self._seen is not None, "only a held Lease is renewed"
+    def _renewed(self, spec: LeaseSpec) -> LeaseSpec:
+        return self._spec(spec.lease_transitions or 0, acquired_at=spec.acquire_time)
+
+    async def _rewrite(self, fencing_token: int, change: Callable[[LeaseSpec], LeaseSpec]) -> bool:
+        """Write our Lease with what `change` makes of it; return False when it is not ours."""
+        assert self._seen is not None, "only a held Lease is written"
         lease = self._seen.lease
         while True:
-            spec = self._spec(fencing_token, acquired_at=lease.spec.acquire_time)
             try:
-                await self._write(lease, spec)
+                await self._write(lease, change(lease.spec))
             except ConflictError:
-                # Somebody labelled it, an earlier renewal came through after all, or it was taken.
+                # Somebody labelled it, an earlier write came through after all, or it was taken.
                 observation = self._observe(
                     await self._client.get(LEASES, self._name, self._namespace)
                 )
@@ -209,15 +211,12 @@ class LeaderElector:
             else:
                 return True
 
-    async def _release(self) -> None:
-        assert self._seen is not None, "only a held Lease is released"
-        lease = self._seen.lease
-        spec = msgspec.structs.replace(
-            lease.spec, holder_identity="", lease_duration_seconds=1, renew_time=_now()
-        )
+    async def _release(self, fencing_token: int) -> None:
+        # The stop may have come between a renewal and its answer: then the Lease is newer than we
+        # know, and whoever comes next would wait for its whole duration, however old it is by then.
         try:
             async with asyncio.timeout(_RELEASE_TIMEOUT_S):
-                await self._write(lease, spec)
+                await self._rewrite(fencing_token, _released)
         except (KubeError, TimeoutError) as error:
             _log.warning("release failed", lease=self._name, error=str(error))
 
@@ -253,6 +252,12 @@ class LeaderElector:
     async def _pause(self, at_most_s: float = math.inf) -> None:
         jitter = 1.0 + _JITTER * random.random()  # noqa: S311  # jitter, not secrets
         await asyncio.sleep(min(self._configuration.retry_seconds * jitter, at_most_s))
+
+
+def _released(spec: LeaseSpec) -> LeaseSpec:
+    return msgspec.structs.replace(
+        spec, holder_identity="", lease_duration_seconds=1, renew_time=_now()
+    )
 
 
 def _transitions(lease: Lease) -> int:

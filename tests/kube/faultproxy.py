@@ -28,6 +28,9 @@ class Fault:
     drop_after_send: bool = False
     drop_before_send: bool = False
     hang: bool = False
+    hang_after_send: bool = False
+    is_hanging: bool = False
+    """Whether a request has got its answer from the API server, and its sender has not."""
 
     def matches(self, request: web.BaseRequest) -> bool:
         return (
@@ -142,6 +145,9 @@ class FaultProxy:
             body = await answer.read()
             if fault is not None and fault.drop_after_send:
                 return _abort(request)
+            if fault is not None and fault.hang_after_send:
+                fault.is_hanging = True
+                await asyncio.sleep(3600)
             return web.Response(
                 status=answer.status,
                 body=body,

@@ -132,6 +132,20 @@ async def test_a_clean_stop_releases_the_lease_at_once(
 
 
 @pytest.mark.e2e
+async def test_a_stop_between_a_renewal_and_its_answer_releases_the_lease(
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, stand: Stand
+) -> None:
+    one = stand("one", rival, lease_seconds=600, renew_deadline_seconds=300)
+    async with one.leading() as first:
+        renewal = proxy.break_next(Fault("PUT", "/leases/", hang_after_send=True))
+        await wait_until(lambda: renewal.is_hanging)
+        first.cancel()
+        await asyncio.wait([first])
+
+    assert (await lease_of(client, namespace)).holder_identity == ""
+
+
+@pytest.mark.e2e
 async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
     client: Client,
     rival: Client,
