@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpunodes import HALF, DevicePluginStandIn, bound, environment, sharing, start_gpu_nodes
+from gpunodes import HALF, GpuDevicePlugins, bound, environment, sharing, start_gpu_nodes
 from support import Corner, Gang, binder_configuration, wait_for
 from webhooks import Webhooks, served_certificate
 
@@ -72,7 +72,7 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
     webhooks: Webhooks,
     access: Path,
     scheduler: object,
-    stand_in: DevicePluginStandIn,
+    stand_in: GpuDevicePlugins,
 ) -> None:
     webhooks.start(access)
     await webhooks.wait_trusted()

@@ -1,12 +1,14 @@
-"""A stand-in for HAMi's NVIDIA device plugin and the kubelet that calls it.
+"""HAMi's NVIDIA device plugin and the kubelet that calls it, played.
 
-It plays the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
+They play the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
 admitted, one after the other; each of its containers with a GPU is one Allocate, which finds out
 for whom it is by the node's lock alone, erases a slot, and after the last one says success and
-removes the lock. It knows nothing of the binder, and tells the test whom it served for whom.
+removes the lock. They know nothing of the binder, and tell whom they served for whom.
 """
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -26,7 +28,7 @@ class AllocateError(Exception):
 
 
 @dataclass
-class DevicePluginStandIn:
+class HamiDevicePlugin:
     """The plugin of one node. `works` False: it never answers, as one that hangs."""
 
     client: Client
@@ -36,29 +38,33 @@ class DevicePluginStandIn:
     """Admitted pod, the pod it was served as, and its devices."""
     failed: list[str] = field(default_factory=list)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
+    _arrived: asyncio.Queue[Pod] = field(default_factory=asyncio.Queue)
+    _seen: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Admit the node's pods until cancelled."""
-        arrived: asyncio.Queue[Pod] = asyncio.Queue()
-        seen: set[str] = set()
-
-        def take(change: Change[Pod]) -> None:
-            pod = change.object
-            if change.type is not EventType.DELETED and pod.metadata.uid not in seen:
-                seen.add(pod.metadata.uid)
-                arrived.put_nowait(pod)
-
+        """Watch for the node's pods and admit them until cancelled."""
         selector = f"spec.nodeName={self.node}"
         watch = asyncio.create_task(
-            Reflector(self.client, PODS, take, field_selector=selector).run()
+            Reflector(self.client, PODS, self.take, field_selector=selector).run()
         )
         try:
-            while True:
-                pod = await arrived.get()
-                if self.works:
-                    await self._admit(pod)
+            await self.serve()
         finally:
             watch.cancel()
+
+    def take(self, change: Change[Pod]) -> None:
+        """Take in what a watch tells of a pod of the node."""
+        pod = change.object
+        if change.type is not EventType.DELETED and pod.metadata.uid not in self._seen:
+            self._seen.add(pod.metadata.uid)
+            self._arrived.put_nowait(pod)
+
+    async def serve(self) -> None:
+        """Admit the pods that were taken in, in their order, until cancelled."""
+        while True:
+            pod = await self._arrived.get()
+            if self.works:
+                await self._admit(pod)
 
     async def _admit(self, pod: Pod) -> None:
         containers = [*(pod.spec.init_containers or ()), *pod.spec.containers]
@@ -142,3 +148,45 @@ def _erase_first(text: str, count: int) -> tuple[str, str]:
     devices = poddevices.encode((slots[index],))
     slots[index] = ()
     return devices, poddevices.encode(tuple(slots))
+
+
+class HamiDevicePlugins:
+    """The plugins of all nodes on which pods of one namespace come to stand, on one watch."""
+
+    def __init__(self, client: Client, namespace: str) -> None:
+        self._client = client
+        self._reflector = Reflector(
+            client, PODS, self._take, namespace=namespace, field_selector="spec.nodeName!="
+        )
+        self._plugins: dict[str, HamiDevicePlugin] = {}
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @asynccontextmanager
+    async def at_work(self) -> AsyncIterator["HamiDevicePlugins"]:
+        """Play while the body runs."""
+        self._tasks.append(asyncio.create_task(self._reflector.run()))
+        try:
+            await self._reflector.synced.wait()
+            yield self
+        finally:
+            for task in self._tasks:
+                task.cancel()
+            await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    @property
+    def served(self) -> list[tuple[str, str, str]]:
+        """Whom the plugins have served: admitted pod, the pod it was served as, its devices."""
+        return [each for plugin in self._plugins.values() for each in plugin.served]
+
+    @property
+    def failed(self) -> list[str]:
+        """What went wrong."""
+        return [each for plugin in self._plugins.values() for each in plugin.failed]
+
+    def _take(self, change: Change[Pod]) -> None:
+        node = change.object.spec.node_name
+        plugin = self._plugins.get(node)
+        if plugin is None:
+            plugin = self._plugins[node] = HamiDevicePlugin(self._client, node)
+            self._tasks.append(asyncio.create_task(plugin.serve()))
+        plugin.take(change)
