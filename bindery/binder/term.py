@@ -152,5 +152,5 @@ class Term:
         return False
 
 
-def _measure(plugin: str, step: str, seconds: float) -> None:
-    PLUGIN_SECONDS.labels(plugin, step).observe(seconds)
+def _measure(plugin: str, step: str, outcome: str, seconds: float) -> None:
+    PLUGIN_SECONDS.labels(plugin, step, outcome).observe(seconds)

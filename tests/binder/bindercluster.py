@@ -15,12 +15,21 @@ from bindery.controlplane.components import Component
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
+from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
 ALONE = LeaderElection(enabled=False)
 KINDS = {
     resource.kind: replace(resource, type=Plain, rescue=None)
-    for resource in (PODS, NODES, POD_GROUPS, BIND_REQUESTS)
+    for resource in (
+        PODS,
+        NODES,
+        POD_GROUPS,
+        BIND_REQUESTS,
+        CLAIMS,
+        VOLUMES,
+        STORAGE_CLASSES,
+    )  # fmt: skip
 }
 
 

@@ -325,7 +325,7 @@ class Binder:
         chain = PluginChain(
             [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)],
             cast("Client", None),
-            lambda _plugin, _step, _seconds: None,
+            lambda _plugin, _step, _outcome, _seconds: None,
         )
         around = Surroundings(
             port=self.door,

@@ -48,7 +48,7 @@ class Storage:
         }
         annotations = {SELECTED: node} if node else {}
         self._create("v1", "PersistentVolumeClaim", name, {"spec": spec}, annotations)
-        return {"name": name, "uid": self.cluster.uid("pvc", name)}
+        return {"name": name, "uid": self.cluster.uid("PersistentVolumeClaim", name)}
 
     def add_volume(
         self, name: str, size: str, claim_ref: dict[str, str] | None = None, node: str | None = None
@@ -289,6 +289,28 @@ def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothin
     deadline = time.monotonic() + 30
     while {SELECTED, MARK} & annotations_of(storage.claim()).keys():
         assert time.monotonic() < deadline, "what was written on the claim is taken back"
+
+
+def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_out_as_it_is_now(
+    storage: Storage, start_binder: Start
+) -> None:
+    entry = storage.add_claim()
+    start_binder(configuration(60))
+    storage.request("r", [{**entry, "volume": ""}])
+    storage.wait_selected()
+    first = annotations_of(storage.claim())[SELECTED]
+
+    node = storage.cluster.node(1)
+    change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
+    storage.cluster.kubectl("patch", "bindrequest", "r", "--type=json", f"--patch={change}")
+    deadline = time.monotonic() + 30
+    while annotations_of(storage.claim()).get(SELECTED) != node:
+        assert time.monotonic() < deadline, "the claim is asked for at the other node"
+    storage.make_for(entry, node)
+
+    storage.cluster.wait_for("r", "Succeeded")
+    assert first == storage.cluster.node(0)
+    assert storage.cluster.nodes_of("r") == [node]
 
 
 def test_requests_that_wait_for_volumes_hold_up_nobody(

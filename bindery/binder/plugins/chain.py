@@ -28,9 +28,13 @@ from bindery.kube.objects import BindRequest, PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 
-Measure = Callable[[str, str, float], None]
-"""Told the plugin, the step and its seconds."""
+Measure = Callable[[str, str, str, float], None]
+"""Told the plugin, the step, how it ended (`DONE`, `CUT_OFF` or a reason) and its seconds."""
 Step = Callable[[BindContext], Awaitable[None]]
+
+DONE: Final = "Done"
+CUT_OFF: Final = "CutOff"
+"""The request was taken back, or the process stops: what was done so far is rolled back."""
 
 
 class PodContexts:
@@ -122,7 +126,17 @@ class PluginChain:
     async def _call(
         self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
     ) -> PodFailure | None:
-        started = monotonic()
+        started, ended = monotonic(), CUT_OFF
+        try:
+            failure = await self._outcome(plugin, name, step, contexts)
+            ended = failure.reason if failure else DONE
+        finally:
+            self._measure(plugin.name, name, ended, monotonic() - started)
+        return failure
+
+    async def _outcome(
+        self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
+    ) -> PodFailure | None:
         try:
             await step(contexts.of(plugin))
         except PluginError as error:
@@ -133,6 +147,4 @@ class PluginChain:
             _log.exception("a plugin failed unexpectedly", plugin=plugin.name, step=name)
             message = f"{plugin.name}: {type(error).__name__}: {error}"
             return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
-        finally:
-            self._measure(plugin.name, name, monotonic() - started)
         return None
