@@ -29,7 +29,7 @@ KINDS = {
         CLAIMS,
         VOLUMES,
         STORAGE_CLASSES,
-    )  # fmt: skip
+    )
 }
 
 
@@ -113,9 +113,11 @@ class Cluster:
     def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
         """Wait until the request is in `phase`; return its status."""
         self.kubectl(
-            "wait", f"bindrequest/{name}", f"--for=jsonpath={{.status.phase}}={phase}",
+            "wait",
+            f"bindrequest/{name}",
+            f"--for=jsonpath={{.status.phase}}={phase}",
             f"--timeout={timeout_s}s",
-        )  # fmt: skip
+        )
         return self.status(name)
 
     def status(self, name: str) -> dict[str, Any]:
