@@ -26,11 +26,13 @@ from benchmarks.contenders import BareClient
 from benchmarks.races import Lap, Standing
 from benchmarks.workload import Wire
 from bindery.controlplane.build import Report
+from fakes.haminodes import HamiDevicePlugins, Prompt
 
 PLAIN: Final = "binder/plain"
 BARE: Final = "binder/bare-client"
 FEW_BARE: Final = "binder/bare-client-few"
 HAND_OVERS: Final = "binder/hand-overs"
+HANDSHAKES: Final = "binder/handshakes"
 IDLE: Final = "binder/idle"
 WAITING: Final = "binder/waiting"
 WITH_PLUGINS: Final = {
@@ -112,8 +114,9 @@ class Rounds:
             WITH_PLUGINS["volumes"]: (StaticVolumes(), sizes.plugin_pods),
             WITH_PLUGINS["dra"]: (Devices(), sizes.plugin_pods),
             WITH_PLUGINS["gpu_sharing"]: (SharedGpus(), sizes.plugin_pods),
-            WITH_PLUGINS["node_lock"]: (HamiDevices(nodes), sizes.plugin_pods),
-            HAND_OVERS: (HamiDevices(1), sizes.locked),
+            WITH_PLUGINS["node_lock"]: (HamiDevices(nodes, HamiDevicePlugins), sizes.plugin_pods),
+            HAND_OVERS: (HamiDevices(1, Prompt), sizes.locked),
+            HANDSHAKES: (HamiDevices(1, HamiDevicePlugins), sizes.locked),
         }
         turns = {
             name: partial(self._bind, name, world, self._binder, count)

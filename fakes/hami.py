@@ -7,8 +7,6 @@ removes the lock. They know nothing of the binder, and tell whom they served for
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -148,45 +146,3 @@ def _erase_first(text: str, count: int) -> tuple[str, str]:
     devices = poddevices.encode((slots[index],))
     slots[index] = ()
     return devices, poddevices.encode(tuple(slots))
-
-
-class HamiDevicePlugins:
-    """The plugins of all nodes on which pods of one namespace come to stand, on one watch."""
-
-    def __init__(self, client: Client, namespace: str) -> None:
-        self._client = client
-        self._reflector = Reflector(
-            client, PODS, self._take, namespace=namespace, field_selector="spec.nodeName!="
-        )
-        self._plugins: dict[str, HamiDevicePlugin] = {}
-        self._tasks: list[asyncio.Task[None]] = []
-
-    @asynccontextmanager
-    async def at_work(self) -> AsyncIterator["HamiDevicePlugins"]:
-        """Play while the body runs."""
-        self._tasks.append(asyncio.create_task(self._reflector.run()))
-        try:
-            await self._reflector.synced.wait()
-            yield self
-        finally:
-            for task in self._tasks:
-                task.cancel()
-            await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    @property
-    def served(self) -> list[tuple[str, str, str]]:
-        """Whom the plugins have served: admitted pod, the pod it was served as, its devices."""
-        return [each for plugin in self._plugins.values() for each in plugin.served]
-
-    @property
-    def failed(self) -> list[str]:
-        """What went wrong."""
-        return [each for plugin in self._plugins.values() for each in plugin.failed]
-
-    def _take(self, change: Change[Pod]) -> None:
-        node = change.object.spec.node_name
-        plugin = self._plugins.get(node)
-        if plugin is None:
-            plugin = self._plugins[node] = HamiDevicePlugin(self._client, node)
-            self._tasks.append(asyncio.create_task(plugin.serve()))
-        plugin.take(change)
