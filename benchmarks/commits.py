@@ -49,12 +49,12 @@ class Delays:
     @property
     def p50_s(self) -> float:
         """The median."""
-        return quantiles(self.seconds, n=100)[49]
+        return quantiles(self.seconds, n=100, method="inclusive")[49]
 
     @property
     def p99_s(self) -> float:
         """The time that one in a hundred takes or surpasses."""
-        return quantiles(self.seconds, n=100)[98]
+        return quantiles(self.seconds, n=100, method="inclusive")[98]
 
 
 async def lap(cluster: Cluster, commits: Commits) -> Delays:
