@@ -10,7 +10,7 @@ from typing import Final
 
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.plugins.node_lock.holders import Judgement
+from bindery.binder.plugins.node_lock.holders import Judgement, read
 from bindery.binder.plugins.node_lock.mirror import PodKey
 from bindery.binder.plugins.node_lock.objects import LockedNode
 
@@ -36,7 +36,7 @@ class Place:
     lock: Lock
 
 
-@dataclass
+@dataclass(eq=False)
 class Waiter:
     """A pod that waits."""
 
@@ -60,6 +60,14 @@ class Queue:
     """Since when that has been found, seconds since the epoch."""
     written: tuple[LockedNode | None, LockedNode] | None = None
     """What the mirror showed when the lock was last written here, and what the node was then."""
+
+    def holder(self, standing: str | None) -> Waiter | None:
+        """Return who of the waiting has the lock `standing`, from an earlier process."""
+        lock = read(standing) if standing is not None and self.place.lock is Lock.NODE else None
+        if lock is None:
+            return None
+        waiting = (waiter for waiter in self.waiters if not waiter.granted.done())
+        return next((waiter for waiter in waiting if lock.is_of(*waiter.pod)), None)
 
 
 @dataclass(frozen=True)
