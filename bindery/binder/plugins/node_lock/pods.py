@@ -61,11 +61,12 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
     """Write what `prepared` has made.
 
     Raises:
-        PluginError: the pod is another one by now, or does not exist.
+        PluginError: the pod does not exist, or cannot be written.
+        ConflictError: it has changed meanwhile, or is another one by now; the next attempt sees.
     """
     try:
         await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
-    except (ConflictError, NotFoundError, InvalidError) as error:
+    except (NotFoundError, InvalidError) as error:
         message = f"its devices cannot be written onto it: {error}"
         raise PluginError(message, reason="PodGone", permanent=True) from error
 
