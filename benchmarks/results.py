@@ -35,6 +35,8 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured at several sizes, the same in the same unit at all of them."""
     size: int | None = None
     """The size in its series."""
+    of_binder: bool = False
+    """Whether it is of the binder alone, whose table stands by itself."""
 
 
 TO_REACH: Final[Mapping[str, float]] = {

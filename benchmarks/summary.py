@@ -74,6 +74,11 @@ def of_races(standings: Standings) -> Iterator[Measurement]:
 
 def of_binder(found: Found, sizes: Sizes) -> Iterator[Measurement]:
     """Yield the binder's rates, hand-overs and delays, as far as they were measured."""
+    for each in _of_binder(found, sizes):
+        yield msgspec.structs.replace(each, of_binder=True)
+
+
+def _of_binder(found: Found, sizes: Sizes) -> Iterator[Measurement]:
     standings = found.standings
     pairs = [("binder alone, plain: against a bare client", binder.PLAIN, binder.BARE)]
     for plugin, key in binder.WITH_PLUGINS.items():

@@ -1,8 +1,10 @@
 """The binder measured alone: what is asked of it, what is said of it, and that all laps work."""
 
+from pathlib import Path
+
 import pytest
 
-from benchmarks import binder, results, summary
+from benchmarks import binder, report, results, summary
 from benchmarks.binder import Found, Rounds, Sizes
 from benchmarks.binding import bind_requests
 from benchmarks.bindingworlds import HamiDevices, Placed, World
@@ -90,6 +92,21 @@ def test_what_was_not_measured_is_left_out() -> None:
     assert list(summary.of_binder(Found(), SIZES)) == []
     alone = summary.of_binder(Found(laps={binder.PLAIN: laps(80)}), SIZES)
     assert [(each.value, each.ratio) for each in alone] == [(80, None)]
+
+
+def test_the_report_gives_the_binder_a_table_of_its_own(tmp_path: Path) -> None:
+    source, document = tmp_path / "bench.json", tmp_path / "performance.md"
+    found = Found(laps={binder.PLAIN: laps(80), binder.BARE: laps(100)})
+    results.write(source, list(summary.of_binder(found, SIZES)))
+    sections = (report.RACES, report.BINDER, report.ROOM)
+    old = [f"<!-- {name}: begin -->\nold {name}\n<!-- {name}: end -->\n" for name in sections]
+    document.write_text("".join(old), encoding="utf-8")
+
+    report.main(source, document=document)
+
+    text = document.read_text(encoding="utf-8")
+    assert [f"old {name}\n" in text for name in sections] == [True, False, True]
+    assert "| binder alone, plain: against a bare client | 80 | pods/s | 100 | 0.8 |" in text
 
 
 @pytest.mark.e2e
