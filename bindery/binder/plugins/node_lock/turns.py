@@ -1,4 +1,4 @@
-"""Whose turn it is on a node: one queue a lock, first come, first served, handed over by watches.
+"""Whose turn it is on a node: one queue a lock, fair over namespaces, handed over by watches.
 
 The plugin waits here right before a binding. One task a queue acts for the first in it, and ends
 with the last; queues of different nodes know nothing of each other, so a slow holder holds up its
@@ -53,21 +53,21 @@ class Turns:
         self._stalled_by: dict[Place, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, place: Place, pod: PodKey) -> str:
+    async def take(self, place: Place, pod: PodKey, priority: int = 0) -> str:
         """Wait for the pod's turn; return the value by which it has the lock.
 
         Raises:
             PluginError: the queue does not move on.
         """
         loop = asyncio.get_running_loop()
-        waiter = Waiter(pod, loop.create_future(), loop.time())
+        waiter = Waiter(pod, loop.create_future(), loop.time(), priority)
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = Queue(place, moved_s=loop.time())
             task = asyncio.create_task(self._serve(queue))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        queue.waiters.append(waiter)
+        queue.add(waiter)
         if queue.holder(queue.found[0]) is waiter:
             self._mirror.wake(place.node)  # those before it wait for the lock that it has
         value = await waiter.granted
