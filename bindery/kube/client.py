@@ -8,11 +8,12 @@ no call is repeated whose repetition could have another effect than the call its
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
-from bindery.kube.calls import Caller, Listed
+from bindery.kube.calls import Caller, Listed, Turn
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     ConflictError,
@@ -39,8 +40,10 @@ class Client:
     Make it with `Client.connect`. One client serves any number of concurrent calls.
     """
 
-    def __init__(self, transport: Transport, request_timeout_s: float) -> None:
-        self._caller = Caller(transport, request_timeout_s)
+    def __init__(
+        self, transport: Transport, request_timeout_s: float, turn: Turn = nullcontext
+    ) -> None:
+        self._caller = Caller(transport, request_timeout_s, turn)
 
     @staticmethod
     def connect(
@@ -78,6 +81,12 @@ class Client:
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         await self._caller.transport.close()
+
+    def in_turn(self, turn: Turn) -> "Client":
+        """Return a client with the same connections each of whose calls but watches waits for its
+        `turn`; the time of a call begins with it.
+        """
+        return Client(self._caller.transport, self._caller.timeout_s, turn)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""

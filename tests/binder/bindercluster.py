@@ -18,18 +18,11 @@ from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS
 from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES
 
 API_VERSION = "scheduling.bindery.dev/v1alpha1"
+STORAGE = (CLAIMS, VOLUMES, STORAGE_CLASSES)
 ALONE = LeaderElection(enabled=False)
 KINDS = {
     resource.kind: replace(resource, type=Plain, rescue=None)
-    for resource in (
-        PODS,
-        NODES,
-        POD_GROUPS,
-        BIND_REQUESTS,
-        CLAIMS,
-        VOLUMES,
-        STORAGE_CLASSES,
-    )
+    for resource in (PODS, NODES, POD_GROUPS, BIND_REQUESTS, *STORAGE)
 }
 
 
@@ -113,11 +106,9 @@ class Cluster:
     def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
         """Wait until the request is in `phase`; return its status."""
         self.kubectl(
-            "wait",
-            f"bindrequest/{name}",
-            f"--for=jsonpath={{.status.phase}}={phase}",
+            "wait", f"bindrequest/{name}", f"--for=jsonpath={{.status.phase}}={phase}",
             f"--timeout={timeout_s}s",
-        )
+        )  # fmt: skip
         return self.status(name)
 
     def status(self, name: str) -> dict[str, Any]:
