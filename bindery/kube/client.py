@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapp
 from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from bindery.kube.calls import Caller, Listed, Turn
 from bindery.kube.credentials import Credentials
@@ -20,8 +20,18 @@ from bindery.kube.errors import (
     OutcomeUnknownError,
 )
 from bindery.kube.objects import KubeObject
-from bindery.kube.requests import Body, Patch, PatchKind, Selection, is_named, read, write
-from bindery.kube.resources import PODS, ObjectList, Resource
+from bindery.kube.requests import (
+    Body,
+    Patch,
+    PatchKind,
+    Selection,
+    binding,
+    eviction,
+    is_named,
+    read,
+    write,
+)
+from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import Repeat
 from bindery.kube.transport import Transport
 
@@ -29,9 +39,6 @@ __all__ = ["Client", "Connecting", "PatchKind", "Selection"]
 
 T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
-
-_BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
-_EVICTIONS: Final = Resource("", "v1", "pods/eviction", "Eviction", True, KubeObject)
 
 
 class Client:
@@ -259,15 +266,7 @@ class Client:
 
         Raises ConflictError when the pod has another uid, is bound already, or is being deleted.
         """
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
-        }
-        path = PODS.path(namespace, pod_name, "binding")
-        request = write(_BINDINGS, "create", path, Repeat.ANSWERED, binding)
-        await self._caller.call(request)
+        await self._caller.call(binding(namespace, pod_name, pod_uid, node_name))
 
     async def evict(
         self, namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool = False
@@ -277,17 +276,7 @@ class Client:
         Raises ThrottledError when a disruption budget forbids it, ConflictError when the pod has
         another uid, NotFoundError when it is gone. `dry_run`: only ask.
         """
-        options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
-        if dry_run:
-            options["dryRun"] = ["All"]
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod_name, "namespace": namespace},
-            "deleteOptions": options,
-        }
-        path = PODS.path(namespace, pod_name, "eviction")
-        await self._caller.call(write(_EVICTIONS, "create", path, Repeat.UNSENT, eviction))
+        await self._caller.call(eviction(namespace, pod_name, pod_uid, dry_run=dry_run))
 
     async def _patch_version(
         self, resource: Resource[T], current: T, patch: Mapping[str, Any], subresource: str
