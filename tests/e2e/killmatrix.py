@@ -3,13 +3,13 @@
 A gang is first planned onto a node that is refused after the plugin has prepared it, so that the
 plugin rolls back, and then onto another, and then it is deleted (`play`). `steps_of` lets that
 happen undisturbed and notes the writes; `strike_all` lets it happen again and again, each time with
-one blow in each of the three phases. Whatever befalls it, nothing may be held when it was refused,
-it must be bound whole on the other node, and nothing may be left when it is gone.
+blows at one write of each of the three phases. Whatever befalls it, nothing may be held when it was
+refused, it must be bound whole on the other node, and nothing may be left when it is gone.
 """
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -23,12 +23,17 @@ from bindery.kube.resources import NODES
 
 Cell = tuple[Step, Blow]
 
+_UNDISTURBED = 3
 _AT_ONCE = 8
 """Gangs under way together."""
-_PATIENCE_S = 6.0
-"""For the runs of a volley that are not so far yet; far below the binder's time for a request."""
-_TRIES = 4
-"""Pods of a gang race each other, so that a write may come in one run and not in another."""
+_PATIENCE_S = 1.5
+"""For the next run of a volley to get so far; all together far below a request's time."""
+_TRIES = 6
+"""Pods of a gang race each other, so that a write may come in one run and not in another; and a
+blow after which a write is not repeated leaves the next blows to another run."""
+_GENTLE = (Blow.ERROR, Blow.CONFLICT, Blow.LOST)
+_KILLS = (Blow.KILLED_BEFORE, Blow.KILLED_AFTER)
+"""Each in the order in which they are dealt at a step: those that take effect are the last."""
 NEVER_MET = "never met"
 
 
@@ -62,7 +67,15 @@ async def play(corners: Corners, corner: Corner) -> None:
 
 
 async def steps_of(corners: Corners) -> list[Step]:
-    """Play undisturbed; return all writes of the plugin in order, equal ones numbered."""
+    """Play undisturbed; return all writes of the plugin in order, equal ones numbered.
+
+    What comes in some runs only, because somebody else was faster, is left to chance.
+    """
+    runs = await asyncio.gather(*(_undisturbed(corners) for _ in range(_UNDISTURBED)))
+    return [step for step in runs[0] if all(step in run for run in runs)]
+
+
+async def _undisturbed(corners: Corners) -> list[Step]:
     async with corners.lent() as corner:
         await play(corners, corner)
         writes = corners.ground.arena.writes[corner.namespace]
@@ -77,23 +90,32 @@ async def steps_of(corners: Corners) -> list[Step]:
 async def strike_all(corners: Corners, steps: Sequence[Step]) -> Mapping[Cell, str]:
     """Deal every blow at every step; return what came of each: "ok", or what was wrong."""
     outcomes: dict[Cell, str] = {(step, blow): NEVER_MET for step in steps for blow in Blow}
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def quietly(run: list[Strike]) -> None:
+        async with places:
+            await _run(corners, run, outcomes)
+
     for _ in range(_TRIES):
         left = [cell for cell, outcome in outcomes.items() if outcome == NEVER_MET]
-        for runs in _lots(cell for cell in left if not cell[1].kills):
-            await asyncio.gather(*(_run(corners, run, outcomes) for run in runs))
-        for runs in _lots(cell for cell in left if cell[1].kills):
-            await _volley(corners, runs, outcomes)
+        await asyncio.gather(*(quietly(run) for run in _runs(left, _GENTLE)))
+        kills = _runs(left, _KILLS)
+        for start in range(0, len(kills), _AT_ONCE):
+            await _volley(corners, kills[start : start + _AT_ONCE], outcomes)
     return outcomes
 
 
-def _lots(cells: Iterable[Cell]) -> Iterator[list[list[Strike]]]:
-    """Yield runs that happen together; each has at most one of `cells` of each phase."""
+def _runs(cells: Iterable[Cell], blows: Sequence[Blow]) -> list[list[Strike]]:
+    """Distribute those of `cells` with one of `blows` over runs; each strikes once in a phase."""
+    by_step: dict[Step, list[Blow]] = defaultdict(list)
+    for step, blow in sorted(
+        (cell for cell in cells if cell[1] in blows), key=lambda cell: blows.index(cell[1])
+    ):
+        by_step[step].append(blow)
     by_phase: dict[Phase, list[Strike]] = defaultdict(list)
-    for step, blow in cells:
-        by_phase[step.phase].append(Strike(step, blow))
-    runs = [[each for each in run if each] for run in zip_longest(*by_phase.values())]
-    for start in range(0, len(runs), _AT_ONCE):
-        yield runs[start : start + _AT_ONCE]
+    for step, of_step in by_step.items():
+        by_phase[step.phase].append(Strike(step, of_step))
+    return [[each for each in run if each] for run in zip_longest(*by_phase.values())]
 
 
 async def _volley(corners: Corners, runs: list[list[Strike]], outcomes: dict[Cell, str]) -> None:
@@ -120,16 +142,27 @@ async def _run(corners: Corners, strikes: list[Strike], outcomes: dict[Cell, str
                 strike.corner = corner.namespace
             arena.strikes += strikes
             await play(corners, corner)
+            await _unheld(corners, corner, strikes)
     except (AssertionError, TimeoutError) as error:
         outcome = f"{type(error).__name__}: {error}"
     finally:
         arena.strikes = [strike for strike in arena.strikes if strike not in strikes]
         arena.volley.end(strikes)
-    for strike in strikes:
-        if strike.is_dealt:
-            outcomes[strike.step, strike.blow] = outcome
-    if outcome != "ok" and not any(strike.is_dealt for strike in strikes):
+    dealt = [(strike.step, blow) for strike in strikes for blow in strike.dealt]
+    outcomes.update(dict.fromkeys(dealt, outcome))
+    if outcome != "ok" and not dealt:
         raise AssertionError(f"a gang at which no blow was dealt: {outcome}")
+
+
+async def _unheld(corners: Corners, corner: Corner, strikes: list[Strike]) -> None:
+    """Wait for a kill at the last write of all, which ends the run though nobody was told so."""
+    volley = corners.ground.arena.volley
+
+    async def dealt() -> bool:
+        return not any(strike in volley.held for strike in strikes)
+
+    await wait_for(dealt, "the kill has come")
+    await wait_until_none(lambda: corners.world.left_over(corner), "left")
 
 
 def _kept_to(corner: Corner, gang: Gang) -> Gang:

@@ -22,22 +22,40 @@ _NOT_OF_PLUGINS = re.compile(r"/(events|leases|bindrequests)\b")
 
 @dataclass(eq=False)
 class Strike:
-    """A blow to be dealt once, at one step in one corner."""
+    """Blows to be dealt at one step in one corner: one after the other, as the write is repeated.
+
+    A blow after which the write is not repeated ends it, as it is what the run shows.
+    """
 
     step: Step
-    blow: Blow
+    blows: list[Blow]
+    """Those to come."""
     corner: str = ""
     """Its namespace, which is part of the names of all its objects."""
-    is_dealt: bool = False
-    seen: int = 0
+    dealt: list[Blow] = field(default_factory=list)
+    _seen: int = 0
+    _target: str = ""
+    _is_under_way: bool = False
 
-    def meets(self, write: Step) -> bool:
-        """Return whether this is the write, and count it."""
+    def meets(self, write: Step, target: str) -> bool:
+        """Return whether this is the write, and count it; `target`: the object's path."""
         step = self.step
         if (write.phase, write.method, write.path) != (step.phase, step.method, step.path):
             return False
-        self.seen += 1
-        return self.seen == step.at
+        if not self._target:
+            self._seen += 1
+            if self._seen == step.at:
+                self._target = target
+        # Both pods of a gang may write the same object at once: the other's write passes.
+        if self._is_under_way or not self.blows or target != self._target:
+            return False
+        self._is_under_way = True
+        return True
+
+    def deal(self) -> None:
+        """Take in that the next blow is dealt."""
+        self.dealt.append(self.blows.pop(0))
+        self._is_under_way = False
 
 
 @dataclass
@@ -62,20 +80,20 @@ class Volley:
     def deal(self) -> None:
         """Take in that the binder was killed."""
         for strike in self.held:
-            strike.is_dealt = True
+            strike.deal()
         self.held.clear()
-        self.awaited = [run for run in self.awaited if not all(each.is_dealt for each in run)]
+        self.awaited = [run for run in self.awaited if any(each.blows for each in run)]
 
     async def gathered(self, patience_s: float) -> None:
-        """Wait until every run that awaits a kill is held; for `patience_s` after the first."""
+        """Wait until every run that awaits a kill is held, or no further one comes for
+        `patience_s`.
+        """
         while self.awaited and not self.held:
             await self._wait(None)
-        deadline_s = asyncio.get_running_loop().time() + patience_s
-        while len(self.held) < len(self.awaited):
-            left_s = deadline_s - asyncio.get_running_loop().time()
-            if left_s <= 0:
-                return
-            await self._wait(left_s)
+        count = -1
+        while count < len(self.held) < len(self.awaited):
+            count = len(self.held)
+            await self._wait(patience_s)
 
     async def _wait(self, timeout_s: float | None) -> None:
         self.changed.clear()
@@ -105,15 +123,16 @@ class Arena(FaultProxy):
         strike = await self._note(request) if request.method != "GET" else None
         if strike is None:
             return await super()._handle(request)
-        if strike.blow in (Blow.ERROR, Blow.CONFLICT):
-            strike.is_dealt = True
-            return web.Response(status=500 if strike.blow is Blow.ERROR else 409, text="made up")
-        if strike.blow is not Blow.KILLED_BEFORE:
+        blow = strike.blows[0]
+        if blow in (Blow.ERROR, Blow.CONFLICT):
+            strike.deal()
+            return web.Response(status=500 if blow is Blow.ERROR else 409, text="made up")
+        if blow is not Blow.KILLED_BEFORE:
             await super()._handle(request)
-        if strike.blow.kills:
+        if blow.kills:
             self.volley.hold(strike)
             await asyncio.Event().wait()  # the end of the binder, or its patience, cancels this
-        strike.is_dealt = True
+        strike.deal()
         if request.transport is not None:
             request.transport.abort()
         return web.Response()
@@ -121,22 +140,26 @@ class Arena(FaultProxy):
     async def _note(self, request: web.BaseRequest) -> Strike | None:
         if _NOT_OF_PLUGINS.search(request.path):
             return None
-        corner = self._corner_of(request, (await request.read()).decode(errors="replace"))
+        body = (await request.read()).decode(errors="replace")
+        target = request.path
+        if request.method == "POST":
+            target += "/" + json.loads(body).get("metadata", {}).get("name", "")
+        corner = self._corner_of(request, target, body)
         if corner is None:
             return None
         write = Step(self.phases[corner], request.method, _without_names(request.path, corner))
         self.writes.setdefault(corner, []).append(write)
         mine = (strike for strike in self.strikes if strike.corner == corner)
-        return next((strike for strike in mine if strike.meets(write)), None)
+        return next((strike for strike in mine if strike.meets(write, target)), None)
 
-    def _corner_of(self, request: web.BaseRequest, body: str) -> str | None:
-        path, name = request.path, request.path.rsplit("/", 1)[-1]
-        corner = next((corner for corner in self.phases if corner in path + body), None)
+    def _corner_of(self, request: web.BaseRequest, target: str, body: str) -> str | None:
+        name = target.rsplit("/", 1)[-1]
+        corner = next((corner for corner in self.phases if corner in request.path + body), None)
         if corner is None:
             owner = self._owners.get(name)
             return owner if owner in self.phases else None
-        if request.method == "POST" and corner not in path:
-            self._owners[json.loads(body)["metadata"]["name"]] = corner
+        if corner not in request.path:
+            self._owners[name] = corner
         return corner
 
 

@@ -4,13 +4,15 @@ A world is what one plugin works on, in a corner of the cluster. Each run of its
 phases; in each the world can say what is there that should not be.
 """
 
+import asyncio
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
 
-from support import Corner, Gang, wait_for
+from support import WAIT_S, Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
 
@@ -99,13 +101,8 @@ class World(ABC):
 
 async def wait_until_none(find: Callable[[], Awaitable[list[str]]], what: str) -> None:
     """Wait until `find` finds nothing; fails with what it has found at last."""
-    found: list[str] = []
-
-    async def nothing() -> bool:
-        found[:] = await find()
-        return not found
-
-    try:
-        await wait_for(nothing, "nothing", timeout_s=30)
-    except AssertionError as error:
-        raise AssertionError(f"{what}: {', '.join(found)}") from error
+    deadline_s, pause_s = time.monotonic() + WAIT_S, 0.05
+    while found := await find():
+        assert time.monotonic() < deadline_s, f"{what}: {', '.join(found)}"
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.4)

@@ -18,7 +18,13 @@ from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "plugin_path")]
+# Some fifty gangs and fifteen binders, of which each can wait for a minute when it goes wrong. It
+# takes a minute or less where two cores are half busy.
+pytestmark = [
+    pytest.mark.e2e,
+    pytest.mark.usefixtures("scheduler", "plugin_path"),
+    pytest.mark.timeout(600),
+]
 
 
 @pytest.fixture
