@@ -1,7 +1,8 @@
 """`python -m benchmarks`: measures, prints a table, writes build/bench.json.
 
 Planning and making room run first, in memory; then every contender races on one control plane, in
-turns, so that what else the machine does meets all of them alike. Progress goes to standard error.
+turns, so that what else the machine does meets all of them alike; then the binder is measured
+alone, on another. Progress goes to standard error.
 """
 
 import asyncio
@@ -16,7 +17,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from benchmarks import growth, results, room, summary
+from benchmarks import binder, growth, results, room, summary
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.contenders import BareClient, Bindery, Contender, KubeScheduler
 from benchmarks.planning import pods_per_second
@@ -49,6 +50,10 @@ class Plan:
     def workload(self, name: str) -> Workload:
         """Return what `gangs/...` or `singles/...` is about."""
         return Workload(self.pods, self.gang_size if name.startswith("gangs") else 0)
+
+    def binder_sizes(self) -> binder.Sizes:
+        """Return how large the laps of the binder alone are."""
+        return binder.Sizes(self.nodes, self.pods, self.gang_size, self.runs)
 
     def contenders(self) -> dict[str, Callable[[], Contender]]:
         """Return what races, by name, in the order of a round."""
@@ -121,7 +126,9 @@ async def _lap(cluster: Cluster, contender: Contender, workload: Workload) -> La
 def main(
     only: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="planning, room, gangs, gangs/bindery, singles; repeat."),
+        typer.Option(
+            metavar="NAME", help="planning, room, gangs, gangs/bindery, singles, binder; repeat."
+        ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes in the races.")] = 1000,
     pods: Annotated[int, typer.Option(min=1, help="Pods in each measurement.")] = 5000,
@@ -147,6 +154,9 @@ def main(
     room_measurements = list(summary.of_room(make_room(plan))) if plan.wants("room") else []
     if plan.contenders():
         measurements += summary.of_races(asyncio.run(run_races(plan)))
+    rounds = binder.Rounds(plan.binder_sizes(), _progress.print, plan.profiles)
+    found = asyncio.run(rounds.run(plan.wants))
+    measurements += summary.of_binder(found, plan.binder_sizes())
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

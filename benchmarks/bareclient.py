@@ -1,9 +1,9 @@
 """A bare client: the writes of scheduler and binder, made by one process that decides nothing.
 
-Run by `contenders` as a program of its own. It reads the cluster once and lets the engine plan in
-memory, so that its BindRequests are those that the scheduler would write; then the clock starts,
-and for each request it creates it, binds its pods and patches its status, many requests at once.
-What it makes is the most that these writes allow a single Python process on this machine.
+Run by `contenders` as a program of its own. Its BindRequests are given, or it reads the cluster
+once and lets the engine plan in memory, so that they are those that the scheduler would write; then
+the clock starts, and for each request it creates it, binds its pods and patches its status, many at
+once. What it makes is the most that these writes allow a single Python process on this machine.
 """
 
 import argparse
@@ -11,40 +11,40 @@ import asyncio
 import json
 import signal
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration, SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
 
 _KINDS: Sequence[Resource[Any]] = (NODES, POD_GROUPS, PODS)
 
 
-async def plan(client: Client, max_pods: int) -> list[BindRequestDraft]:
-    """Read the cluster and plan all its pods."""
+async def plan(client: Client, max_pods: int) -> Iterable[Wire]:
+    """Read the cluster, plan all its pods, and return the BindRequests."""
     requests = BindRequestConfiguration(max_pods=max_pods)
     engine = Engine(SchedulerConfiguration(bind_request=requests), time.time)
     for kind in _KINDS:
         for item in await client.list(kind):
             engine.cluster.apply(Change(EventType.ADDED, item, None))
-    return list(engine.cycle())
+    drafts = list(engine.cycle())
+    return (draft.to_object() for draft in drafts)
 
 
-async def carry_out(client: Client, draft: BindRequestDraft) -> None:
+async def carry_out(client: Client, request: Wire) -> None:
     """Create one request, bind its pods at once, and write the outcome."""
-    created = await client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
-    pods = draft.spec.pods
+    created = await client.create(BIND_REQUESTS, request, request["metadata"]["namespace"])
+    meta, pods = created.metadata, created.spec.pods
     async with asyncio.TaskGroup() as group:
         for pod in pods:
             group.create_task(
-                client.bind(draft.namespace, pod.pod_name, pod.pod_uid, pod.selected_node)
+                client.bind(meta.namespace, pod.pod_name, pod.pod_uid, pod.selected_node)
             )
-    meta = created.metadata
     patch = {
         "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
         "status": {
@@ -61,22 +61,26 @@ async def carry_out(client: Client, draft: BindRequestDraft) -> None:
         },
     }
     await client.patch(
-        BIND_REQUESTS, meta.name, patch, namespace=draft.namespace, subresource="status"
+        BIND_REQUESTS, meta.name, patch, namespace=meta.namespace, subresource="status"
     )
 
 
-async def run(kubeconfig: Path, max_pods: int, at_once: int) -> None:
-    """Plan, print when the first write begins, and write everything, `at_once` at a time."""
-    async with Client.connect(kubeconfig, user_agent="bench-bare", connections=64) as client:
-        drafts = iter(await plan(client, max_pods))
+async def run(arguments: argparse.Namespace) -> None:
+    """Plan, print when the first write begins, and write everything, so many at a time."""
+    connecting = Client.connect(arguments.kubeconfig, user_agent="bench-bare", connections=64)
+    async with connecting as client:
+        if arguments.requests is None:
+            requests = iter(await plan(client, arguments.max_pods))
+        else:
+            requests = iter(json.loads(arguments.requests.read_text(encoding="utf-8")))
         print(json.dumps({"started_s": time.monotonic()}), flush=True)
 
         async def work() -> None:
-            for draft in drafts:
-                await carry_out(client, draft)
+            for request in requests:
+                await carry_out(client, request)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(at_once):
+            for _ in range(arguments.at_once):
                 group.create_task(work())
 
 
@@ -84,10 +88,10 @@ def main() -> None:
     """Read the command line and run; then wait to be stopped, so that usage can be read."""
     parser = argparse.ArgumentParser()
     parser.add_argument("--kubeconfig", type=Path, required=True)
-    parser.add_argument("--max-pods", type=int, required=True)
+    parser.add_argument("--max-pods", type=int, default=500)
     parser.add_argument("--at-once", type=int, required=True)
-    arguments = parser.parse_args()
-    asyncio.run(run(arguments.kubeconfig, arguments.max_pods, arguments.at_once))
+    parser.add_argument("--requests", type=Path, help="a JSON list of BindRequests to carry out")
+    asyncio.run(run(parser.parse_args()))
     signal.pause()
 
 

@@ -6,7 +6,7 @@ no agent renews the nodes' Leases and it would declare them dead in the middle; 
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,11 +46,14 @@ class Cluster:
 
     async def fill(self, workload: Workload) -> None:
         """Create the PodGroups and pods."""
-        await self._create_all(POD_GROUPS, workload.pod_groups(), NAMESPACE)
-        await self._create_all(PODS, workload.pod_objects(), NAMESPACE)
+        await self.create_all(POD_GROUPS, workload.pod_groups(), NAMESPACE)
+        await self.create_all(PODS, workload.pod_objects(), NAMESPACE)
 
-    async def clear(self) -> None:
+    async def clear(self, further: Sequence[str] = ()) -> None:
         """Remove what a race left, without grace, and wait until it is gone.
+
+        Args:
+            further: paths of collections to clear after the others.
 
         Raises:
             TimeoutError: it does not go.
@@ -58,10 +61,12 @@ class Cluster:
         async with asyncio.timeout(_CLEAR_S):
             for collection in _CLEARED:
                 await self._clear(collection.format(NAMESPACE))
+            for collection in further:
+                await self._clear(collection)
 
     async def create_nodes(self, count: int) -> None:
         """Create the nodes and wait until kube-controller-manager has taken their taints off."""
-        await self._create_all(NODES, nodes(count), "")
+        await self.create_all(NODES, nodes(count), "")
         async with asyncio.timeout(_UNTAINT_S):
             while await self._has_taints():  # noqa: ASYNC110  nobody tells us
                 await asyncio.sleep(0.5)
@@ -74,9 +79,15 @@ class Cluster:
     async def _has_taints(self) -> bool:
         return any(node.spec.taints for node in await self.client.list(NODES))
 
-    async def _create_all(
-        self, resource: Resource[Any], objects: Iterable[Wire], namespace: str
+    async def create_all(
+        self,
+        resource: Resource[Any],
+        objects: Iterable[Wire],
+        namespace: str = "",
+        *,
+        at_once: int = _CREATES_AT_ONCE,
     ) -> None:
+        """Create `objects`, many at once."""
         remaining = iter(objects)
 
         async def create() -> None:
@@ -84,13 +95,14 @@ class Cluster:
                 await self.client.create(resource, item, namespace)
 
         async with asyncio.TaskGroup() as group:
-            for _ in range(_CREATES_AT_ONCE):
+            for _ in range(at_once):
                 group.create_task(create())
 
     async def _clear(self, collection: str) -> None:
         """Delete a collection; the server may end a large deletion early, so look again."""
-        while '"items":[]' not in await self._kubectl("get", f"{collection}?limit=1"):
-            await self._kubectl("delete", f"{collection}?gracePeriodSeconds=0")
+        path = collection if "?" in collection else f"{collection}?"
+        while '"items":[]' not in await self._kubectl("get", f"{path}&limit=1"):
+            await self._kubectl("delete", f"{path}&gracePeriodSeconds=0")
 
     async def _kubectl(self, verb: str, path: str) -> str:
         return await asyncio.to_thread(

@@ -17,6 +17,7 @@ from typing import Final
 import aiohttp
 
 from benchmarks.cluster import Cluster
+from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.names import SCHEDULER_NAME
 from bindery.controlplane import kubeconfig, settings
@@ -65,13 +66,13 @@ class Bindery(Contender):
     async def prepare(self, cluster: Cluster) -> None:
         """Start the binder."""
         binder = self._component(cluster, "binder")
-        await _until_answered(f"http://127.0.0.1:{binder.health_port}/readyz", binder.process)
+        await until_answered(f"http://127.0.0.1:{binder.health_port}/readyz", binder.process)
 
     async def start(self, cluster: Cluster) -> float:
         """Start the scheduler."""
         scheduler = self._component(cluster, "scheduler")
         url = f"http://127.0.0.1:{scheduler.health_port}/readyz"
-        return await _until_answered(url, scheduler.process)
+        return await until_answered(url, scheduler.process)
 
     def processes(self) -> Mapping[str, Process]:
         """Return both."""
@@ -86,7 +87,7 @@ class Bindery(Contender):
     def _component(self, cluster: Cluster, kind: str) -> Component:
         installation = cluster.installation
         if self._profiles is not None:
-            component = _profiled(cluster, kind, self._profiles)
+            component = profiled(cluster, kind, self._profiles)
         elif kind == "binder":
             component = Components(installation).start_binder()
         else:
@@ -144,7 +145,7 @@ class KubeScheduler(_OneProcess):
             f"--secure-port={port}",
             f"--cert-dir={plane.state_dir / 'kube-scheduler'}",
         ]
-        return await _until_answered(
+        return await until_answered(
             f"https://127.0.0.1:{port}/readyz", self._run(cluster, arguments)
         )
 
@@ -199,16 +200,22 @@ class BareClient(_OneProcess):
 
     name = "bare-client"
 
-    def __init__(self, *, max_pods: int = 500, at_once: int = 16) -> None:
-        """Write `at_once` requests at a time, of at most `max_pods` pods."""
+    def __init__(
+        self, *, max_pods: int = 500, at_once: int = 16, requests: Sequence[Wire] | None = None
+    ) -> None:
+        """Write `at_once` requests at a time: those given, or planned with up to `max_pods`."""
         super().__init__()
-        self._max_pods, self._at_once = max_pods, at_once
+        self._max_pods, self._at_once, self._requests = max_pods, at_once, requests
 
     async def start(self, cluster: Cluster) -> float:
         """Start it and learn when its first write began."""
         arguments = [sys.executable, "-m", "benchmarks.bareclient"]
         arguments += [f"--kubeconfig={cluster.plane.admin_kubeconfig}"]
         arguments += [f"--max-pods={self._max_pods}", f"--at-once={self._at_once}"]
+        if self._requests is not None:
+            file = cluster.plane.state_dir / "bindrequests.json"
+            file.write_text(json.dumps(self._requests), encoding="utf-8")
+            arguments += [f"--requests={file}"]
         process = self._run(cluster, arguments)
         log = process.command.log
         await asyncio.to_thread(
@@ -217,7 +224,7 @@ class BareClient(_OneProcess):
         return float(json.loads(log.read_text().splitlines()[0])["started_s"])
 
 
-def _profiled(cluster: Cluster, kind: str, directory: Path) -> Component:
+def profiled(cluster: Cluster, kind: str, directory: Path) -> Component:
     """Start a component as `Components` does, with the default configuration, under cProfile."""
     installation, port = cluster.installation, free_port()
     directory.mkdir(parents=True, exist_ok=True)
@@ -228,7 +235,7 @@ def _profiled(cluster: Cluster, kind: str, directory: Path) -> Component:
     return Component(Command(kind, arguments, log), port, tethered=True)
 
 
-async def _until_answered(url: str, process: Process) -> float:
+async def until_answered(url: str, process: Process) -> float:
     """Return when the request was sent that was first answered with 200, by `time.monotonic`.
 
     A process that is ready but busy answers late; counted from the sending, that is its own time.

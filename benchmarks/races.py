@@ -75,7 +75,14 @@ async def race(cluster: Cluster, contender: Contender, workload: Workload) -> La
     """Run one race on an empty cluster and leave it empty."""
     workload = replace(workload, scheduler_name=contender.scheduler_name)
     await cluster.fill(workload)
-    witness = Witness(cluster.client, NAMESPACE, workload.pods)
+    lap = await timed(cluster, contender, workload.pods)
+    await cluster.clear()
+    return lap
+
+
+async def timed(cluster: Cluster, contender: Contender, pods: int) -> Lap:
+    """Let the contender bind the `pods` pods that are there; stop it in any case."""
+    witness = Witness(cluster.client, NAMESPACE, pods)
     watching = asyncio.create_task(witness.run())
     try:
         await witness.prepare()
@@ -89,13 +96,12 @@ async def race(cluster: Cluster, contender: Contender, workload: Workload) -> La
     finally:
         watching.cancel()
         await asyncio.to_thread(contender.stop)
-    await cluster.clear()
     usage = {
         name: Usage(used.cpu_s - before[name].cpu_s, used.peak_mb) for name, used in after.items()
     }
     # kube-scheduler may have bound a pod before it was asked again whether it is ready.
     started_s = min(ready_s, witness.first_s)
-    return Lap(workload.pods, witness.first_s - started_s, witness.last_s - started_s, usage)
+    return Lap(pods, witness.first_s - started_s, witness.last_s - started_s, usage)
 
 
 def _read(processes: Mapping[str, Process]) -> dict[str, Usage]:

@@ -1,8 +1,8 @@
 """`python -m benchmarks.report build/bench.json`: rewrites the tables in docs/performance.md.
 
 Run by whoever publishes numbers, after `make bench` on a quiet machine. It replaces what stands
-between two pairs of markers, of the races and planning and of making room, and draws the picture;
-what was not measured stays as it is. It says when and on what machine it was measured.
+between three pairs of markers, of races and planning, of the binder alone and of making room, and
+draws the picture; what was not measured stays as it is. It says when and on what machine.
 """
 
 import datetime as dt
@@ -18,6 +18,7 @@ from benchmarks.results import HEADINGS, Measurement, at_one_size, cells, read
 from benchmarks.room import CASES
 
 RACES: Final = "measured"
+BINDER: Final = "measured-binder"
 ROOM: Final = "measured-room"
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
 _PICTURE: Final = "growth-of-cycles.svg"
@@ -43,7 +44,7 @@ def machine() -> str:
     return f"{os.cpu_count()} cores, {memory_gib:.0f} GiB of memory"
 
 
-def of_races(measurements: Sequence[Measurement]) -> str:
+def of_numbers(measurements: Sequence[Measurement]) -> str:
     """Return the table of the numbers that belong to no series."""
     return _table([HEADINGS, *(cells(each) for each in measurements)], right={1, 3, 4})
 
@@ -80,11 +81,16 @@ def main(
     day = dt.datetime.fromtimestamp(source.stat().st_mtime, dt.UTC).date()
     heading = f"Measured on {day} on {machine()}. {note}".strip()
     measurements = read(source)
-    single = at_one_size(measurements)
+    numbers = at_one_size(measurements)
+    sections = {
+        RACES: [each for each in numbers if not each.of_binder],
+        BINDER: [each for each in numbers if each.of_binder],
+    }
     series = [each for each in measurements if each.series]
     text = document.read_text(encoding="utf-8")
-    if single:
-        text = rewritten(text, RACES, f"{heading}\n\n{of_races(single)}")
+    for section, measured in sections.items():
+        if measured:
+            text = rewritten(text, section, f"{heading}\n\n{of_numbers(measured)}")
     if series:
         text = rewritten(text, ROOM, f"{heading} {of_room(series, _PICTURE)}")
         plot.draw(document.with_name(_PICTURE), growth.of(series, growth.SECONDS))

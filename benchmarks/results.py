@@ -35,12 +35,17 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured at several sizes, the same in the same unit at all of them."""
     size: int | None = None
     """The size in its series."""
+    of_binder: bool = False
+    """Whether it is of the binder alone, whose table stands by itself."""
 
 
 TO_REACH: Final[Mapping[str, float]] = {
     "gangs: Bindery against kube-scheduler": 2.0,
     "gangs: Bindery against a bare client": 0.8,
     "single pods: Bindery against kube-scheduler": 1.5,
+    "binder alone, plain: against a bare client": 0.8,
+    "commit to bound, p99: while 200 requests wait on volumes": 2.0,
+    "lock hand-overs on one node": 1.0,
     "planning gangs, 1000 nodes": 1.0,
     "planning gangs, 5000 nodes": 1.0,
     "peak memory: scheduler": 1.0,

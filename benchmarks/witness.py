@@ -26,18 +26,19 @@ class Witness:
             namespace=namespace,
             field_selector="spec.nodeName!=",
         )
-        self._times_s: list[float] = []
+        self.seen_s: dict[str, float] = {}
+        """Pod -> when it was first seen with a node, in this order."""
         self._all_seen = asyncio.Event()
 
     @property
     def first_s(self) -> float:
         """When the first pod had a node."""
-        return self._times_s[0]
+        return next(iter(self.seen_s.values()))
 
     @property
     def last_s(self) -> float:
         """When the last pod had a node."""
-        return self._times_s[self._pods - 1]
+        return list(self.seen_s.values())[self._pods - 1]
 
     async def run(self) -> None:
         """Watch until cancelled."""
@@ -50,8 +51,8 @@ class Witness:
             RuntimeError: a pod has a node already.
         """
         await self._reflector.synced.wait()
-        if self._times_s:
-            raise RuntimeError(f"{len(self._times_s)} pods are bound before the start")
+        if self.seen_s:
+            raise RuntimeError(f"{len(self.seen_s)} pods are bound before the start")
 
     async def see_all(self, timeout_s: float) -> None:
         """Wait until all pods have nodes.
@@ -62,11 +63,11 @@ class Witness:
         try:
             await asyncio.wait_for(self._all_seen.wait(), timeout_s)
         except TimeoutError as error:
-            text = f"{len(self._times_s)} of {self._pods} pods have nodes after {timeout_s:.0f} s"
+            text = f"{len(self.seen_s)} of {self._pods} pods have nodes after {timeout_s:.0f} s"
             raise RuntimeError(text) from error
 
     def _see(self, change: Change[KubeObject]) -> None:
         if change.type is EventType.ADDED:
-            self._times_s.append(time.monotonic())
-            if len(self._times_s) == self._pods:
+            self.seen_s.setdefault(change.object.metadata.name, time.monotonic())
+            if len(self.seen_s) == self._pods:
                 self._all_seen.set()

@@ -67,10 +67,15 @@ class Workload:
         return self.gang_size > 0 and self.scheduler_name == SCHEDULER_NAME
 
 
+def node_name(number: int) -> str:
+    """Return the name of a node."""
+    return f"node-{number:05}"
+
+
 def nodes(count: int) -> Iterator[Wire]:
     """Yield `count` equal nodes that say they are ready."""
     for number in range(count):
-        name = f"node-{number:05}"
+        name = node_name(number)
         yield {
             "apiVersion": "v1",
             "kind": "Node",

@@ -163,7 +163,7 @@ class BinderConfiguration(ApiModel):
         PluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
     )
     concurrent_binds: int = Field(default=32, ge=1)
-    """Binding calls in flight at once, over all requests."""
+    """Calls for pods in flight at once, over all requests: bindings, and those of plugins."""
     time_to_live_seconds: float = Field(default=300.0, ge=0)
     """Finished requests are removed after so long."""
     max_backoff_seconds: float = Field(default=300.0, gt=0)

@@ -1,8 +1,8 @@
 """The binder's way to the API server: `ports` over `bindery.kube`.
 
-Used by all Runs at once. Holds the one bound that they share: how many bindings are in flight. A
-status write is repeated until it is known to stand, because the scheduler holds the pods' room
-until it sees an outcome.
+Used by all Runs at once. Bindings wait for their turns as the calls of plugins do. A status write
+is repeated until it is known to stand, because the scheduler holds the pods' room until it sees an
+outcome.
 """
 
 import asyncio
@@ -33,10 +33,10 @@ class KubeEdge:
     """Implements `BindingPort`, `RequestStore` and `MalformedSink`."""
 
     def __init__(
-        self, client: Client, view: ClusterView, events: EventRecorder, concurrent_binds: int
+        self, client: Client, view: ClusterView, events: EventRecorder, turns: Turns
     ) -> None:
         self._client, self._view, self._events = client, view, events
-        self._turns = Turns(concurrent_binds)
+        self._turns = turns
 
     # ---- BindingPort ----------------------------------------------------------------------------
 

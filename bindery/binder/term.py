@@ -25,6 +25,7 @@ from bindery.binder.reports import Reports
 from bindery.binder.retention import RetentionQueue
 from bindery.binder.stopping import Stop
 from bindery.binder.surroundings import Surroundings
+from bindery.binder.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import KubeError
@@ -81,11 +82,16 @@ class Term:
     def __init__(self, means: Means) -> None:
         self._means = means
         configuration = means.configuration
-        edge = KubeEdge(means.client, means.view, means.events, configuration.concurrent_binds)
+        turns = Turns(configuration.concurrent_binds)
+        edge = KubeEdge(means.client, means.view, means.events, turns)
+
+        def client_for(namespace: str, priority: int) -> Client:
+            return means.client.in_turn(lambda: turns.taken(namespace, priority))
+
         around = Surroundings(
             port=edge,
             store=edge,
-            plugins=PluginChain(means.plugins, means.client, _measure),
+            plugins=PluginChain(means.plugins, client_for, _measure),
             reporter=Reports(means.events, time.time),
             clock=time.time,
             pause=means.stop.pause,
@@ -152,5 +158,5 @@ class Term:
         return False
 
 
-def _measure(plugin: str, step: str, seconds: float) -> None:
-    PLUGIN_SECONDS.labels(plugin, step).observe(seconds)
+def _measure(plugin: str, step: str, outcome: str, seconds: float) -> None:
+    PLUGIN_SECONDS.labels(plugin, step, outcome).observe(seconds)

@@ -1,8 +1,9 @@
 """Whose turn it is: a bounded number of places, given to the most urgent, and fairly among equals.
 
-`edge` lets every binding take a place. Among those that wait, the highest priority goes first;
-among equals the namespace that has the fewest places now, so that one with thousands of pods does
-not keep out one with few; within a namespace, whoever came first. A place is never given twice.
+Every binding takes a place (`edge`), and so does every call of a plugin for a pod (`term`). Among
+those that wait, the highest priority goes first; among equals the namespace that has the fewest
+places now, so that one with thousands of pods does not keep out one with few; within a namespace,
+whoever came first. A place is never given twice.
 """
 
 import asyncio

@@ -7,6 +7,7 @@ containers, so the devices of all others are written as those of one.
 from typing import Final
 
 from bindery.api.hami import names, poddevices, wishes
+from bindery.api.hami.assignment import PROTOCOL_KEYS, forged_key
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendortable import VENDORS
 from bindery.kube.objects import Node, Pod
@@ -24,12 +25,17 @@ def node_annotations(node: Node) -> dict[str, str]:
 
 
 def pod_annotations(pod: Pod) -> dict[str, str]:
-    """Return what `pod` wishes of devices and, once it is bound, holds of them."""
+    """Return what `pod` wishes of devices and, once it is bound, holds of them.
+
+    Of what the binder has written onto a pod that is not bound yet nothing is left, as in the
+    snapshot it is to be planned; what others have written there keeps it from being planned.
+    """
     annotations = pod.metadata.annotations
     found = {key: text for key, text in annotations.items() if key in _OF_PODS}
     if not pod.spec.node_name:
-        found.pop(names.ASSIGNED_NODE, None)
-        return found
+        wished = {key: text for key, text in found.items() if key not in PROTOCOL_KEYS}
+        forged = forged_key(annotations, pod.metadata.uid)
+        return {**wished, forged: annotations[forged]} if forged else wished
     count = len(pod.spec.init_containers or ())
     for key in sorted(_ALLOCATED & annotations.keys()):
         try:

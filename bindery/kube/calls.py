@@ -7,6 +7,7 @@ carries one request once. `bindery.kube.retry` decides about repeating.
 import asyncio
 import random
 from collections.abc import AsyncGenerator, Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -34,12 +35,17 @@ PAGE_LIMIT: Final = 500
 """Objects a page of a list; what kubectl and client-go use."""
 
 
-class Caller:
-    """Makes calls, each within `timeout_s` seconds."""
+Turn = Callable[[], AbstractAsyncContextManager[None]]
+"""Waits until a call may be made; it is under way as long as the context is entered."""
 
-    def __init__(self, transport: Transport, timeout_s: float) -> None:
+
+class Caller:
+    """Makes calls, each in its turn and then within `timeout_s` seconds."""
+
+    def __init__(self, transport: Transport, timeout_s: float, turn: Turn = nullcontext) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
+        self._turn = turn
         self.policy = RetryPolicy()
         self._random = random.Random()  # noqa: S311  # jitter, not secrets
 
@@ -49,6 +55,10 @@ class Caller:
 
     async def call(self, request: Request) -> bytes:
         """Send until it succeeds; return the body of the answer."""
+        async with self._turn():
+            return await self._call(request)
+
+    async def _call(self, request: Request) -> bytes:
         now_s = asyncio.get_running_loop().time
         give_up_s = now_s() + self.timeout_s
         attempt = 0

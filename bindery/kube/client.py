@@ -8,19 +8,30 @@ no call is repeated whose repetition could have another effect than the call its
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Final, Self, TypeVar
+from typing import Any, Self, TypeVar
 
-from bindery.kube.calls import Caller, Listed
+from bindery.kube.calls import Caller, Listed, Turn
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     ConflictError,
     OutcomeUnknownError,
 )
 from bindery.kube.objects import KubeObject
-from bindery.kube.requests import Body, Patch, PatchKind, Selection, is_named, read, write
-from bindery.kube.resources import PODS, ObjectList, Resource
+from bindery.kube.requests import (
+    Body,
+    Patch,
+    PatchKind,
+    Selection,
+    binding,
+    eviction,
+    is_named,
+    read,
+    write,
+)
+from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import Repeat
 from bindery.kube.transport import Transport
 
@@ -29,9 +40,6 @@ __all__ = ["Client", "Connecting", "PatchKind", "Selection"]
 T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
 
-_BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
-_EVICTIONS: Final = Resource("", "v1", "pods/eviction", "Eviction", True, KubeObject)
-
 
 class Client:
     """A connection to one API server; an async context manager that closes it.
@@ -39,8 +47,10 @@ class Client:
     Make it with `Client.connect`. One client serves any number of concurrent calls.
     """
 
-    def __init__(self, transport: Transport, request_timeout_s: float) -> None:
-        self._caller = Caller(transport, request_timeout_s)
+    def __init__(
+        self, transport: Transport, request_timeout_s: float, turn: Turn = nullcontext
+    ) -> None:
+        self._caller = Caller(transport, request_timeout_s, turn)
 
     @staticmethod
     def connect(
@@ -78,6 +88,12 @@ class Client:
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         await self._caller.transport.close()
+
+    def in_turn(self, turn: Turn) -> "Client":
+        """Return a client with the same connections each of whose calls but watches waits for its
+        `turn`; the time of a call begins with it.
+        """
+        return Client(self._caller.transport, self._caller.timeout_s, turn)
 
     async def get(self, resource: Resource[T], name: str, namespace: str = "") -> T:
         """Read one object."""
@@ -250,15 +266,7 @@ class Client:
 
         Raises ConflictError when the pod has another uid, is bound already, or is being deleted.
         """
-        binding = {
-            "apiVersion": "v1",
-            "kind": "Binding",
-            "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid},
-            "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
-        }
-        path = PODS.path(namespace, pod_name, "binding")
-        request = write(_BINDINGS, "create", path, Repeat.ANSWERED, binding)
-        await self._caller.call(request)
+        await self._caller.call(binding(namespace, pod_name, pod_uid, node_name))
 
     async def evict(
         self, namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool = False
@@ -268,17 +276,7 @@ class Client:
         Raises ThrottledError when a disruption budget forbids it, ConflictError when the pod has
         another uid, NotFoundError when it is gone. `dry_run`: only ask.
         """
-        options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
-        if dry_run:
-            options["dryRun"] = ["All"]
-        eviction = {
-            "apiVersion": "policy/v1",
-            "kind": "Eviction",
-            "metadata": {"name": pod_name, "namespace": namespace},
-            "deleteOptions": options,
-        }
-        path = PODS.path(namespace, pod_name, "eviction")
-        await self._caller.call(write(_EVICTIONS, "create", path, Repeat.UNSENT, eviction))
+        await self._caller.call(eviction(namespace, pod_name, pod_uid, dry_run=dry_run))
 
     async def _patch_version(
         self, resource: Resource[T], current: T, patch: Mapping[str, Any], subresource: str

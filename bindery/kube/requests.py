@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from bindery.kube.objects import KubeObject
-from bindery.kube.resources import Resource
+from bindery.kube.resources import PODS, Resource
 from bindery.kube.retry import Repeat
 
 JSON: Final = "application/json"
@@ -27,6 +27,9 @@ _METHODS: Final = {
     "patch": "PATCH",
     "delete": "DELETE",
 }
+
+_BINDINGS: Final = Resource("", "v1", "pods/binding", "Binding", True, KubeObject)
+_EVICTIONS: Final = Resource("", "v1", "pods/eviction", "Eviction", True, KubeObject)
 
 Body = Mapping[str, Any] | msgspec.Struct
 """An object to be written."""
@@ -103,6 +106,33 @@ def write(
         msgspec.json.encode(body),
         content_type,
     )
+
+
+def binding(namespace: str, pod_name: str, pod_uid: str, node_name: str) -> Request:
+    """Build the request that binds a pod; with its UID it takes effect once at the most."""
+    body = {
+        "apiVersion": "v1",
+        "kind": "Binding",
+        "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid},
+        "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
+    }
+    path = PODS.path(namespace, pod_name, "binding")
+    return write(_BINDINGS, "create", path, Repeat.ANSWERED, body)
+
+
+def eviction(namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool) -> Request:
+    """Build the request that evicts a pod. It is never repeated: a disruption budget counts."""
+    options: dict[str, Any] = {"preconditions": {"uid": pod_uid}}
+    if dry_run:
+        options["dryRun"] = ["All"]
+    body = {
+        "apiVersion": "policy/v1",
+        "kind": "Eviction",
+        "metadata": {"name": pod_name, "namespace": namespace},
+        "deleteOptions": options,
+    }
+    path = PODS.path(namespace, pod_name, "eviction")
+    return write(_EVICTIONS, "create", path, Repeat.UNSENT, body)
 
 
 def is_named(body: Body) -> bool:

@@ -17,6 +17,7 @@ import msgspec
 
 from bindery.api import names
 from bindery.kube import objects
+from bindery.kube.errors import NotFoundError
 
 T = TypeVar("T", bound=objects.KubeObject)
 ItemT = TypeVar("ItemT")
@@ -112,8 +113,13 @@ class Resource(Generic[T]):
 
         Without a namespace, the collection of a namespaced kind is that of all namespaces.
 
-        Raises ValueError when an object of a namespaced kind is asked for without a namespace.
+        Raises ValueError when an object of a namespaced kind is asked for without a namespace, and
+        NotFoundError for a name that no object can have (`IsValidPathSegmentName` of
+        k8s.io/apimachinery 0.36): the API server takes an encoded slash for one, so that a name
+        which somebody has made up would lead to other objects.
         """
+        if name in (".", "..") or "/" in name or "%" in name:
+            raise NotFoundError(404, "NotFound", f"no {self.kind} can be called {name!r}")
         path = self.root
         if self.namespaced and namespace:
             path += f"/namespaces/{quote(namespace, safe='')}"

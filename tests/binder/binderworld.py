@@ -324,8 +324,8 @@ class Binder:
         self.door = Door(world, script or Script())
         chain = PluginChain(
             [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)],
-            cast("Client", None),
-            lambda _plugin, _step, _seconds: None,
+            lambda _namespace, _priority: cast("Client", None),
+            lambda _plugin, _step, _outcome, _seconds: None,
         )
         around = Surroundings(
             port=self.door,

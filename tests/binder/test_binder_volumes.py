@@ -291,6 +291,28 @@ def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothin
         assert time.monotonic() < deadline, "what was written on the claim is taken back"
 
 
+def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_out_as_it_is_now(
+    storage: Storage, start_binder: Start
+) -> None:
+    entry = storage.add_claim()
+    start_binder(configuration(60))
+    storage.request("r", [{**entry, "volume": ""}])
+    storage.wait_selected()
+    first = annotations_of(storage.claim())[SELECTED]
+
+    node = storage.cluster.node(1)
+    change = f'[{{"op": "replace", "path": "/spec/pods/0/selectedNode", "value": "{node}"}}]'
+    storage.cluster.kubectl("patch", "bindrequest", "r", "--type=json", f"--patch={change}")
+    deadline = time.monotonic() + 30
+    while annotations_of(storage.claim()).get(SELECTED) != node:
+        assert time.monotonic() < deadline, "the claim is asked for at the other node"
+    storage.make_for(entry, node)
+
+    storage.cluster.wait_for("r", "Succeeded")
+    assert first == storage.cluster.node(0)
+    assert storage.cluster.nodes_of("r") == [node]
+
+
 def test_requests_that_wait_for_volumes_hold_up_nobody(
     storage: Storage, start_binder: Start
 ) -> None:

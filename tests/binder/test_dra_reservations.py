@@ -124,11 +124,20 @@ def test_taking_back_leaves_what_others_have_reserved() -> None:
 @pytest.mark.parametrize("found", [allocated("gpu-7"), allocated()])
 def test_taking_back_leaves_what_others_have_allocated(found: dict[str, Any]) -> None:
     was_there = found == allocated()
+
+    patch = reservations.released(claim({"allocation": found}), planned(isNew=not was_there), POD)
+
+    assert patch is None
+
+
+@pytest.mark.parametrize("found", [allocated("gpu-7"), allocated()])
+def test_who_leaves_a_claim_last_frees_it_whoever_has_allocated_it(found: dict[str, Any]) -> None:
+    was_there = found == allocated()
     status = {"allocation": found, "reservedFor": [ME]}
 
     patch = reservations.released(claim(status), planned(isNew=not was_there), POD)
 
-    assert patch == {"status": {"reservedFor": None}}
+    assert patch == {"status": {"reservedFor": None, "allocation": None}}
 
 
 def test_there_may_be_nothing_to_take_back() -> None:

@@ -68,6 +68,25 @@ def test_all_problems_of_all_plugins_are_named() -> None:
     assert answer["response"]["status"]["message"] == "one; two; three"
 
 
+def test_a_change_is_refused_for_what_it_makes_wrong_alone() -> None:
+    class Named:
+        name = "named"
+
+        def validate(self, pod: PodManifest) -> list[str]:
+            return list(pod["problems"])
+
+    def answer(old: list[str], new: list[str]) -> Any:
+        pods = [
+            {"spec": {"schedulerName": "bindery"}, "problems": problems} for problems in (old, new)
+        ]
+        body = {"request": {"uid": "7", "object": pods[1], "oldObject": pods[0]}}
+        return Plugins([Named()], "bindery").validate(json.dumps(body).encode())["response"]
+
+    assert answer(["one"], ["one"])["allowed"]
+    assert answer(["one"], [])["allowed"]
+    assert answer(["one"], ["one", "two"])["status"]["message"] == "two"
+
+
 def test_a_plugin_that_breaks_refuses_nothing_and_is_named_in_a_warning() -> None:
     plugins = Plugins([Broken(), Adds("a")], "bindery")
 

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from gpunodes import DevicePluginStandIn
 from sabotage import PLUGIN_DIRECTORY
 from support import Corner, Observer, binder_configuration, scheduler_configuration
 
@@ -18,6 +17,7 @@ from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
+from fakes.reservations import GpuDevicePlugins
 
 # The proxy that breaks things is the one of the tests of bindery.kube.
 sys.path.append(str(Path(__file__).parent.parent / "kube"))
@@ -73,6 +73,6 @@ def plugin_path(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-async def stand_in(corner: Corner) -> AsyncIterator[DevicePluginStandIn]:
-    async with DevicePluginStandIn(corner).play() as stand_in:
+async def stand_in(corner: Corner) -> AsyncIterator[GpuDevicePlugins]:
+    async with GpuDevicePlugins(corner.client, f"{corner.namespace}-").play() as stand_in:
         yield stand_in

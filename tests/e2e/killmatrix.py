@@ -1,231 +1,172 @@
 """The kill matrix: every write of a binder plugin by everything that can befall it.
 
-A `World` is what one plugin works on. Its gang is first planned onto a node that is refused after
-the plugin has prepared it, so that the plugin rolls back, and then onto another. `steps_of` lets
-that happen undisturbed and notes the writes; `strike` lets it happen again in a corner of its own
-and deals one blow at one of them. Whatever the blow, the gang must be bound whole on the other
-node, and nothing may be left when it is gone.
+A gang is first planned onto a node that is refused after the plugin has prepared it, so that the
+plugin rolls back, and then onto another, and then it is deleted (`play`). `steps_of` lets that
+happen undisturbed and notes the writes; `strike_all` lets it happen again and again, each time with
+blows at one write of each of the three phases. Whatever befalls it, nothing may be held when it was
+refused, it must be bound whole on the other node, and nothing may be left when it is gone.
 """
 
 import asyncio
-import re
-import secrets
-from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
-from pathlib import Path
-from typing import Protocol
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from itertools import zip_longest
 
-from aiohttp import web
-from faultproxy import FaultProxy
-from sabotage import Sabotage
-from support import Corner, Gang, Observer, binder_configuration, wait_for
-from traps import ready
+from matrixarena import Strike, Volley
+from matrixground import Corners
+from matrixworld import OTHER, REFUSED, Blow, Phase, Step, wait_until_none
+from support import Corner, Gang, Observer, wait_for
 
-from bindery.api.configuration import BinderConfiguration, PluginConfiguration
 from bindery.api.names import HOSTNAME_LABEL
-from bindery.controlplane.components import Component, Components
-from bindery.kube.client import Client
-from bindery.kube.resources import NAMESPACES
+from bindery.kube.resources import NODES
 
-REFUSED, OTHER = "first", "second"
-"""The nodes of a corner; the scheduler fills them in the order of their names."""
+Cell = tuple[Step, Blow]
 
-_GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=/|$)")
-"""What the API server appends to a `generateName`."""
-_NOT_OF_PLUGINS = re.compile(r"/(events|leases|bindrequests)\b")
-
-
-class Blow(StrEnum):
-    """What befalls a write."""
-
-    KILLED_BEFORE = "killed before it"
-    KILLED_AFTER = "killed after it"
-    ERROR = "answered 500"
-    LOST = "done, answer lost"
-    CONFLICT = "answered 409"
-
-    @property
-    def kills(self) -> bool:
-        return self in (Blow.KILLED_BEFORE, Blow.KILLED_AFTER)
+_UNDISTURBED = 3
+_AT_ONCE = 8
+"""Gangs under way together."""
+_PATIENCE_S = 1.5
+"""For the next run of a volley to get so far; all together far below a request's time."""
+_TRIES = 6
+"""Pods of a gang race each other, so that a write may come in one run and not in another; and a
+blow after which a write is not repeated leaves the next blows to another run."""
+_GENTLE = (Blow.ERROR, Blow.CONFLICT, Blow.LOST)
+_KILLS = (Blow.KILLED_BEFORE, Blow.KILLED_AFTER)
+"""Each in the order in which they are dealt at a step: those that take effect are the last."""
+NEVER_MET = "never met"
 
 
-@dataclass(frozen=True, order=True)
-class Step:
-    """One write: its method, its path without names that are drawn, and which of its kind."""
-
-    method: str
-    path: str
-    at: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.method} {self.path} #{self.at}"
-
-
-class World(Protocol):
-    """What a plugin works on, in one corner of the cluster."""
-
-    @property
-    def plugin(self) -> PluginConfiguration:
-        """The plugin that is looked at."""
-
-    def gang(self, corner: Corner) -> Gang:
-        """Return the gang, of two pods or more."""
-
-    def prepared(self, corner: Corner) -> AbstractAsyncContextManager[None]:
-        """Make the nodes `REFUSED` and `OTHER` and all else that the gang needs; be the world's
-        other side, such as a device plugin, while the body runs."""
-
-    async def left_over(self, corner: Corner) -> list[str]:
-        """Return what is still there of what the plugin has written; the gang is gone."""
-
-
-@dataclass
-class Strike:
-    """A blow to be dealt once, at one step in one corner."""
-
-    corner: str
-    """Its namespace, which is part of the names of all its objects."""
-    step: Step
-    blow: Blow
-    kill: Callable[[], None] | None = None
-    dealt: asyncio.Event = field(default_factory=asyncio.Event)
-    seen: int = 0
-
-    def meets(self, step: Step, corner: str) -> bool:
-        """Return whether this is the write, and count it."""
-        if corner != self.corner or replace_at(step) != replace_at(self.step):
-            return False
-        self.seen += 1
-        return self.seen == self.step.at
-
-
-def replace_at(step: Step) -> Step:
-    return Step(step.method, step.path)
-
-
-class Arena(FaultProxy):
-    """Stands between the binder and the API server, notes every write and deals blows."""
-
-    def __init__(self, kubeconfig: Path, directory: Path) -> None:
-        directory.mkdir(parents=True, exist_ok=True)
-        super().__init__(kubeconfig, directory)
-        self.corners: set[str] = set()
-        self.strikes: list[Strike] = []
-        self.writes: dict[str, list[Step]] = {}
-        """Corner -> the writes concerning it, in order, not numbered."""
-
-    async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        strike = await self._note(request) if request.method != "GET" else None
-        if strike is None:
-            return await super()._handle(request)
-        if strike.blow is Blow.KILLED_BEFORE:
-            return _dealt(strike, strike.kill, request)
-        if strike.blow in (Blow.ERROR, Blow.CONFLICT):
-            status = 500 if strike.blow is Blow.ERROR else 409
-            strike.dealt.set()
-            return web.Response(status=status, text="made up")
-        await super()._handle(request)
-        return _dealt(strike, strike.kill, request)
-
-    async def _note(self, request: web.BaseRequest) -> Strike | None:
-        if _NOT_OF_PLUGINS.search(request.path):
-            return None
-        text = request.path_qs + (await request.read()).decode(errors="replace")
-        corner = next((corner for corner in self.corners if corner in text), None)
-        if corner is None:
-            return None
-        step = Step(request.method, _without_names(request.path, corner))
-        self.writes.setdefault(corner, []).append(step)
-        return next((strike for strike in self.strikes if strike.meets(step, corner)), None)
-
-
-def _dealt(
-    strike: Strike, kill: Callable[[], None] | None, request: web.BaseRequest
-) -> web.StreamResponse:
-    if kill is not None:
-        kill()
-    strike.dealt.set()
-    if request.transport is not None:
-        request.transport.abort()
-    return web.Response()
-
-
-def _without_names(path: str, corner: str) -> str:
-    """Return `path` without what differs from run to run: group, version, and drawn names."""
-    path = re.sub(r"^/apis?/([^/]+/)?v\w+/", "", path).replace(corner, "*")
-    path = re.sub(r"namespaces/[^/]+/", "", path)
-    path = _GENERATED.sub("-*", path)
-    return re.sub(r"[0-9a-f]{5,}[0-9a-f-]*", "*", path)
-
-
-@dataclass
-class Ground:
-    """What all cells share."""
-
-    client: Client
-    pool: str
-    arena: Arena
-    components: Components
-    journal: Path
-
-    def configuration(self, world: World) -> BinderConfiguration:
-        refuser = Sabotage(self.journal, refuse_node=f"-{REFUSED}").configuration()
-        return binder_configuration(world.plugin, refuser)
-
-    async def start_binder(self, world: World) -> Component:
-        return await ready(self.components.start_binder(self.configuration(world)))
-
-    @asynccontextmanager
-    async def corner(self) -> AsyncIterator[Corner]:
-        """Yield a corner in a namespace of its own, of which the arena knows."""
-        name = f"matrix-{secrets.token_hex(3)}x"
-        body = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}}
-        await self.client.create(NAMESPACES, body)
-        corner = Corner(self.client, name, self.pool)
-        self.arena.corners.add(name)
-        try:
-            yield corner
-        finally:
-            self.arena.corners.discard(name)
-            await self.client.delete(NAMESPACES, name)
-
-
-async def play(world: World, corner: Corner, meanwhile: Callable[[], Awaitable[None]]) -> None:
-    """Let the gang come, be bound and go; `meanwhile` runs once it has come.
+async def play(corners: Corners, corner: Corner) -> None:
+    """Let a gang come, be refused, be bound and go.
 
     Raises AssertionError when it is not bound whole on the other node, or leaves something.
     """
+    world, phases = corners.world, corners.ground.arena.phases
     gang = _kept_to(corner, world.gang(corner))
-    async with world.prepared(corner), Observer(corner).watch() as observer:
-        await corner.submit(gang)
-        await meanwhile()
-        await _bound(corner, gang)
-        nodes = {pod.spec.node_name for pod in await corner.pods(gang)}
-        assert nodes == {f"{corner.namespace}-{OTHER}"}, f"bound to {nodes}"
-        observer.check()
-        await corner.wait_nothing_left()
-        await corner.delete_gang(gang)
+    await world.renew(corner)
+    await _shut(corner, is_shut=True)
+    phases[corner.namespace] = Phase.REFUSED
+    try:
+        async with Observer(corner).watch() as observer:
+            await corner.submit(gang)
+            await _refused(observer)
+            await wait_until_none(lambda: world.held(corner), "held though it was refused")
 
-        left: list[str] = []
+            phases[corner.namespace] = Phase.BOUND
+            await _shut(corner, is_shut=False)
+            await _bound(corner, gang, observer)
+            await wait_until_none(lambda: world.amiss(corner), "amiss while it is bound")
 
-        async def nothing() -> bool:
-            left[:] = await world.left_over(corner)
-            return not left
+            phases[corner.namespace] = Phase.GONE
+            await corner.delete_gang(gang)
+            await wait_until_none(lambda: world.left_over(corner), "left")
+            observer.check()
+    finally:
+        del phases[corner.namespace]
 
-        try:
-            await wait_for(nothing, "nothing is left")
-        except AssertionError as error:
-            raise AssertionError(f"left: {', '.join(left)}") from error
-        finally:
-            for name in (REFUSED, OTHER):
-                await corner.remove_node(f"{corner.namespace}-{name}")
+
+async def steps_of(corners: Corners) -> list[Step]:
+    """Play undisturbed; return all writes of the plugin in order, equal ones numbered.
+
+    What comes in some runs only, because somebody else was faster, is left to chance.
+    """
+    runs = await asyncio.gather(*(_undisturbed(corners) for _ in range(_UNDISTURBED)))
+    return [step for step in runs[0] if all(step in run for run in runs)]
+
+
+async def _undisturbed(corners: Corners) -> list[Step]:
+    async with corners.lent() as corner:
+        await play(corners, corner)
+        writes = corners.ground.arena.writes[corner.namespace]
+    seen = Counter[Step]()
+    steps = []
+    for write in writes:
+        seen[write] += 1
+        steps.append(replace(write, at=seen[write]))
+    return steps
+
+
+async def strike_all(corners: Corners, steps: Sequence[Step]) -> Mapping[Cell, str]:
+    """Deal every blow at every step; return what came of each: "ok", or what was wrong."""
+    outcomes: dict[Cell, str] = {(step, blow): NEVER_MET for step in steps for blow in Blow}
+    places = asyncio.Semaphore(_AT_ONCE)
+
+    async def quietly(run: list[Strike]) -> None:
+        async with places:
+            await _run(corners, run, outcomes)
+
+    for _ in range(_TRIES):
+        left = [cell for cell, outcome in outcomes.items() if outcome == NEVER_MET]
+        await asyncio.gather(*(quietly(run) for run in _runs(left, _GENTLE)))
+        kills = _runs(left, _KILLS)
+        for start in range(0, len(kills), _AT_ONCE):
+            await _volley(corners, kills[start : start + _AT_ONCE], outcomes)
+    return outcomes
+
+
+def _runs(cells: Iterable[Cell], blows: Sequence[Blow]) -> list[list[Strike]]:
+    """Distribute those of `cells` with one of `blows` over runs; each strikes once in a phase."""
+    by_step: dict[Step, list[Blow]] = defaultdict(list)
+    for step, blow in sorted(
+        (cell for cell in cells if cell[1] in blows), key=lambda cell: blows.index(cell[1])
+    ):
+        by_step[step].append(blow)
+    by_phase: dict[Phase, list[Strike]] = defaultdict(list)
+    for step, of_step in by_step.items():
+        by_phase[step.phase].append(Strike(step, of_step))
+    return [[each for each in run if each] for run in zip_longest(*by_phase.values())]
+
+
+async def _volley(corners: Corners, runs: list[list[Strike]], outcomes: dict[Cell, str]) -> None:
+    """Let `runs` happen; kill the binder whenever all that still await a kill are at their step."""
+    ground = corners.ground
+    volley = ground.arena.volley = Volley(runs)
+    async with asyncio.TaskGroup() as group:
+        for run in runs:
+            group.create_task(_run(corners, run, outcomes))
+        while volley.awaited:
+            await volley.gathered(_PATIENCE_S)
+            if volley.held:
+                ground.kill_binder()
+                volley.deal()
+                await ground.start_binder(corners.world)
+
+
+async def _run(corners: Corners, strikes: list[Strike], outcomes: dict[Cell, str]) -> None:
+    """Play once with blows; note in `outcomes` what came of those that were dealt."""
+    arena, outcome = corners.ground.arena, "ok"
+    try:
+        async with corners.lent() as corner:
+            for strike in strikes:
+                strike.corner = corner.namespace
+            arena.strikes += strikes
+            await play(corners, corner)
+            await _unheld(corners, corner, strikes)
+    except (AssertionError, TimeoutError) as error:
+        outcome = f"{type(error).__name__}: {error}"
+    finally:
+        arena.strikes = [strike for strike in arena.strikes if strike not in strikes]
+        arena.volley.end(strikes)
+    dealt = [(strike.step, blow) for strike in strikes for blow in strike.dealt]
+    outcomes.update(dict.fromkeys(dealt, outcome))
+    if outcome != "ok" and not dealt:
+        raise AssertionError(f"a gang at which no blow was dealt: {outcome}")
+
+
+async def _unheld(corners: Corners, corner: Corner, strikes: list[Strike]) -> None:
+    """Wait for a kill at the last write of all, which ends the run though nobody was told so."""
+    volley = corners.ground.arena.volley
+
+    async def dealt() -> bool:
+        return not any(strike in volley.held for strike in strikes)
+
+    await wait_for(dealt, "the kill has come")
+    await wait_until_none(lambda: corners.world.left_over(corner), "left")
 
 
 def _kept_to(corner: Corner, gang: Gang) -> Gang:
-    """Return `gang` with pods that keep to the corner's nodes: others' cells run meanwhile."""
+    """Return `gang` with pods that keep to the corner's nodes: others' gangs run meanwhile."""
     nodes = [f"{corner.namespace}-{name}" for name in (REFUSED, OTHER)]
     term = {"matchExpressions": [{"key": HOSTNAME_LABEL, "operator": "In", "values": nodes}]}
     required = {"nodeSelectorTerms": [term]}
@@ -233,58 +174,43 @@ def _kept_to(corner: Corner, gang: Gang) -> Gang:
     return replace(gang, pod={**gang.pod, "affinity": affinity})
 
 
-async def _bound(corner: Corner, gang: Gang) -> None:
+async def _shut(corner: Corner, *, is_shut: bool) -> None:
+    """Keep gangs from the other node, or let them come."""
+    taint = {"key": "matrix.bindery.dev/shut", "effect": "NoSchedule"}
+    patch = {"spec": {"taints": [taint] if is_shut else None}}
+    await corner.client.patch(NODES, f"{corner.namespace}-{OTHER}", patch)
+
+
+async def _refused(observer: Observer) -> None:
+    """Wait until the gang's first request has failed, which says that all was taken back."""
+
+    async def refused() -> bool:
+        return any(r.status.phase == "Failed" for r in observer.requests.values())
+
+    await wait_for(refused, "the first request has failed")
+
+
+async def _bound(corner: Corner, gang: Gang, observer: Observer) -> None:
+    """Wait until all is bound where it should be, and no request is there any more."""
+
+    async def bound() -> bool:
+        nodes = [nodes for nodes in observer.nodes_of_pods.values() if nodes]
+        return len(nodes) == gang.size and not observer.live_requests
+
     try:
-        await corner.wait_bound(gang)
+        await wait_for(bound, "the gang is bound")
     except AssertionError as error:
         condition = await corner.condition(gang)
-        said = [f"{r.status.phase}: {r.status.message}" for r in await corner.requests()]
+        said = [f"{r.status.phase}: {r.status.message}" for r in observer.requests.values()]
         why = condition.message if condition is not None else "no condition"
         raise AssertionError(f"{error}; {why}; requests: {said}") from error
+    failed = [r.status.message for r in observer.requests.values() if r.status.phase == "Failed"]
+    assert len(failed) == 1, f"what heals itself has cost a plan: {failed[1:]}"
+    places = {node for nodes in observer.nodes_of_pods.values() for node in nodes}
+    assert places == {f"{corner.namespace}-{OTHER}"}, f"bound to {places}"
 
 
-async def steps_of(world: World, ground: Ground) -> list[Step]:
-    """Play undisturbed; return all writes of the plugin in order, equal ones numbered."""
-    async with ground.corner() as corner:
-        await play(world, corner, _nothing)
-        writes = ground.arena.writes[corner.namespace]
-    seen = Counter[Step]()
-    steps = []
-    for write in writes:
-        seen[write] += 1
-        steps.append(Step(write.method, write.path, seen[write]))
-    return steps
-
-
-async def _nothing() -> None:
-    """Deal no blow."""
-
-
-async def strike(
-    world: World, ground: Ground, step: Step, blow: Blow, binder: Component
-) -> Component:
-    """Play with one blow; return the binder that runs in the end."""
-    running = binder
-    async with ground.corner() as corner:
-        kill = binder.kill if blow.kills else None
-        blow_to_deal = Strike(corner.namespace, step, blow, kill)
-        ground.arena.strikes.append(blow_to_deal)
-
-        async def meanwhile() -> None:
-            nonlocal running
-            async with asyncio.timeout(60):
-                await blow_to_deal.dealt.wait()
-            if blow.kills:
-                running = await ground.start_binder(world)
-
-        try:
-            await play(world, corner, meanwhile)
-        finally:
-            ground.arena.strikes.remove(blow_to_deal)
-    return running
-
-
-def table(title: str, outcomes: Mapping[tuple[Step, Blow], str]) -> str:
+def table(title: str, outcomes: Mapping[Cell, str]) -> str:
     """Return the outcomes as text: a line a step, a column a blow."""
     steps = list(dict.fromkeys(step for step, _ in outcomes))
     width = max(len(str(step)) for step in steps)

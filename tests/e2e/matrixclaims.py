@@ -4,16 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from dracorner import Driver, gpus, named, templated
-from killmatrix import OTHER, REFUSED
+from matrixworld import OTHER, REFUSED, World
 from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube.claims import FINALIZER
+from bindery.kube.claims import FINALIZER, ResourceClaim
 
 _DRA = PluginConfiguration(name="dra")
 
 
-class OwnClaims:
+class OwnClaims(World):
     """Each pod has a claim of its own, made from a template."""
 
     plugin = _DRA
@@ -26,16 +26,24 @@ class OwnClaims:
         driver = Driver(corner)
         await driver.make_class()
         await driver.make_template("one")
-        for node in await corner.add_nodes(REFUSED, OTHER):
-            await driver.publish(node, gpus(2))
+        for node in (REFUSED, OTHER):
+            await driver.publish(f"{corner.namespace}-{node}", gpus(2))
         yield
         await driver.clean()
 
     async def left_over(self, corner: Corner) -> list[str]:
         return [f"claim {claim.metadata.name}" for claim in await Driver(corner).claims()]
 
+    async def held(self, corner: Corner) -> list[str]:
+        return [text for claim in await Driver(corner).claims() for text in _held(claim)]
 
-class SharedClaim:
+    async def amiss(self, corner: Corner) -> list[str]:
+        claims = await Driver(corner).claims()
+        counts = [len(claim.status.reserved_for) for claim in claims]
+        return [] if counts == [1, 1] else [f"claims reserved for {counts} pods"]
+
+
+class SharedClaim(World):
     """The pods share one claim, which outlives them."""
 
     plugin = _DRA
@@ -48,16 +56,27 @@ class SharedClaim:
         driver = Driver(corner)
         await driver.make_class()
         await driver.make_claim("shared")
-        for node in await corner.add_nodes(REFUSED, OTHER):
-            await driver.publish(node, gpus(1))
+        for node in (REFUSED, OTHER):
+            await driver.publish(f"{corner.namespace}-{node}", gpus(1))
         yield
         await driver.clean()
 
     async def left_over(self, corner: Corner) -> list[str]:
-        claim = await Driver(corner).claim("shared")
-        left = [f"reserved for {user.name}" for user in claim.status.reserved_for]
-        if claim.status.allocation is not None:
-            left.append("allocated")
-        if FINALIZER in claim.metadata.finalizers:
-            left.append("protected")
-        return left
+        return _held(await Driver(corner).claim("shared"))
+
+    async def held(self, corner: Corner) -> list[str]:
+        return await self.left_over(corner)
+
+    async def amiss(self, corner: Corner) -> list[str]:
+        count = len((await Driver(corner).claim("shared")).status.reserved_for)
+        return [] if count == 2 else [f"the claim is reserved for {count} pods"]
+
+
+def _held(claim: ResourceClaim) -> list[str]:
+    name = claim.metadata.name
+    left = [f"{name} reserved for {user.name}" for user in claim.status.reserved_for]
+    if claim.status.allocation is not None:
+        left.append(f"{name} allocated")
+    if FINALIZER in claim.metadata.finalizers:
+        left.append(f"{name} protected")
+    return left

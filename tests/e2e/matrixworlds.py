@@ -1,22 +1,26 @@
-"""The worlds of the kill matrix, one or more a plugin."""
+"""The worlds of the kill matrix, one or more a plugin; those of volumes are here."""
 
+import secrets
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from killmatrix import OTHER, REFUSED, World
 from matrixclaims import OwnClaims, SharedClaim
-from provisioner import ProvisionerStandIn
+from matrixgpus import SharedGpus
+from matrixlocks import LockedNodes
+from matrixworld import REFUSED, World
+from provisioner import SELECTED_NODE, ProvisionerStandIn
 from storagecorner import Storage, claim_spec
 from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.kube.storage import CLAIMS, VOLUMES
+from bindery.binder.plugins.volumewrites import CHOSEN_FOR
+from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
 
 _VOLUMES = PluginConfiguration(name="volumes")
 
 
-class StaticVolumes:
+class StaticVolumes(World):
     """Volumes that exist, of which the plugin picks by `claimRef`, and the controller binds."""
 
     plugin = _VOLUMES
@@ -27,24 +31,34 @@ class StaticVolumes:
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
         storage = Storage(corner)
-        name = await storage.add_class("static", "WaitForFirstConsumer")
-        for number in range(3):
-            await storage.add_volume(f"volume-{number}", "1Gi", None, storageClassName=name)
-        await corner.add_nodes(REFUSED, OTHER)
+        await storage.add_class("static", "WaitForFirstConsumer")
         yield
         await storage.clean()
 
+    async def renew(self, corner: Corner) -> None:
+        await _remove_volumes(corner)
+        storage_class = Storage(corner).full("static")
+        for _ in range(3):
+            name = f"volume-{secrets.token_hex(4)}"
+            await Storage(corner).add_volume(name, "1Gi", None, storageClassName=storage_class)
+
+    async def held(self, corner: Corner) -> list[str]:
+        """What the controller has bound stays so; Kubernetes knows no way back."""
+        taken = [volume for volume in await _volumes(corner) if volume.spec.claim_ref is not None]
+        return [f"volume {v.metadata.name}" for v in taken if v.status.phase != "Bound"]
+
+    async def amiss(self, corner: Corner) -> list[str]:
+        return await _unbound(corner)
+
     async def left_over(self, corner: Corner) -> list[str]:
-        claims = await corner.client.list(CLAIMS, namespace=corner.namespace)
-        mine = await corner.client.list(VOLUMES, label_selector=f"made-by={corner.namespace}")
-        taken = [volume for volume in mine if volume.spec.claim_ref is not None]
-        left = [f"claim {claim.metadata.name}" for claim in claims]
+        left = [f"claim {claim.metadata.name}" for claim in await _claims(corner)]
+        taken = [volume for volume in await _volumes(corner) if volume.spec.claim_ref is not None]
         # The two that were bound say by whom; anything else was taken and not given back.
         left += [f"volume {v.metadata.name}" for v in taken if v.status.phase != "Released"]
         return left if len(taken) == 2 else [*left, f"{len(taken)} volumes taken"]
 
 
-class ProvisionedVolumes:
+class ProvisionedVolumes(World):
     """Volumes to be made where the claim says; the driver can make none on the first node."""
 
     plugin = _VOLUMES
@@ -56,19 +70,54 @@ class ProvisionedVolumes:
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
         storage = Storage(corner)
         await storage.add_class("made", "WaitForFirstConsumer", storage.driver)
-        full, _ = await corner.add_nodes(REFUSED, OTHER)
+        full = {f"{corner.namespace}-{REFUSED}"}
         provisioner = ProvisionerStandIn(
-            corner.client, corner.namespace, storage.driver, full_nodes={full}
+            corner.client, corner.namespace, storage.driver, full_nodes=full
         )
         async with provisioner.serving():
             yield
         await storage.clean()
 
+    async def renew(self, corner: Corner) -> None:
+        await _remove_volumes(corner)
+
+    async def held(self, corner: Corner) -> list[str]:
+        return [
+            f"claim {claim.metadata.name} has {key}"
+            for claim in await _claims(corner)
+            for key in (SELECTED_NODE, CHOSEN_FOR)
+            if key in claim.metadata.annotations
+        ]
+
+    async def amiss(self, corner: Corner) -> list[str]:
+        return await _unbound(corner)
+
     async def left_over(self, corner: Corner) -> list[str]:
-        claims = await corner.client.list(CLAIMS, namespace=corner.namespace)
-        made = await corner.client.list(VOLUMES, label_selector=f"made-by={corner.namespace}")
-        left = [f"claim {claim.metadata.name}" for claim in claims]
+        left = [f"claim {claim.metadata.name}" for claim in await _claims(corner)]
+        made = await _volumes(corner)
         return left if len(made) == 2 else [*left, f"{len(made)} volumes made"]
+
+
+async def _claims(corner: Corner) -> list[Claim]:
+    return await corner.client.list(CLAIMS, namespace=corner.namespace)
+
+
+async def _unbound(corner: Corner) -> list[str]:
+    """Return which claims are not bound; there must be two."""
+    claims = await _claims(corner)
+    unbound = [f"claim {c.metadata.name}" for c in claims if c.status.phase != "Bound"]
+    return unbound if len(claims) == 2 else [*unbound, f"{len(claims)} claims"]
+
+
+async def _volumes(corner: Corner) -> list[PersistentVolume]:
+    """Return the volumes of the gang that is looked at."""
+    every = await corner.client.list(VOLUMES, label_selector=f"made-by={corner.namespace}")
+    return [volume for volume in every if volume.metadata.deletion_timestamp is None]
+
+
+async def _remove_volumes(corner: Corner) -> None:
+    for volume in await _volumes(corner):
+        await corner.client.delete(VOLUMES, volume.metadata.name)
 
 
 def _ephemeral(storage_class: str) -> dict[str, Any]:
@@ -82,4 +131,6 @@ WORLDS: Mapping[str, World] = {
     "provisioned volumes": ProvisionedVolumes(),
     "own claims": OwnClaims(),
     "shared claim": SharedClaim(),
+    "shared GPUs": SharedGpus(),
+    "locked nodes": LockedNodes(),
 }

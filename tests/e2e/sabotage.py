@@ -18,6 +18,7 @@ class Sabotage:
     die_in: str = ""
     die_at: int = 1
     refuse_node: str = ""
+    refuse_turn_on: str = ""
 
     def configuration(self) -> PluginConfiguration:
         arguments = {
@@ -25,6 +26,7 @@ class Sabotage:
             "die_in": self.die_in,
             "die_at": self.die_at,
             "refuse_node": self.refuse_node,
+            "refuse_turn_on": self.refuse_turn_on,
         }
         return PluginConfiguration(name="saboteur", arguments=arguments)
 

@@ -137,6 +137,8 @@ class Gang:
     """Further labels of the pods."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Further annotations of the pods."""
+    admit: Callable[[dict[str, Any]], dict[str, Any]] = lambda pod: pod
+    """What a webhook would make of each pod."""
 
 
 @dataclass(frozen=True)
@@ -226,7 +228,7 @@ class Corner:
                 **gang.pod,
             },
         }
-        return await self.client.create(PODS, body, self.namespace)
+        return await self.client.create(PODS, gang.admit(body), self.namespace)
 
     async def delete_pod(self, name: str) -> None:
         await self.client.delete(PODS, name, self.namespace, grace_period_s=0)
@@ -338,6 +340,8 @@ class Observer:
         """Names of the BindRequests, in the order in which they appeared."""
         self.requests: dict[str, BindRequest] = {}
         """BindRequests by name as they were last seen, also those that are gone."""
+        self.live_requests: set[str] = set()
+        """Names of those that are there."""
         self.story: list[str] = []
         """What happened to pods, in order: "bound", "leaves" or "gone", and "nominated" or, for
         nowhere any more, "unnominated", each with the pod's name."""
@@ -391,6 +395,10 @@ class Observer:
         if change.type is EventType.ADDED:
             self.created_requests.append(change.object.metadata.name)
         self.requests[change.object.metadata.name] = change.object
+        if change.type is EventType.DELETED:
+            self.live_requests.discard(change.object.metadata.name)
+        else:
+            self.live_requests.add(change.object.metadata.name)
 
 
 def _find(conditions: list[Condition] | None, kind: str) -> Condition | None:

@@ -143,6 +143,51 @@ async def test_a_pod_waits_for_a_claim_that_is_in_another_namespace_only(
         await corner.client.delete(RESOURCE_CLAIMS, "foreign", "default")
 
 
+async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves_nothing(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+    await driver.publish(node, gpus(1, **fabric))
+    await driver.make_claim("fabric")
+    claim = await driver.claim("fabric")
+    gang = Gang("gated", size=1, pod={"schedulingGates": [{"name": "test/held"}]})
+    await corner.submit(gang)
+    (pod,) = await corner.pods(gang)
+    result = {"request": "gpu", "driver": driver.name, "pool": node, "device": "gpu-0", **fabric}
+    planned = {
+        "name": "fabric",
+        "uid": claim.metadata.uid,
+        "allocation": {"devices": {"results": [result]}},
+    }
+    binding = {
+        "podName": pod.metadata.name,
+        "podUID": pod.metadata.uid,
+        "selectedNode": node,
+        "pluginData": {"dra": {"claims": [planned]}},
+    }
+    body = {
+        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "kind": "BindRequest",
+        "metadata": {"name": "by-hand", "labels": {"bindery.dev/test": "by-hand"}},
+        "spec": {"pods": [binding], "statement": {"id": "by-hand-1"}},
+    }
+    await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+
+    async def reserved() -> bool:
+        return bool((await driver.claim("fabric")).status.reserved_for)
+
+    await wait_for(reserved, "the claim is reserved")
+    await corner.client.delete(BIND_REQUESTS, "by-hand", corner.namespace)
+
+    async def as_it_was() -> bool:
+        found = await driver.claim("fabric")
+        is_free = found.status.allocation is None and not found.status.reserved_for
+        return is_free and FINALIZER not in found.metadata.finalizers
+
+    await wait_for(as_it_was, "the claim is as it was")
+
+
 async def test_a_claim_of_another_pod_is_refused_by_the_binder(
     corner: Corner, driver: Driver
 ) -> None:

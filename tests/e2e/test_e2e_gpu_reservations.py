@@ -3,7 +3,7 @@
 import pytest
 from gpunodes import (
     HALF,
-    DevicePluginStandIn,
+    GpuDevicePlugins,
     bound,
     environment,
     sharing,
@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 
 
 async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_comes_again(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     components.start_binder(binder_configuration(sharing(deadline_s=1.0))).wait_ready()
     start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
@@ -40,7 +40,7 @@ async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_come
 
 
 async def test_a_binder_that_starts_removes_reservations_whose_users_are_gone_and_no_others(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     binder = components.start_binder(binder_configuration(sharing())).wait_ready()
     start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()
@@ -58,7 +58,7 @@ async def test_a_binder_that_starts_removes_reservations_whose_users_are_gone_an
 
 
 async def test_a_binder_that_dies_while_it_reserves_finishes_when_it_comes_back(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     binder = components.start_binder(binder_configuration(sharing())).wait_ready()
     start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
@@ -77,7 +77,7 @@ async def test_a_binder_that_dies_while_it_reserves_finishes_when_it_comes_back(
 async def test_a_config_map_of_somebody_else_is_left_alone(
     corner: Corner,
     components: Components,
-    stand_in: DevicePluginStandIn,
+    stand_in: GpuDevicePlugins,
     observer: Observer,
 ) -> None:
     components.start_binder(binder_configuration(sharing())).wait_ready()

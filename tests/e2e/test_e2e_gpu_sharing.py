@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from gpunodes import (
     HALF,
-    DevicePluginStandIn,
+    GpuDevicePlugins,
     bound,
     environment,
     sharing,
@@ -29,7 +29,7 @@ def binder(module_components: Components) -> Component:
 
 @pytest.mark.usefixtures("binder")
 async def test_two_pods_share_a_gpu_a_third_opens_another_and_the_reservation_leaves_with_the_last(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()
     for name in ("a", "b", "c"):
@@ -57,7 +57,7 @@ async def test_two_pods_share_a_gpu_a_third_opens_another_and_the_reservation_le
 
 @pytest.mark.usefixtures("binder")
 async def test_a_pod_gets_parts_of_several_gpus(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=3).wait_ready()
     await submit_share(corner, "two", {**HALF, "gpu-fraction-num-devices": "2"})
@@ -75,7 +75,7 @@ async def test_a_pod_gets_parts_of_several_gpus(
 
 @pytest.mark.usefixtures("binder")
 async def test_shares_that_make_no_sense_are_refused_at_the_pod(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
     await submit_share(corner, "more", {"gpu-fraction": "1.5"})
@@ -89,7 +89,7 @@ async def test_shares_that_make_no_sense_are_refused_at_the_pod(
 
 @pytest.mark.usefixtures("binder")
 async def test_many_pods_that_come_and_go_never_lose_the_reservation_under_them(
-    corner: Corner, components: Components, stand_in: DevicePluginStandIn
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
 ) -> None:
     start_gpu_nodes(components, corner, 1, gpus=2).wait_ready()
 

@@ -7,10 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from gpunodes import HALF, DevicePluginStandIn, bound, environment, sharing, start_gpu_nodes
+from gpunodes import HALF, GpuDevicePlugins, bound, environment, sharing, start_gpu_nodes
 from support import Corner, Gang, binder_configuration, wait_for
 from webhooks import Webhooks, served_certificate
 
+from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
 from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
 from bindery.controlplane.components import Components
@@ -72,7 +73,7 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
     webhooks: Webhooks,
     access: Path,
     scheduler: object,
-    stand_in: DevicePluginStandIn,
+    stand_in: GpuDevicePlugins,
 ) -> None:
     webhooks.start(access)
     await webhooks.wait_trusted()
@@ -121,6 +122,50 @@ async def test_a_share_that_makes_no_sense_is_refused_with_the_reason(
         await create(corner, "a", annotations, container={"resources": {"limits": dict(limits)}})
 
     assert reason in refused.value.message
+
+
+async def annotate(corner: Corner, name: str, annotations: Mapping[str, str | None]) -> None:
+    patch = {"metadata": {"annotations": dict(annotations)}}
+    await corner.client.patch(RAW_PODS, f"{name}-0", patch, namespace=corner.namespace)
+
+
+async def test_devices_of_hami_that_somebody_has_made_up_are_refused_with_the_annotation(
+    corner: Corner, webhooks: Webhooks, access: Path
+) -> None:
+    webhooks.plugins = (PluginConfiguration(name="node_lock"),)
+    webhooks.start(access)
+    await webhooks.wait_trusted()
+    forged = {"hami.io/vgpu-devices-to-allocate": "GPU-9,NVIDIA,1,1:;"}
+    said = "hami.io/vgpu-devices-to-allocate is written by the binder and by nobody else"
+
+    with pytest.raises(ApiError, match=said):
+        await create(corner, "a", forged)
+    await create(corner, "a", {})
+    with pytest.raises(ApiError, match=said):
+        await annotate(corner, "a", forged)
+    limits = {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    with pytest.raises(ApiError, match="'up' is none of"):
+        await create(corner, "b", {"hami.io/gpu-scheduler-policy": "up"}, container=limits)
+
+
+async def test_a_change_that_makes_no_sense_is_refused_and_every_other_is_let_through(
+    corner: Corner, webhooks: Webhooks
+) -> None:
+    await create(corner, "old", {"gpu-fraction": "7"})  # before there was a webhook
+    webhooks.start(webhooks.install())
+    await webhooks.wait_trusted()
+    await create(corner, "a", HALF)
+
+    with pytest.raises(ApiError, match=r"gpu-fraction must be above 0 and below 1, not '1\.5'"):
+        await annotate(corner, "a", {"gpu-fraction": "1.5"})
+    with pytest.raises(ApiError, match="cannot both be given"):
+        await annotate(corner, "a", {"gpu-memory": "100"})
+    await annotate(corner, "a", {"gpu-fraction": "0.25", "mine": "1"})
+
+    await annotate(corner, "old", {"mine": "1"})
+    with pytest.raises(ApiError, match="cannot both be given"):
+        await annotate(corner, "old", {"gpu-memory": "100"})
+    await annotate(corner, "old", {"gpu-fraction": None})
 
 
 async def test_pods_of_other_schedulers_and_without_shares_stay_as_they_are(

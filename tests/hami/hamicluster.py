@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from deviceplugin import DevicePluginStandIn
-
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.assignment import Assignment
@@ -17,6 +15,7 @@ from bindery.api.hami.vendortable import NVIDIA
 from bindery.kube.client import Client
 from bindery.kube.objects import BindRequest, Node, Pod
 from bindery.kube.resources import BIND_REQUESTS, NODES, PODS, Resource
+from fakes.hami import HamiDevicePlugin
 
 DEADLINE_S = 60.0
 _GPU = NVIDIA.count_resource
@@ -166,8 +165,8 @@ class HamiCluster:
     @asynccontextmanager
     async def device_plugin(
         self, node: str, *, works: bool = True
-    ) -> AsyncIterator[DevicePluginStandIn]:
-        plugin = DevicePluginStandIn(self.client, node, works=works)
+    ) -> AsyncIterator[HamiDevicePlugin]:
+        plugin = HamiDevicePlugin(self.client, node, works=works)
         task = asyncio.create_task(plugin.run())
         try:
             yield plugin

@@ -22,16 +22,16 @@ from bindery.kube.resources import NODES, PODS
 pytestmark = pytest.mark.e2e
 
 
-async def add_hami_node(hami: HamiCluster) -> str:
-    """Create a ready node in the namespace's own pool: one card of 10000 MiB and ten shares."""
+async def add_hami_node(hami: HamiCluster, shares: int = 10) -> str:
+    """Create a ready node in the namespace's own pool: one card of 10000 MiB."""
     card = NodeDevice(
-        id="GPU-0", count=10, memory_mib=10_000, cores=100, type="NVIDIA-T4", healthy=True
+        id="GPU-0", count=shares, memory_mib=10_000, cores=100, type="NVIDIA-T4", healthy=True
     )
     node = await hami.add_node(0, **{NVIDIA.register_key: nodedevices.encode_json([card])})
     await hami.client.patch(
         NODES, node, {"metadata": {"labels": {NODE_POOL_LABEL: hami.namespace}}}
     )
-    offered = {"cpu": "8", "memory": "32Gi", "pods": "110", NVIDIA.count_resource: "10"}
+    offered = {"cpu": "8", "memory": "32Gi", "pods": "110", NVIDIA.count_resource: str(shares)}
     status = {"capacity": offered, "allocatable": offered, "conditions": [ready()]}
     await hami.client.patch(NODES, node, {"status": status}, subresource="status")
     await hami.client.patch(NODES, node, {"spec": {"taints": None}})
@@ -128,6 +128,30 @@ async def test_devices_are_planned_written_locked_and_known_again_after_a_restar
 
     assert [served[:2] for served in plugin.served if served[0] == "c"] == [("c", "c")]
     assert all(admitted == served for admitted, served, _ in plugin.served)
+
+
+async def test_fifty_pods_come_to_one_node_by_its_lock_none_lost_and_none_twice(
+    hami: HamiCluster, components: Components
+) -> None:
+    node = await add_hami_node(hami, shares=50)
+    planner = SchedulerConfiguration(
+        node_pool=hami.namespace, leader_election=LeaderElection(enabled=False)
+    )
+    components.start_binder(configuration()).wait_ready()
+    components.start_scheduler(planner).wait_ready()
+    all_names = [f"p{number}" for number in range(50)]
+
+    async with heartbeats(hami, node), hami.device_plugin(node) as plugin:
+        await asyncio.gather(*(add_pod(hami, name, "200") for name in all_names))
+        await asyncio.gather(*(allocated(hami, name) for name in all_names))
+        await hami.until_unlocked(node)
+        await add_pod(hami, "late", "200")
+        await hami.until(
+            PODS, "late", lambda pod: "CardTimeSlicing" in says(pod), namespace=hami.namespace
+        )
+
+    assert not plugin.failed
+    assert sorted(plugin.served) == sorted((n, n, "GPU-0,NVIDIA,200,0:;") for n in all_names)
 
 
 async def test_a_register_that_breaks_stops_its_node_and_no_other_pod(

@@ -7,7 +7,7 @@ others that somebody may have forged are taken off by the same patch.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -99,10 +99,28 @@ def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, st
     return written
 
 
-def foreign_keys() -> frozenset[str]:
-    """Return all annotations that only a scheduler, a binder or a device plugin writes."""
+FORGED: Final = "annotation {} is written by the binder and by nobody else"
+"""What is said of a pod that has a `forged_key`."""
+
+
+def forged_key(annotations: Mapping[str, str], uid: str) -> str:
+    """Return an annotation of the protocol that an unbound pod did not get from the binder; "" if
+    there is none.
+    """
+    if PROTOCOL_KEYS.isdisjoint(annotations):
+        return ""
+    if uid and annotations.get(names.WRITTEN_FOR) == uid:
+        return ""
+    return min(PROTOCOL_KEYS & annotations.keys())
+
+
+def _protocol_keys() -> frozenset[str]:
     keys = {names.ASSIGNED_NODE, names.ASSIGNED_TIME, names.BIND_PHASE, names.BIND_TIME}
     for vendor in VENDORS:
         keys.update((vendor.allocated_key, vendor.to_allocate_key))
         keys.update(key for key, extra in vendor.extras if extra is not Extra.TIME_S)
     return frozenset(keys - {""})
+
+
+PROTOCOL_KEYS: Final = _protocol_keys()
+"""All annotations that only a scheduler, a binder or a device plugin writes."""

@@ -27,6 +27,11 @@ NUMA_BIND: Final = "nvidia.com/numa-bind"
 DEVICE_MODE: Final = "nvidia.com/vgpu-mode"
 MIG_PREFERENCE: Final = "nvidia.com/mig-profile-preference"
 
+# On pods, Bindery's own
+WRITTEN_FOR: Final = "scheduling.bindery.dev/devices-written-for"
+"""The UID of the pod, written with its devices. Nobody can know it who creates a pod, so that
+annotations of the protocol that an unbound pod has without it are forged or copied."""
+
 # On nodes
 NODE_LOCK: Final = "hami.io/mutex.lock"
 CAMBRICON_LOCK: Final = "cambricon.com/dsmlu.lock"

@@ -28,18 +28,29 @@ from bindery.kube.objects import BindRequest, PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 
-Measure = Callable[[str, str, float], None]
-"""Told the plugin, the step and its seconds."""
+Measure = Callable[[str, str, str, float], None]
+"""Told the plugin, the step, how it ended (`DONE`, `CUT_OFF` or a reason) and its seconds."""
+ClientFor = Callable[[str, int], Client]
+"""Returns the client for pods of a namespace in requests of a priority."""
 Step = Callable[[BindContext], Awaitable[None]]
+
+DONE: Final = "Done"
+CUT_OFF: Final = "CutOff"
+"""The request was taken back, or the process stops: what was done so far is rolled back."""
 
 
 class PodContexts:
     """The contexts of one pod in one transaction, one a plugin; made when first needed."""
 
     def __init__(
-        self, client: Client, pod: PodView, request: BindRequest, binding: PodBinding
+        self, client_for: ClientFor, pod: PodView, request: BindRequest, binding: PodBinding
     ) -> None:
-        self._client, self._pod, self._request, self._binding = client, pod, request, binding
+        self._client_for, self._pod, self._request, self._binding = (
+            client_for,
+            pod,
+            request,
+            binding,
+        )
         self._contexts: dict[str, BindContext] = {}
 
     def of(self, plugin: BinderPlugin) -> BindContext:
@@ -48,7 +59,7 @@ class PodContexts:
         if context is None:
             data = self._binding.plugin_data.get(plugin.name)
             context = self._contexts[plugin.name] = BindContext(
-                client=self._client,
+                client=self._client_for(self._pod.namespace, self._request.spec.priority),
                 pod=self._pod,
                 request=self._request,
                 binding=self._binding,
@@ -60,8 +71,10 @@ class PodContexts:
 class PluginChain:
     """The plugins in their order. Holds no state of any pod."""
 
-    def __init__(self, plugins: Sequence[BinderPlugin], client: Client, measure: Measure) -> None:
-        self._client, self._measure = client, measure
+    def __init__(
+        self, plugins: Sequence[BinderPlugin], client_for: ClientFor, measure: Measure
+    ) -> None:
+        self._client_for, self._measure = client_for, measure
         self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
         self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
@@ -79,7 +92,7 @@ class PluginChain:
 
     def contexts(self, pod: PodView, request: BindRequest, binding: PodBinding) -> PodContexts:
         """Return the contexts for a pod, to be given to the steps."""
-        return PodContexts(self._client, pod, request, binding)
+        return PodContexts(self._client_for, pod, request, binding)
 
     async def pre_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Prepare the pod; the first failure ends it."""
@@ -122,7 +135,17 @@ class PluginChain:
     async def _call(
         self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
     ) -> PodFailure | None:
-        started = monotonic()
+        started, ended = monotonic(), CUT_OFF
+        try:
+            failure = await self._outcome(plugin, name, step, contexts)
+            ended = failure.reason if failure else DONE
+        finally:
+            self._measure(plugin.name, name, ended, monotonic() - started)
+        return failure
+
+    async def _outcome(
+        self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
+    ) -> PodFailure | None:
         try:
             await step(contexts.of(plugin))
         except PluginError as error:
@@ -133,6 +156,4 @@ class PluginChain:
             _log.exception("a plugin failed unexpectedly", plugin=plugin.name, step=name)
             message = f"{plugin.name}: {type(error).__name__}: {error}"
             return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
-        finally:
-            self._measure(plugin.name, name, monotonic() - started)
         return None

@@ -81,6 +81,8 @@ class ValidatesPods(Protocol):
     def validate(self, pod: PodManifest) -> list[str]:
         """Return what is wrong with the pod, one sentence each; empty if nothing is.
 
+        Called for pods that are created, and for those not bound yet whose annotations change:
+        then also for the pod as it was, whose problems refuse nothing.
         An exception refuses nothing: the user is warned, and the pod comes through.
         """
 

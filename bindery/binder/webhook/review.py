@@ -1,7 +1,9 @@
-"""One AdmissionReview: what the binder's plugins say about a pod that is to be created.
+"""One AdmissionReview: what the binder's plugins say about a pod that is to be created or changed.
 
-Pure; called by `server` for each request of the API server (admission.k8s.io/v1). A plugin that
-breaks refuses nothing: its trouble is a warning to the user, and the scheduler checks again.
+Pure; called by `server` for each request of the API server (admission.k8s.io/v1). A change is
+refused for what it makes wrong, not for what was wrong before, so that nobody is kept from mending
+or removing a pod. A plugin that breaks refuses nothing: its trouble is a warning to the user, and
+the scheduler checks again.
 """
 
 import base64
@@ -49,7 +51,7 @@ class Plugins:
         for plugin in self._for(request):
             if isinstance(plugin, ValidatesPods):
                 try:
-                    problems += plugin.validate(request["object"])
+                    problems += _new_problems(plugin, request)
                 except Exception as error:  # whatever a third party's plugin raises
                     warnings.append(_broken(plugin, "validate", error))
         if not problems:
@@ -112,6 +114,14 @@ def _request(body: bytes) -> Review:
     if not is_sound:
         raise MalformedReviewError("no AdmissionReview of a pod: it has no uid or no object")
     return dict(request)
+
+
+def _new_problems(plugin: ValidatesPods, request: Mapping[str, Any]) -> list[str]:
+    problems, old = plugin.validate(request["object"]), request.get("oldObject")
+    if not problems or not isinstance(old, dict):
+        return problems
+    known = plugin.validate(old)
+    return [problem for problem in problems if problem not in known]
 
 
 def _answer(request: Mapping[str, Any], *, allowed: bool, **more: Any) -> Review:

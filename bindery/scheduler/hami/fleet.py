@@ -73,12 +73,17 @@ class Fleet:
         return self.nodes.pop(name, None) is not None
 
     def put_pod(self, pod: Pod) -> None:
-        """Take in a pod: what it holds once it is bound and until it has ended."""
+        """Take in a pod: what it holds once it is bound and until it has ended.
+
+        Its devices are those with which it was bound: the protocol never rewrites them, so whoever
+        does has nothing to say.
+        """
         uid = Uid(pod.metadata.uid)
+        before = self.held.get(uid)
         self.drop_pod(uid)
         if not pod.spec.node_name or pod.status.phase in _ENDED:
             return
-        held = read_held(pod, self._vendors)
+        held = before or read_held(pod, self._vendors)
         if held is not None:
             self.held[uid] = held
             self._on_node[held.node].add(uid)

@@ -12,7 +12,7 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
-from bindery.api.hami import requests, wishes
+from bindery.api.hami import assignment, requests, wishes
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.requests import DeviceRequest
 from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
@@ -61,6 +61,8 @@ class Shape:
     """What is wrong with the share of a GPU that is asked for."""
     needs: frozenset[Need] = frozenset()
     """What must be supported by plugins."""
+    forged_annotation: str = ""
+    """An annotation that says what devices the pod has got, and that the binder has not written."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """Those of `PLACEMENT_ANNOTATIONS` that the pod has."""
     containers: tuple[Container, ...] = ()
@@ -101,6 +103,7 @@ class ShapeBook:
                 bool(spec.resource_claims),
                 any(_is_claim(volume) for volume in spec.volumes or ()),
                 annotations,
+                _forged_annotation(pod),
                 _is_reservation(pod),
                 *_of_shares(pod, annotations),
             )
@@ -128,6 +131,7 @@ class ShapeBook:
 
     def _new(self, pod: Pod, annotations: Mapping[str, str]) -> Shape:
         refusal, spec, problems = None, pod.spec, share_problems(pod)
+        forged = _forged_annotation(pod)
         share = gpushare.read(annotations) if not problems else None
         if share is not None and gpushare.CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:
             problems = (gpushare.NOT_PREPARED,)
@@ -149,7 +153,8 @@ class ShapeBook:
             node_affinity=spec.affinity.node_affinity if spec.affinity else None,
             tolerations=tuple(spec.tolerations or ()),
             refusal=refusal,
-            needs=_needs(spec, annotations),
+            needs=_needs(spec, annotations) | ({Need.HAMI_DEVICES} if forged else frozenset()),
+            forged_annotation=forged,
             annotations=annotations,
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
@@ -259,6 +264,11 @@ def _of_shares(pod: Pod, annotations: Mapping[str, str]) -> tuple[object, ...]:
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
     is_prepared = gpushare.CONFIG_MAP_ANNOTATION in pod.metadata.annotations
     return [container.name for container in containers], is_prepared
+
+
+def _forged_annotation(pod: Pod) -> str:
+    meta = pod.metadata
+    return "" if pod.spec.node_name else assignment.forged_key(meta.annotations, meta.uid)
 
 
 def _is_reservation(pod: Pod) -> bool:

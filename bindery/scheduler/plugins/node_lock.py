@@ -18,6 +18,7 @@ from pydantic import field_validator
 from bindery.api.base import ApiModel
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami import names
+from bindery.api.hami.assignment import FORGED
 from bindery.api.hami.vendor import Register
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
 from bindery.api.hami.wishes import DevicePolicy, NodePolicy
@@ -108,8 +109,9 @@ class NodeLock:
     # ---- where pods fit -------------------------------------------------------------------------
 
     def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
-        """Refuse a pod whose wishes cannot be read, or ask for what devices cannot give."""
-        problem = self._asks.problem(task.shape)
+        """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
+        forged = task.shape.forged_annotation
+        problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
         return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
 
     def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:

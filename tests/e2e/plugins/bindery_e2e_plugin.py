@@ -25,6 +25,8 @@ class Arguments(BaseModel):
     """In which call of that step."""
     refuse_node: str = ""
     """pre_bind fails, for good, for pods on nodes whose names end so."""
+    refuse_turn_on: str = ""
+    """The same of before_bind."""
 
 
 class Saboteur:
@@ -39,6 +41,14 @@ class Saboteur:
         refused = self._arguments.refuse_node
         if refused and context.binding.selected_node.endswith(refused):
             raise PluginError("this node is refused", reason="NodeRefused", permanent=True)
+
+    async def before_bind(self, context: BindContext) -> None:
+        refused = self._arguments.refuse_turn_on
+        if refused and context.binding.selected_node.endswith(refused):
+            raise PluginError("this node is refused", reason="NodeRefused", permanent=True)
+
+    async def not_bound(self, context: BindContext) -> None:
+        """Nothing was taken."""
 
     async def post_bind(self, context: BindContext) -> None:
         self._step("post_bind", context)

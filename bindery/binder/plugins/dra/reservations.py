@@ -1,8 +1,8 @@
 """What is written into a resource claim for a pod, and what is taken back: pure.
 
 Called by `plugin` with the claim as the API server has it at that moment, so that each answer holds
-for that version only. Invariant: a claim is deallocated only by the request that has allocated it,
-and only when nobody else has reserved it.
+for that version only. Invariant: a claim is deallocated only when nobody else has reserved it, and
+only by the request that has allocated it or that leaves it last.
 """
 
 from collections.abc import Mapping, Sequence
@@ -96,20 +96,21 @@ def reserved(
 
 
 def released(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> Patch | None:
-    """Return the status patch that takes back `reserved`, whether or not it was written."""
+    """Return the status patch that takes back `reserved`, whether or not it was written.
+
+    Who leaves a claim last frees its devices, whoever has allocated them, as Kubernetes' claim
+    controller does: it does so only for reservations that it removes itself.
+    """
     users = claim.status.reserved_for
     left = [user for user in users if user.uid != pod.uid]
     written: dict[str, Any] = {}
     if len(left) < len(users):
         written["reservedFor"] = _wire(left) or None
     allocation = claim.status.allocation
-    if (
-        allocation is not None
-        and not left
-        and planned.is_new
-        and _devices(allocation) == _devices(planned.allocation)
-    ):
-        written["allocation"] = None
+    if allocation is not None and not left:
+        is_mine = planned.is_new and _devices(allocation) == _devices(planned.allocation)
+        if users or is_mine:
+            written["allocation"] = None
     return {"status": written} if written else None
 
 

@@ -23,7 +23,7 @@ from bindery.binder.plugins.gpu_sharing.reservations import Reservations
 from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 from bindery.kube.client import Client
-from bindery.kube.errors import ConflictError, NotFoundError
+from bindery.kube.errors import NotFoundError
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
@@ -157,7 +157,7 @@ class GpuSharing:
             return await context.client.patch(
                 SHARERS, meta.name, {"metadata": metadata}, namespace=meta.namespace
             )
-        except (NotFoundError, ConflictError):
+        except NotFoundError:
             return None
 
     async def _read(self, context: BindContext) -> Sharer | None:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bindery.api.hami import assignment, wishes
+from bindery.api.hami.assignment import FORGED
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.requests import read_pod
 from bindery.api.hami.vendortable import NVIDIA
@@ -40,9 +41,9 @@ def problems(pod: Mapping[str, Any]) -> list[str]:
             wishes.read(annotations, request.vendors)
     except HamiFormatError as error:
         found.append(str(error))
-    forged = sorted(assignment.foreign_keys() & annotations.keys())
+    forged = assignment.forged_key(annotations, (pod.get("metadata") or {}).get("uid") or "")
     if forged:
-        found.append(f"annotation {forged[0]} is written by the binder and by nobody else")
+        found.append(FORGED.format(forged))
     return found
 
 

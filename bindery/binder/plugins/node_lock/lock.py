@@ -49,19 +49,28 @@ class LockDesk:
             return None
 
     async def swap(self, node: str, which: Lock, seen: str, value: str) -> LockedNode | None:
-        """Set `value` in place of the lock `seen`; None: it is another one by now."""
-        return await self._change(node, which, seen, {"op": "replace", "value": value})
-
-    async def remove(self, node: str, which: Lock, seen: str) -> LockedNode | None:
-        """Remove the lock `seen`; None: it is another one by now, or none."""
-        return await self._change(node, which, seen, {"op": "remove"})
-
-    async def _change(
-        self, node: str, which: Lock, seen: str, change: Mapping[str, Any]
-    ) -> LockedNode | None:
+        """Set `value` in place of the lock `seen`; None: it is another one by now, or may be."""
         path = f"/metadata/annotations/{which.value.replace('~', '~0').replace('/', '~1')}"
-        patch = [{"op": "test", "path": path, "value": seen}, {**change, "path": path}]
+        patch = [
+            {"op": "test", "path": path, "value": seen},
+            {"op": "replace", "path": path, "value": value},
+        ]
         try:
             return await self._client.patch(LOCKED_NODES, node, patch, kind=PatchKind.JSON)
         except (ConflictError, InvalidError, NotFoundError):
             return None
+
+    async def remove(self, node: str, which: Lock, seen: str) -> None:
+        """Remove the lock `seen` if it is there, however often the node changes meanwhile: others
+        wait for it, and nobody would remove it later.
+        """
+
+        def change(found: LockedNode) -> Mapping[str, Any] | None:
+            if found.lock(which) != seen:
+                return None
+            return {"metadata": {"annotations": {which.value: None}}}
+
+        try:
+            await self._client.update(LOCKED_NODES, node, "", change)
+        except NotFoundError:
+            return

@@ -76,12 +76,13 @@ class Mirror:
                 if not self._waiting[key]:
                     del self._waiting[key]
 
-    def _node_changed(self, change: Change[LockedNode]) -> None:
-        self._wake(change.object.metadata.name)
-
-    def _pod_changed(self, change: Change[HolderPod]) -> None:
-        self._wake((change.object.metadata.namespace, change.object.metadata.name))
-
-    def _wake(self, key: str | PodKey) -> None:
+    def wake(self, key: str | PodKey) -> None:
+        """Let those look again who wait for this node or pod."""
         for event in self._waiting.get(key, ()):
             event.set()
+
+    def _node_changed(self, change: Change[LockedNode]) -> None:
+        self.wake(change.object.metadata.name)
+
+    def _pod_changed(self, change: Change[HolderPod]) -> None:
+        self.wake((change.object.metadata.namespace, change.object.metadata.name))

@@ -10,7 +10,7 @@ from typing import Final
 
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import PluginError
-from bindery.binder.plugins.node_lock.holders import Judgement
+from bindery.binder.plugins.node_lock.holders import Judgement, read
 from bindery.binder.plugins.node_lock.mirror import PodKey
 from bindery.binder.plugins.node_lock.objects import LockedNode
 
@@ -36,7 +36,7 @@ class Place:
     lock: Lock
 
 
-@dataclass
+@dataclass(eq=False)
 class Waiter:
     """A pod that waits."""
 
@@ -44,6 +44,14 @@ class Waiter:
     granted: "asyncio.Future[str]"
     """The value by which the pod has the lock."""
     since_s: float
+    priority: int = 0
+    round: int = 0
+    """In which round over the namespaces it is served; given by the queue."""
+
+    @property
+    def rank(self) -> tuple[int, int]:
+        """Smaller is served first."""
+        return -self.priority, self.round
 
 
 @dataclass
@@ -52,6 +60,7 @@ class Queue:
 
     place: Place
     waiters: deque[Waiter] = field(default_factory=deque)
+    """The first is being served; the others stand in the order of their ranks."""
     moved_s: float = 0.0
     """When somebody last got the lock, or began to wait for it; of the loop's clock."""
     found: tuple[str, str] = ("", "")
@@ -60,6 +69,26 @@ class Queue:
     """Since when that has been found, seconds since the epoch."""
     written: tuple[LockedNode | None, LockedNode] | None = None
     """What the mirror showed when the lock was last written here, and what the node was then."""
+
+    def holder(self, standing: str | None) -> Waiter | None:
+        """Return who of the waiting has the lock `standing`, from an earlier process."""
+        lock = read(standing) if standing is not None and self.place.lock is Lock.NODE else None
+        if lock is None:
+            return None
+        waiting = (waiter for waiter in self.waiters if not waiter.granted.done())
+        return next((waiter for waiter in waiting if lock.is_of(*waiter.pod)), None)
+
+    def add(self, waiter: Waiter) -> None:
+        """Take in a waiter: the highest priority goes first, and among equals each namespace has
+        one pod in a round, so that one with many keeps nobody out (start-time fair queueing).
+        """
+        namespace, _ = waiter.pod
+        equals = [each for each in self.waiters if each.priority == waiter.priority]
+        own = [each.round for each in equals if each.pod[0] == namespace]
+        begins = min((each.round for each in equals), default=0)
+        waiter.round = max(own) + 1 if own else begins
+        behind = (i for i, each in enumerate(self.waiters) if i and each.rank > waiter.rank)
+        self.waiters.insert(next(behind, len(self.waiters)), waiter)
 
 
 @dataclass(frozen=True)

@@ -84,7 +84,8 @@ class NodeLock:
         pod = (context.pod.namespace, context.pod.name)
         for lock in assignment.locks:
             turns = await self._ready_turns()
-            value = await turns.take(Place(context.binding.selected_node, lock), pod)
+            place = Place(context.binding.selected_node, lock)
+            value = await turns.take(place, pod, context.request.spec.priority)
             _values(context)[lock] = value
 
     async def not_bound(self, context: BindContext) -> None:

@@ -6,7 +6,7 @@ it was written. Pure but for the two calls at the end.
 """
 
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any
 
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami import names
@@ -17,13 +17,12 @@ from bindery.binder.ports import PodView
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 
-_PROTOCOL: Final = assignments.foreign_keys()
-
 
 def prepared(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, Any]:
     """Return the merge patch that gives a pod its devices on `node`."""
-    written: dict[str, str | None] = dict.fromkeys(sorted(_PROTOCOL))
+    written: dict[str, str | None] = dict.fromkeys(sorted(assignments.PROTOCOL_KEYS))
     written.update(assignments.annotations(assignment, node, now_s))
+    written[names.WRITTEN_FOR] = uid
     metadata: dict[str, Any] = {"uid": uid, "annotations": written}
     if len(node) <= names.LABEL_LENGTH:
         metadata["labels"] = {names.ASSIGNED_NODE: node}
@@ -44,7 +43,8 @@ def undone(
         return None
     patch = [_operation("test", "annotations", key, present[key]) for key in sorted(steady)]
     patch.insert(0, {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid})
-    patch += [_operation("remove", "annotations", key) for key in sorted(wanted) if key in present]
+    ours = sorted({*wanted, names.WRITTEN_FOR} & present.keys())
+    patch += [_operation("remove", "annotations", key) for key in ours]
     if pod.metadata.labels.get(names.ASSIGNED_NODE) == node:
         patch.append(_operation("remove", "labels", names.ASSIGNED_NODE))
     return patch
@@ -61,11 +61,12 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
     """Write what `prepared` has made.
 
     Raises:
-        PluginError: the pod is another one by now, or does not exist.
+        PluginError: the pod does not exist, or cannot be written.
+        ConflictError: it has changed meanwhile, or is another one by now; the next attempt sees.
     """
     try:
         await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
-    except (ConflictError, NotFoundError, InvalidError) as error:
+    except (NotFoundError, InvalidError) as error:
         message = f"its devices cannot be written onto it: {error}"
         raise PluginError(message, reason="PodGone", permanent=True) from error
 

@@ -1,4 +1,4 @@
-"""Whose turn it is on a node: one queue a lock, first come, first served, handed over by watches.
+"""Whose turn it is on a node: one queue a lock, fair over namespaces, handed over by watches.
 
 The plugin waits here right before a binding. One task a queue acts for the first in it, and ends
 with the last; queues of different nodes know nothing of each other, so a slow holder holds up its
@@ -53,21 +53,23 @@ class Turns:
         self._stalled_by: dict[Place, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    async def take(self, place: Place, pod: PodKey) -> str:
+    async def take(self, place: Place, pod: PodKey, priority: int = 0) -> str:
         """Wait for the pod's turn; return the value by which it has the lock.
 
         Raises:
             PluginError: the queue does not move on.
         """
         loop = asyncio.get_running_loop()
-        waiter = Waiter(pod, loop.create_future(), loop.time())
+        waiter = Waiter(pod, loop.create_future(), loop.time(), priority)
         queue = self._queues.get(place)
         if queue is None:
             queue = self._queues[place] = Queue(place, moved_s=loop.time())
             task = asyncio.create_task(self._serve(queue))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        queue.waiters.append(waiter)
+        queue.add(waiter)
+        if queue.holder(queue.found[0]) is waiter:
+            self._mirror.wake(place.node)  # those before it wait for the lock that it has
         value = await waiter.granted
         metrics.WAIT_SECONDS.observe(loop.time() - waiter.since_s)
         return value
@@ -94,12 +96,11 @@ class Turns:
         failure = PluginError("the watches have ended", reason="NotReady")
         try:
             while queue.waiters:
-                waiter = queue.waiters[0]
-                value = await self._get(queue, waiter)
+                waiter, value = await self._get(queue, queue.waiters[0])
                 if value is not None:
                     await self._grant(queue.place, waiter, value)
                     queue.moved_s = loop.time()
-                queue.waiters.popleft()
+                queue.waiters.remove(waiter)
         except PluginError as error:
             failure = error
         except Exception as error:  # a defect must not leave pods waiting for ever
@@ -121,25 +122,29 @@ class Turns:
         except KubeError as error:
             _log.warning("a lock is left to expire", node=place.node, error=str(error))
 
-    async def _get(self, queue: Queue, waiter: Waiter) -> str | None:
-        """Return the value by which the waiter has the lock, however long that takes; None: it does
+    async def _get(self, queue: Queue, first: Waiter) -> tuple[Waiter, str | None]:
+        """Return who has the lock, and by which value, however long that takes; None: `first` does
         not wait any more.
+
+        It is `first`, or one behind it that was left with the lock when an earlier process died:
+        that one cannot give it back before its turn.
         """
         must_read = False
-        while not waiter.granted.done():
+        while not first.granted.done():
             with self._mirror.woken_by(queue.place.node) as changed:
                 try:
                     seen = await self._look(queue, must_read=must_read)
+                    waiter = queue.holder(seen.lock(queue.place.lock)) or first
                     outcome = await self._try(queue, waiter, seen)
                 except KubeError as error:
                     await self._pause_after(queue, error)
                     must_read = True
                     continue
             if isinstance(outcome, str):
-                return outcome
+                return waiter, outcome
             # Without anybody in the way, somebody was faster, or the mirror is behind.
             must_read = outcome is None or await self._wait(queue, outcome, changed)
-        return None
+        return first, None
 
     async def _look(self, queue: Queue, *, must_read: bool) -> LockedNode:
         node = queue.place.node

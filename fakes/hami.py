@@ -1,9 +1,9 @@
-"""A stand-in for HAMi's NVIDIA device plugin and the kubelet that calls it.
+"""HAMi's NVIDIA device plugin and the kubelet that calls it, played.
 
-It plays the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
+They play the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
 admitted, one after the other; each of its containers with a GPU is one Allocate, which finds out
 for whom it is by the node's lock alone, erases a slot, and after the last one says success and
-removes the lock. It knows nothing of the binder, and tells the test whom it served for whom.
+removes the lock. They know nothing of the binder, and tell whom they served for whom.
 """
 
 import asyncio
@@ -26,7 +26,7 @@ class AllocateError(Exception):
 
 
 @dataclass
-class DevicePluginStandIn:
+class HamiDevicePlugin:
     """The plugin of one node. `works` False: it never answers, as one that hangs."""
 
     client: Client
@@ -36,29 +36,33 @@ class DevicePluginStandIn:
     """Admitted pod, the pod it was served as, and its devices."""
     failed: list[str] = field(default_factory=list)
     admitted: asyncio.Event = field(default_factory=asyncio.Event)
+    _arrived: asyncio.Queue[Pod] = field(default_factory=asyncio.Queue)
+    _seen: set[str] = field(default_factory=set)
 
     async def run(self) -> None:
-        """Admit the node's pods until cancelled."""
-        arrived: asyncio.Queue[Pod] = asyncio.Queue()
-        seen: set[str] = set()
-
-        def take(change: Change[Pod]) -> None:
-            pod = change.object
-            if change.type is not EventType.DELETED and pod.metadata.uid not in seen:
-                seen.add(pod.metadata.uid)
-                arrived.put_nowait(pod)
-
+        """Watch for the node's pods and admit them until cancelled."""
         selector = f"spec.nodeName={self.node}"
         watch = asyncio.create_task(
-            Reflector(self.client, PODS, take, field_selector=selector).run()
+            Reflector(self.client, PODS, self.take, field_selector=selector).run()
         )
         try:
-            while True:
-                pod = await arrived.get()
-                if self.works:
-                    await self._admit(pod)
+            await self.serve()
         finally:
             watch.cancel()
+
+    def take(self, change: Change[Pod]) -> None:
+        """Take in what a watch tells of a pod of the node."""
+        pod = change.object
+        if change.type is not EventType.DELETED and pod.metadata.uid not in self._seen:
+            self._seen.add(pod.metadata.uid)
+            self._arrived.put_nowait(pod)
+
+    async def serve(self) -> None:
+        """Admit the pods that were taken in, in their order, until cancelled."""
+        while True:
+            pod = await self._arrived.get()
+            if self.works:
+                await self._admit(pod)
 
     async def _admit(self, pod: Pod) -> None:
         containers = [*(pod.spec.init_containers or ()), *pod.spec.containers]

@@ -1,0 +1,108 @@
+"""What a world of the kill matrix is: the words that `killmatrix` and the worlds share.
+
+A world is what one plugin works on, in a corner of the cluster. Each run of its gang has three
+phases; in each the world can say what is there that should not be.
+"""
+
+import asyncio
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from enum import Enum, StrEnum
+
+from support import WAIT_S, Corner, Gang
+
+from bindery.api.configuration import PluginConfiguration
+
+REFUSED, OTHER = "first", "second"
+"""The nodes of a corner."""
+
+
+class Blow(StrEnum):
+    """What befalls a write."""
+
+    KILLED_BEFORE = "killed before it"
+    KILLED_AFTER = "killed after it"
+    ERROR = "answered 500"
+    LOST = "done, answer lost"
+    CONFLICT = "answered 409"
+
+    @property
+    def kills(self) -> bool:
+        return self in (Blow.KILLED_BEFORE, Blow.KILLED_AFTER)
+
+
+class Phase(StrEnum):
+    """How far a gang is."""
+
+    REFUSED = "refused"
+    """It is planned onto the first node, prepared there, refused, and all is taken back."""
+    BOUND = "bound"
+    """The other node is opened, and it is bound there."""
+    GONE = "gone"
+    """It is deleted."""
+
+
+class Refuse(Enum):
+    """When the first node refuses the gang."""
+
+    PREPARED = "refuse_node"
+    """After the plugin's `pre_bind`."""
+    IN_TURN = "refuse_turn_on"
+    """After the plugin's `before_bind`."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One write: its phase, its method, its path without drawn names, and which of its kind."""
+
+    phase: Phase
+    method: str
+    path: str
+    at: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.phase}: {self.method} {self.path} #{self.at}"
+
+
+class World(ABC):
+    """What a plugin works on. One for all corners."""
+
+    plugin: PluginConfiguration
+    """The plugin that is looked at."""
+    refuse: Refuse = Refuse.PREPARED
+
+    @abstractmethod
+    def gang(self, corner: Corner) -> Gang:
+        """Return the gang, of two pods or more."""
+
+    @abstractmethod
+    def prepared(self, corner: Corner) -> AbstractAsyncContextManager[None]:
+        """Make the nodes `REFUSED` and `OTHER` and what else gangs need; be the world's other
+        side, such as a device plugin, while the body runs."""
+
+    async def renew(self, corner: Corner) -> None:  # noqa: B027  # most worlds need nothing
+        """Make what one gang uses up; called before each."""
+
+    @abstractmethod
+    async def held(self, corner: Corner) -> list[str]:
+        """Return what the plugin holds for a gang that was refused and is not bound."""
+
+    @abstractmethod
+    async def amiss(self, corner: Corner) -> list[str]:
+        """Return what is not as it must be while the gang is bound."""
+
+    @abstractmethod
+    async def left_over(self, corner: Corner) -> list[str]:
+        """Return what is still there of what the plugin has written; the gang is gone."""
+
+
+async def wait_until_none(find: Callable[[], Awaitable[list[str]]], what: str) -> None:
+    """Wait until `find` finds nothing; fails with what it has found at last."""
+    deadline_s, pause_s = time.monotonic() + WAIT_S, 0.05
+    while found := await find():
+        assert time.monotonic() < deadline_s, f"{what}: {', '.join(found)}"
+        await asyncio.sleep(pause_s)
+        pause_s = min(2 * pause_s, 0.4)
