@@ -25,8 +25,11 @@ demo-up: $(VENV)/ready ## Bring the demo up and leave it up to play with.
 demo-down: $(VENV)/ready ## Take down what demo-up left up.
 	$(RUN)/bindery demo down
 
+# Tests mostly wait, so two run at once; each worker has a control plane of its own (about 1 GiB).
+WORKERS ?= 2
+
 test: lint controlplane ## Check the style and run every test, those on a real API server too.
-	$(RUN)/pytest
+	$(RUN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
 
 lint: $(VENV)/ready ## Check style, types and import directions.
 	$(RUN)/ruff check
