@@ -131,7 +131,7 @@ async def test_a_record_that_could_not_be_read_is_not_written_over(
         first.see(0, 8)
         first.see(600, 8)
     before = await text(client, namespace, name)
-    kubeconfig = installation.kubeconfigs["binder"]  # which may read no ConfigMaps
+    kubeconfig = installation.kubeconfigs["nodeagent"]  # which may read no ConfigMaps
 
     async with Client.connect(kubeconfig, user_agent="bindery-test/0") as powerless:
         second = Scheduler(powerless, namespace, name, 2)

@@ -165,6 +165,8 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     engine = engine_with(*world.objects, *roomy, clock=clock, bind_request=bind_request)
     cluster = engine.cluster
     created = [as_created(draft) for draft in engine.cycle()]
+    # Consolidation may move the core of a gang whose extra pods are on their way.
+    moved = {eviction.task.job for eviction in engine.report.evictions}
     add(cluster, *(at(item, clock.now) for item in created))
     lost = [item for item in created if chance.random() < 0.4]
     delete(cluster, *lost)
@@ -174,12 +176,14 @@ def test_a_gang_that_loses_a_request_is_made_whole_or_taken_back(
     for stale in list(stale_requests(cluster, clock.now, timeout_s)):
         delete(cluster, stale.request)
     add(cluster, *(at(as_created(draft), clock.now) for draft in engine.cycle()))
+    moved |= {eviction.task.job for eviction in engine.report.evictions}
 
     live = Counter(item.spec.statement.id for item in cluster.holds.requests.values())
     for item in cluster.holds.requests.values():
         assert live[item.spec.statement.id] == item.spec.statement.parts
         for pod in item.spec.pods:
-            assert cluster.state.jobs[cluster.state.tasks[Uid(pod.pod_uid)].job].is_satisfied
+            job = cluster.state.jobs[cluster.state.tasks[Uid(pod.pod_uid)].job]
+            assert job.is_satisfied or job.key in moved
     assert view(cluster.state) == recount(cluster.state)
 
 
