@@ -198,22 +198,28 @@ class Search:
         here = np.zeros(len(table.chunks), dtype=np.bool_)
         here[table.chunk[table.row == row]] = True
         savepoint, before = self._statement.savepoint(), len(self.gone)
+        lacking = lacks_room(session, task, row)
         for index in self._in_order(self._left & here):
-            if not lacks_room(session, task, row):
+            if not lacking:
                 break
             if self._left[index]:
                 self._evict(index)
-        if lacks_room(session, task, row):
+                lacking = lacks_room(session, task, row)
+        if lacking:
             return False
         chosen, needed = self.gone[before:], shortfall(session, task, row)
+        is_changed = False
         for index in reversed(list(chosen)):
             freed = table.held_on(index, row, task.shape.request.indices)
             if (needed + freed > 0).any() or table.goes_with_its_core(index, chosen):
                 continue
+            is_changed = True
             self._go_back(savepoint, before)
             others = [other for other in chosen if other != index]
             if all(map(self._evict_alone, others)) and not lacks_room(session, task, row):
                 chosen, needed = others, needed + freed
+        if not is_changed:
+            return True
         self._go_back(savepoint, before)
         return all(map(self._evict_alone, chosen))
 
