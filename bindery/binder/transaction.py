@@ -57,8 +57,8 @@ class BindTransaction:
             binding,
             namespace,
             contexts,
-            prepared=adopted and self._plugins.prepares,
-            unfinished=self._plugins.finishes,
+            prepared=adopted and contexts.concern.prepares,
+            unfinished=contexts.concern.finishes,
         )
 
     @property
@@ -81,18 +81,16 @@ class BindTransaction:
                 pod.failure = None
         await self._check(self._open())
         self._apply_refusals()
-        if self._may_bind() and self._plugins.prepares:
-            await self._prepare()
+        unprepared = [pod for pod in self._open() if pod.contexts.concern.prepares]
+        if self._may_bind() and unprepared:
+            await self._for_each(unprepared, self._prepare)
             # Preparing may take minutes; what has gone meanwhile is better seen before the first
             # pod of a gang is bound than after.
             await self._check(self._open())
         if self._may_bind():
             await self._for_each(self._open(), self._bind)
-        if self._plugins.finishes:
-            await self._for_each(
-                (p for p in self._pods.values() if p.step is Step.BOUND and p.unfinished),
-                self._finish,
-            )
+        unfinished = (p for p in self._pods.values() if p.step is Step.BOUND and p.unfinished)
+        await self._for_each(unfinished, self._finish)
         await self._roll_back(self._aborted())
         return self._outcome(last=last)
 
@@ -155,12 +153,9 @@ class BindTransaction:
             if failure and pod.step is Step.WAITING:
                 pod.failure = failure
 
-    async def _prepare(self) -> None:
-        async def prepare(pod: PodProgress) -> None:
-            pod.prepared = True
-            pod.failure = await self._plugins.pre_bind(pod.contexts)
-
-        await self._for_each(self._open(), prepare)
+    async def _prepare(self, pod: PodProgress) -> None:
+        pod.prepared = True
+        pod.failure = await self._plugins.pre_bind(pod.contexts)
 
     async def _bind(self, pod: PodProgress) -> None:
         pod.failure = await self._plugins.before_bind(pod.contexts)
@@ -214,8 +209,9 @@ class BindTransaction:
         self, pods: Iterable[PodProgress], action: Callable[[PodProgress], Awaitable[None]]
     ) -> None:
         chosen = list(pods)
-        if len(chosen) == 1:
-            await action(chosen[0])
+        if len(chosen) <= 1:
+            for pod in chosen:
+                await action(pod)
             return
 
         async def act(pod: PodProgress) -> None:

@@ -6,6 +6,7 @@ leaves this module.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from time import monotonic
 from typing import Final
 
@@ -16,6 +17,7 @@ from bindery.binder.plugins.interface import (
     BindContext,
     BinderPlugin,
     BindsInTurn,
+    ConcernsSomePods,
     PluginError,
     PostBinds,
     PreBinds,
@@ -39,19 +41,32 @@ CUT_OFF: Final = "CutOff"
 """The request was taken back, or the process stops: what was done so far is rolled back."""
 
 
+@dataclass(frozen=True)
+class Concern:
+    """Which plugins are called for a pod, and for what; the same for most pods."""
+
+    plugins: frozenset[str]
+    prepares: bool
+    """Whether any of them has something to do before or instead of the binding."""
+    finishes: bool
+    """Whether any of them has something to do after the binding."""
+
+
 class PodContexts:
     """The contexts of one pod in one transaction, one a plugin; made when first needed."""
 
     def __init__(
-        self, client_for: ClientFor, pod: PodView, request: BindRequest, binding: PodBinding
+        self,
+        client_for: ClientFor,
+        pod: PodView,
+        request: BindRequest,
+        binding: PodBinding,
+        concern: Concern,
     ) -> None:
-        self._client_for, self._pod, self._request, self._binding = (
-            client_for,
-            pod,
-            request,
-            binding,
-        )
+        self._client_for, self._pod = client_for, pod
+        self._request, self._binding = request, binding
         self._contexts: dict[str, BindContext] = {}
+        self.concern = concern
 
     def of(self, plugin: BinderPlugin) -> BindContext:
         """Return the context that `plugin` sees, the same in every step."""
@@ -79,20 +94,25 @@ class PluginChain:
         self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
         self._back = [(p, p.rollback) for p in reversed(plugins) if isinstance(p, RollsBack)]
-
-    @property
-    def prepares(self) -> bool:
-        """Whether any plugin has something to do before or instead of the binding."""
-        return bool(self._pre or self._turn or self._back)
-
-    @property
-    def finishes(self) -> bool:
-        """Whether any plugin has something to do after the binding."""
-        return bool(self._post)
+        self._some = [p for p in plugins if isinstance(p, ConcernsSomePods)]
+        self._every = frozenset(p.name for p in plugins if p not in self._some)
+        self._concerns: dict[frozenset[str], Concern] = {}
 
     def contexts(self, pod: PodView, request: BindRequest, binding: PodBinding) -> PodContexts:
         """Return the contexts for a pod, to be given to the steps."""
-        return PodContexts(self._client_for, pod, request, binding)
+        names = self._every.union([p.name for p in self._some if _concerns(p, binding)])
+        concern = self._concerns.get(names)
+        if concern is None:
+            concern = self._concerns[names] = self._concern(names)
+        return PodContexts(self._client_for, pod, request, binding, concern)
+
+    def _concern(self, names: frozenset[str]) -> Concern:
+        before = (*(p for p, _ in self._pre), *self._turn, *(p for p, _ in self._back))
+        return Concern(
+            names,
+            prepares=any(plugin.name in names for plugin in before),
+            finishes=any(plugin.name in names for plugin, _ in self._post),
+        )
 
     async def pre_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Prepare the pod; the first failure ends it."""
@@ -135,6 +155,8 @@ class PluginChain:
     async def _call(
         self, plugin: BinderPlugin, name: str, step: Step, contexts: PodContexts
     ) -> PodFailure | None:
+        if plugin.name not in contexts.concern.plugins:
+            return None
         started, ended = monotonic(), CUT_OFF
         try:
             failure = await self._outcome(plugin, name, step, contexts)
@@ -157,3 +179,12 @@ class PluginChain:
             message = f"{plugin.name}: {type(error).__name__}: {error}"
             return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
         return None
+
+
+def _concerns(plugin: ConcernsSomePods, binding: PodBinding) -> bool:
+    """Ask `plugin`; one that fails is called for the pod, and says there what is wrong."""
+    try:
+        return plugin.concerns(binding)
+    except Exception:
+        _log.exception("a plugin failed unexpectedly", plugin=plugin.name, step="concerns")
+        return True

@@ -104,6 +104,22 @@ class MutatesPods(Protocol):
 
 
 @runtime_checkable
+class ConcernsSomePods(Protocol):
+    """Knows from the request alone which pods it has nothing to do for; most have no devices."""
+
+    @property
+    def name(self) -> str:
+        """As in `BinderPlugin`."""
+
+    def concerns(self, binding: PodBinding) -> bool:
+        """Return whether steps are to be called for the pod of `binding`; pure and quick.
+
+        The answer must hold for every step, and for a binder that takes over. A plugin that does
+        not have this method is called for every pod.
+        """
+
+
+@runtime_checkable
 class PreBinds(Protocol):
     """Makes things ready on the way to the node, before any pod of the gang is bound."""
 

@@ -20,6 +20,7 @@ from bindery.binder.plugins.volumewrites import SELECTED_NODE, VolumeWriter, is_
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.labels import selects_node
+from bindery.kube.objects import PodBinding
 from bindery.kube.resources import NODES
 from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
 
@@ -57,6 +58,10 @@ class Volumes:
     async def run(self, client: Client) -> None:
         """Mirror claims and volumes."""
         await self._watch.run(client)
+
+    def concerns(self, binding: PodBinding) -> bool:
+        """Return whether the scheduler has handed something over for the pod."""
+        return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
         """Give every claim of the pod its volume, and wait until all are bound.

@@ -21,6 +21,7 @@ from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
 from bindery.kube.errors import NotFoundError
+from bindery.kube.objects import PodBinding
 
 
 class Arguments(ApiModel):
@@ -44,6 +45,10 @@ class DynamicResources:
         self._timeout_s = arguments.binding_timeout_seconds
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Claim UID -> one writer at a time: many pods of a gang may share a claim."""
+
+    def concerns(self, binding: PodBinding) -> bool:
+        """Return whether the scheduler has handed something over for the pod."""
+        return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
         """Allocate and reserve the claims of the pod, and wait until their devices are ready."""

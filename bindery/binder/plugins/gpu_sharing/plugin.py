@@ -24,6 +24,7 @@ from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
+from bindery.kube.objects import PodBinding
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
@@ -77,11 +78,13 @@ class GpuSharing:
 
     # -- steps ---------------------------------------------------------------------------------
 
+    def concerns(self, binding: PodBinding) -> bool:
+        """Return whether the pod gets a share."""
+        return binding.received_resource_type == ReceivedResourceType.FRACTION
+
     async def pre_bind(self, context: BindContext) -> None:
         """Reserve the devices of the pod's groups, and tell its container which they are."""
         binding = context.binding
-        if not _is_share(context):
-            return
         if not binding.selected_gpu_groups:
             message = "the request names no GPU group for a pod with a share"
             raise PluginError(message, reason="NoGpuGroup", permanent=True)
@@ -106,8 +109,6 @@ class GpuSharing:
 
     async def rollback(self, context: BindContext) -> None:
         """Take the groups from the pod, and their reservations away unless others use them."""
-        if not _is_share(context):
-            return
         reservations, binding = await self._at_work(), context.binding
         pod = await self._read(context)
         if pod is not None and not pod.spec.node_name:
@@ -177,10 +178,6 @@ class GpuSharing:
     def _look_later(self, group: str, node: str) -> None:
         if self._unused is not None:
             self._unused.look_at(group, node)
-
-
-def _is_share(context: BindContext) -> bool:
-    return context.binding.received_resource_type == ReceivedResourceType.FRACTION
 
 
 def _group_labels(pod: Sharer) -> Iterable[str]:

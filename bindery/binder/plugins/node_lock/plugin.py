@@ -24,6 +24,7 @@ from bindery.binder.plugins.node_lock.objects import HolderPod
 from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing
 from bindery.binder.plugins.node_lock.turns import Turns
 from bindery.kube.client import Client
+from bindery.kube.objects import PodBinding
 
 _VALUES: Final = "values"
 """In a context's state: lock -> the value by which the pod has it."""
@@ -61,6 +62,10 @@ class NodeLock:
             await turns.close()
 
     # ---- the steps ------------------------------------------------------------------------------
+
+    def concerns(self, binding: PodBinding) -> bool:
+        """Return whether the scheduler has handed something over for the pod."""
+        return self.name in binding.plugin_data
 
     async def pre_bind(self, context: BindContext) -> None:
         """Write the devices onto the pod."""
