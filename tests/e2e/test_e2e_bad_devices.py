@@ -17,6 +17,7 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.hami import names, nodedevices
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.kube.claims import RESOURCE_CLAIMS
 from bindery.kube.errors import NotFoundError
@@ -192,10 +193,12 @@ async def test_a_request_cannot_name_a_claim_of_another_namespace(
 
 async def refusal(corner: Corner, name: str, binding: Mapping[str, Any]) -> str:
     """Create a request with one pod; return the message with which it fails."""
+    # In a pool of its own no scheduler leads that could have made it stale.
+    labels = {"bindery.dev/test": "forged", NODE_POOL_LABEL: corner.namespace}
     body = {
         "apiVersion": "scheduling.bindery.dev/v1alpha1",
         "kind": "BindRequest",
-        "metadata": {"name": name, "labels": {"bindery.dev/test": "forged"}},
+        "metadata": {"name": name, "labels": labels},
         "spec": {"pods": [binding], "statement": {"id": name}, "backoffLimit": 0},
     }
     await corner.client.create(BIND_REQUESTS, body, corner.namespace)
