@@ -82,6 +82,8 @@ class HamiDevicePlugin:
             text = current.metadata.annotations.get(NVIDIA.to_allocate_key, "")
             devices, left = _erase_first(text, count)
             current = await self._annotate(current, {NVIDIA.to_allocate_key: left})
+            # Before the lock is released: who sees it free may look whom it was for.
+            self.served.append((admitted.metadata.name, current.metadata.name, devices))
             if "NVIDIA" not in current.metadata.annotations.get(NVIDIA.to_allocate_key, ""):
                 await self._annotate(current, {names.BIND_PHASE: names.BindPhase.SUCCESS.value})
                 await self._release(current)
@@ -89,7 +91,6 @@ class HamiDevicePlugin:
             await self._annotate(current, {names.BIND_PHASE: names.BindPhase.FAILED.value})
             await self._release(current)
             raise
-        self.served.append((admitted.metadata.name, current.metadata.name, devices))
 
     async def _current_pod(self) -> Pod:
         """Find the pod that the node is locked for; without a lock, any that may be meant."""
