@@ -11,6 +11,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
+from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import VictimTable
 from bindery.scheduler.statement import Plan, Savepoint, Statement
 
@@ -24,12 +25,24 @@ def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal 
     return None
 
 
-def evict_all(statement: Statement, tasks: Sequence[Task], reason: str) -> bool:
-    """Evict all `tasks`, in their order, or none of them; return whether it was done."""
+def evict_chunk(
+    statement: Statement,
+    table: VictimTable,
+    gone: Sequence[int],
+    index: int,
+    rule: Rule,
+    claim: Claim,
+) -> bool:
+    """Evict the chunk at `index` whole, in the order of its pods, or not at all; return whether it
+    was done. Not where the rule allows no further job beside those that are `gone` already.
+    """
+    most = rule.most_jobs
+    if most is not None and table.job_count((*gone, index)) > most:
+        return False
     savepoint = statement.savepoint()
     try:
-        for task in tasks:
-            statement.evict(task, reason)
+        for task in table.chunks[index].tasks:
+            statement.evict(task, f"{rule.name} for {claim.job.key}")
     except LedgerRefusalError:
         statement.rollback(savepoint)
         return False

@@ -13,7 +13,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import evict_all, keep_in_place, move, over_capacity, promise
+from bindery.scheduler.solver.moves import evict_chunk, keep_in_place, move, over_capacity, promise
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
@@ -66,11 +66,8 @@ class Rearrangement:
         return False
 
     def _evict(self, index: int) -> bool:
-        most = self._rule.most_jobs
-        if most is not None and self._table.job_count((*self.gone, index)) > most:
-            return False
-        reason = f"{self._rule.name} for {self._claim.job.key}"
-        if not evict_all(self._statement, self._table.chunks[index].tasks, reason):
+        rule, claim = self._rule, self._claim
+        if not evict_chunk(self._statement, self._table, self.gone, index, rule, claim):
             return False
         self.gone.append(index)
         return True

@@ -17,7 +17,7 @@ from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import (
-    evict_all,
+    evict_chunk,
     keep_in_place,
     move_victims,
     over_capacity,
@@ -208,17 +208,15 @@ class Search:
         if lacking:
             return False
         chosen, needed = self.gone[before:], shortfall(session, task, row)
-        is_changed = False
         for index in reversed(list(chosen)):
             freed = table.held_on(index, row, task.shape.request.indices)
             if (needed + freed > 0).any() or table.goes_with_its_core(index, chosen):
                 continue
-            is_changed = True
             self._go_back(savepoint, before)
             others = [other for other in chosen if other != index]
             if all(map(self._evict_alone, others)) and not lacks_room(session, task, row):
                 chosen, needed = others, needed + freed
-        if not is_changed:
+        if self.gone[before:] == chosen:
             return True
         self._go_back(savepoint, before)
         return all(map(self._evict_alone, chosen))
@@ -240,11 +238,8 @@ class Search:
         return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
 
     def _evict_alone(self, index: int) -> bool:
-        most = self._rule.most_jobs
-        if most is not None and self._table.job_count((*self.gone, index)) > most:
-            return False
-        reason = f"{self._rule.name} for {self._claim.job.key}"
-        if not evict_all(self._statement, self._table.chunks[index].tasks, reason):
+        rule, claim = self._rule, self._claim
+        if not evict_chunk(self._statement, self._table, self.gone, index, rule, claim):
             return False
         self._left[index] = False
         self.gone.append(index)
