@@ -5,6 +5,7 @@ scheduler would have handed to the binder for each of them, and plays the hardwa
 pods of all worlds ask for the same cores and memory, so that what differs is the plugin's.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -75,7 +76,7 @@ class World:
         yield
 
 
-class _Claimed(World):
+class _Claimed(World, ABC):
     """Pods with a claim of a class whose volumes are bound when their pod has its node."""
 
     left_behind = (
@@ -123,8 +124,9 @@ class _Claimed(World):
     def _claim(self, number: int) -> str:
         return f"{self._class}-{number:05}"
 
+    @abstractmethod
     def _volume(self, number: int) -> str:
-        raise NotImplementedError
+        """Return the name of the volume for the claim of that number; "" for one to be made."""
 
 
 class StaticVolumes(_Claimed):

@@ -81,9 +81,9 @@ class BindTransaction:
                 pod.failure = None
         await self._check(self._open())
         self._apply_refusals()
-        unprepared = [pod for pod in self._open() if pod.contexts.concern.prepares]
-        if self._may_bind() and unprepared:
-            await self._for_each(unprepared, self._prepare)
+        concerned = [pod for pod in self._open() if pod.contexts.concern.prepares]
+        if self._may_bind() and concerned:
+            await self._for_each(concerned, self._prepare)
             # Preparing may take minutes; what has gone meanwhile is better seen before the first
             # pod of a gang is bound than after.
             await self._check(self._open())

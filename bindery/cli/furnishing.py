@@ -17,12 +17,11 @@ from bindery.kube.objects import (
     KubeObject,
     Meta,
     Node,
-    OwnerReference,
     Pod,
     PodClaimStatus,
 )
 from bindery.kube.storage import Claim, ClaimSpec, StorageClass
-from bindery.scenario.claims import claim_from
+from bindery.scenario.claims import claim_from, owner_of_claims
 
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
@@ -86,16 +85,13 @@ def _ephemeral_claims(pod: Pod) -> Iterator[Claim]:
             continue
         template: Mapping[str, Any] = volume.ephemeral.get("volumeClaimTemplate") or {}
         name = f"{meta.name}-{volume.name}"
-        owner = OwnerReference(
-            api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
-        )
         yield Claim(
             metadata=Meta(
                 name=name,
                 namespace=meta.namespace,
                 uid=f"{meta.uid}-{volume.name}",
                 creation_timestamp=meta.creation_timestamp,
-                owner_references=[owner],
+                owner_references=[owner_of_claims(pod)],
             ),
             spec=msgspec.convert(template.get("spec") or {}, ClaimSpec, strict=False),
         )

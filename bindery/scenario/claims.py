@@ -89,19 +89,20 @@ class ClaimKeeper:
 
 def claim_from(template: ResourceClaimTemplate, pod: Pod, name: str) -> ResourceClaim:
     """Return the claim called `name` that is made from `template` for `pod`."""
-    owner = OwnerReference(
-        api_version="v1",
-        kind="Pod",
-        name=pod.metadata.name,
-        uid=pod.metadata.uid,
-        controller=True,
-    )
     return ResourceClaim(
         metadata=Meta(
             name=name,
             namespace=pod.metadata.namespace,
             uid=str(uuid.uuid5(uuid.NAMESPACE_URL, f"ResourceClaim/{name}/{pod.metadata.uid}")),
-            owner_references=[owner],
+            owner_references=[owner_of_claims(pod)],
         ),
         spec=template.spec.spec,
+    )
+
+
+def owner_of_claims(pod: Pod) -> OwnerReference:
+    """Return how claims that are made for `pod`, of volumes too, say whose they are."""
+    meta = pod.metadata
+    return OwnerReference(
+        api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
     )
