@@ -7,7 +7,7 @@ import pytest
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
 MODULES = sorted(PACKAGE.rglob("*.py"))
-MOST_LINES_OF_A_MODULE = 320  # 300 is the aim
+MOST_LINES_OF_A_MODULE = 500  # the length follows the idea; beyond this it is more than one
 MOST_LINES_OF_A_FUNCTION = 70
 
 
