@@ -31,6 +31,7 @@ class ReceivedResourceType(StrEnum):
 
     REGULAR = "Regular"
     FRACTION = "Fraction"
+    MIG_INSTANCE = "MigInstance"
 
 
 class ReceivedGPU(ApiModel):
@@ -86,6 +87,8 @@ class BindRequestSpec(ApiModel):
 
     pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
     pod_group: PodGroupReference | None = None
+    queue: str = ""
+    """The queue that the pods are charged to."""
     statement: StatementReference
     min_bound: NonNegative | None = None
     """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.

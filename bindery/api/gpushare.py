@@ -12,7 +12,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Final
 
-from bindery.api.names import GPU_RESOURCE
+from bindery.api.names import GPU_RESOURCE, MIG_PREFIX
 
 FRACTION_ANNOTATION: Final = "gpu-fraction"
 """On a pod: the part of each device, above 0 and below 1."""
@@ -52,7 +52,6 @@ WHOLE: Final = 10**9
 """Units of one device, so fine that shares by memory add up to a whole device exactly."""
 _MOST_DEVICES: Final = 64
 _MOST_SHOWN: Final = 40
-_MIG_PREFIX: Final = "nvidia.com/mig-"
 _HAMI_RESOURCES: Final = frozenset(
     {"nvidia.com/gpumem", "nvidia.com/gpumem-percentage", "nvidia.com/gpucores"}
 )
@@ -174,7 +173,7 @@ def _wrong_company(ask: GpuAsk) -> list[str]:
     whole = sorted(
         name
         for name in ask.resources
-        if name == GPU_RESOURCE or name.startswith(_MIG_PREFIX) or name in _HAMI_RESOURCES
+        if name == GPU_RESOURCE or name.startswith(MIG_PREFIX) or name in _HAMI_RESOURCES
     )
     if whole:
         found.append(f"a share of a GPU and {', '.join(whole)} cannot both be requested")

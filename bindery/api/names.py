@@ -43,6 +43,8 @@ sees it; a scheduler without it knows how many are held, and not which."""
 
 # Node labels and resources
 GPU_RESOURCE: Final = "nvidia.com/gpu"
+MIG_PREFIX: Final = "nvidia.com/mig-"
+"""What the resource names of MIG instances begin with."""
 GPU_MODEL_LABEL: Final = "nvidia.com/gpu.product"
 GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 """MiB of one device."""

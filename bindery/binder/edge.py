@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 
 from bindery.api.names import STATEMENT_LABEL
+from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
@@ -53,11 +54,14 @@ class KubeEdge:
         return await self._view.node_exists(name)
 
     async def bind(
-        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
     ) -> None:
         """Bind the pod to the node, when its turn among the bindings in flight has come."""
-        async with self._turns.taken(namespace, priority):
-            await self._client.bind(namespace, name, uid, node)
+        labels, annotations = metadata.labels, metadata.annotations
+        async with self._turns.taken(pod.namespace, priority):
+            await self._client.bind(
+                pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
+            )
 
     # ---- RequestStore ---------------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.kube.objects import BindRequest
 
 
@@ -38,9 +39,11 @@ class BindingPort(Protocol):
         """Return whether the node exists and is not being deleted."""
 
     async def bind(
-        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
     ) -> None:
         """Bind the pod to the node; of bindings that wait, the highest priority goes first.
+
+        `metadata` is written to the pod together with its node.
 
         Raises:
             ApiError: it was refused. ServerError and OutcomeUnknownError: it may have taken effect.

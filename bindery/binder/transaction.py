@@ -10,6 +10,7 @@ unless one is bound already; a pod that is bound, or may be, is never rolled bac
 from asyncio import TaskGroup
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.pod_progress import PodProgress, Step
@@ -160,21 +161,19 @@ class BindTransaction:
     async def _bind(self, pod: PodProgress) -> None:
         pod.failure = await self._plugins.before_bind(pod.contexts)
         if pod.failure is None:
-            await self._send_binding(pod)
+            metadata = self._plugins.binding_metadata(pod.contexts)
+            if isinstance(metadata, PodFailure):
+                pod.failure = metadata
+            else:
+                await self._send_binding(pod, metadata)
         if pod.step is Step.WAITING:
             await self._plugins.not_bound(pod.contexts)
 
-    async def _send_binding(self, pod: PodProgress) -> None:
-        binding = pod.binding
+    async def _send_binding(self, pod: PodProgress, metadata: BindingMetadata) -> None:
         pod.step = Step.UNCERTAIN
+        node = pod.binding.selected_node
         try:
-            await self._port.bind(
-                pod.namespace,
-                binding.pod_name,
-                binding.pod_uid,
-                binding.selected_node,
-                priority=self._priority,
-            )
+            await self._port.bind(pod.contexts.pod, node, metadata, priority=self._priority)
         except KubeError as error:
             await self._settle(pod, error)
         else:

@@ -261,12 +261,26 @@ class Client:
         )
         await self._caller.call(request)
 
-    async def bind(self, namespace: str, pod_name: str, pod_uid: str, node_name: str) -> None:
+    async def bind(
+        self,
+        namespace: str,
+        pod_name: str,
+        pod_uid: str,
+        node_name: str,
+        *,
+        labels: Mapping[str, str] | None = None,
+        annotations: Mapping[str, str] | None = None,
+    ) -> None:
         """Bind a pod to a node, by the `binding` subresource.
+
+        The API server copies `annotations` onto the pod in the same write, and `labels` since
+        Kubernetes 1.35.
 
         Raises ConflictError when the pod has another uid, is bound already, or is being deleted.
         """
-        await self._caller.call(binding(namespace, pod_name, pod_uid, node_name))
+        further = {"labels": labels, "annotations": annotations}
+        given = {name: values for name, values in further.items() if values}
+        await self._caller.call(binding(namespace, pod_name, pod_uid, node_name, given))
 
     async def evict(
         self, namespace: str, pod_name: str, pod_uid: str, *, dry_run: bool = False

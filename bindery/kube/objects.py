@@ -257,6 +257,7 @@ class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
     pods: list[PodBinding]
     statement: StatementReference
     pod_group: PodGroupReference | None = None
+    queue: str = ""
     min_bound: int | None = None
     priority: int = 0
     backoff_limit: int = 5

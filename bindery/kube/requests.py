@@ -108,12 +108,17 @@ def write(
     )
 
 
-def binding(namespace: str, pod_name: str, pod_uid: str, node_name: str) -> Request:
-    """Build the request that binds a pod; with its UID it takes effect once at the most."""
+def binding(
+    namespace: str, pod_name: str, pod_uid: str, node_name: str, further: Mapping[str, Any]
+) -> Request:
+    """Build the request that binds a pod; with its UID it takes effect once at the most.
+
+    `further`: labels and annotations that the pod gets in the same write.
+    """
     body = {
         "apiVersion": "v1",
         "kind": "Binding",
-        "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid},
+        "metadata": {"name": pod_name, "namespace": namespace, "uid": pod_uid, **further},
         "target": {"apiVersion": "v1", "kind": "Node", "name": node_name},
     }
     path = PODS.path(namespace, pod_name, "binding")

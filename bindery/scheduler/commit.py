@@ -19,6 +19,7 @@ from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import (
     API_VERSION,
+    MIG_PREFIX,
     NODE_POOL_LABEL,
     POD_NAME_LABEL,
     SELECTED_NODE_LABEL,
@@ -54,6 +55,7 @@ class _Kin(NamedTuple):
     namespace: str
     group: JobKey | None
     """Their PodGroup; None: they have none."""
+    queue: str
     after: str | None
 
 
@@ -145,7 +147,8 @@ class Committer:
             identity = yield from self._drafts(statement)
             self._precedence.note(job, tasks, identity)
             return
-        kin = _Kin(job.key.namespace, job.key if job.key.is_group else None, after)
+        group = job.key if job.key.is_group else None
+        kin = _Kin(job.key.namespace, group, job.queue, after)
         singles = self._singles[kin]
         singles.extend(allocations)
         if len(singles) >= self._configuration.max_pods:
@@ -194,6 +197,7 @@ class Committer:
                     pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
                     else None,
+                    queue=job.queue,
                     statement=bindrequest.StatementReference(
                         id=identity, part=part, parts=len(chunks), after=statement.after
                     ),
@@ -227,18 +231,23 @@ class Committer:
             if (given := plugin.bind_data(session, task, operation.row)) is not None
         }
         share, groups = task.shape.request.share, devices.groups_of(task.uid)
-        received = bindrequest.ReceivedResourceType.REGULAR
-        if groups:
-            received = bindrequest.ReceivedResourceType.FRACTION
         return bindrequest.PodBinding(
             pod_name=task.name,
             pod_uid=task.uid,
             selected_node=session.state.nodes.name(operation.row),
-            received_resource_type=received,
+            received_resource_type=self._received_type(task, groups),
             received_gpu=None if share is None else _received(devices, share, operation.row),
             selected_gpu_groups=groups,
             plugin_data=data,
         )
+
+    def _received_type(self, task: Task, groups: Sequence[str]) -> bindrequest.ReceivedResourceType:
+        if groups:
+            return bindrequest.ReceivedResourceType.FRACTION
+        names = self._session.state.axis.names
+        if any(names[index].startswith(MIG_PREFIX) for index in task.shape.request.indices):
+            return bindrequest.ReceivedResourceType.MIG_INSTANCE
+        return bindrequest.ReceivedResourceType.REGULAR
 
     def _labels(self, tasks: tuple[Task, ...], statement: str) -> dict[str, str]:
         labels = {STATEMENT_LABEL: statement}

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 import msgspec
 
+from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.binder.fencing import Fence
 from bindery.binder.manager import Malformed, Manager
 from bindery.binder.outcome import Outcome
@@ -56,6 +57,7 @@ class FakePod:
     uid: str
     node: str = ""
     ending: bool = False
+    annotations: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass
@@ -210,18 +212,18 @@ class Door:
         return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
 
     async def bind(
-        self, namespace: str, name: str, uid: str, node: str, *, priority: int = 0
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
     ) -> None:
-        del namespace, priority
+        del priority
 
         def bind() -> None:
-            pod = self.world.pods.get(name)
-            if pod is None:
-                raise NotFoundError(404, "NotFound", name)
-            if pod.uid != uid or pod.node or pod.ending:
-                raise ConflictError(409, "Conflict", name)
-            pod.node = node
-            self.world.log.append(("bind", uid, node))
+            found = self.world.pods.get(pod.name)
+            if found is None:
+                raise NotFoundError(404, "NotFound", pod.name)
+            if found.uid != pod.uid or found.node or found.ending:
+                raise ConflictError(409, "Conflict", pod.name)
+            found.node, found.annotations = node, {**found.annotations, **metadata.annotations}
+            self.world.log.append(("bind", pod.uid, node))
 
         await self.call("bind", bind)
 

@@ -7,6 +7,7 @@ import pytest
 from bindercluster import ALONE, Cluster, pod
 
 from bindery.api.configuration import BinderConfiguration
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component
 
 pytestmark = pytest.mark.e2e
@@ -46,6 +47,23 @@ def test_a_gang_is_bound_whole_with_a_single_status_write(
     found = json.loads(cluster.kubectl("get", "bindrequest", "gang", "--output=json"))
     assert not found["metadata"].get("annotations")
     assert not found["metadata"].get("finalizers")
+
+
+def test_a_pod_gets_its_records_in_the_write_that_binds_it(
+    cluster: Cluster, start_binder: Start
+) -> None:
+    cluster.add_nodes(1)
+    (binding,) = cluster.add_pods("whole", 1)
+    received = {**binding, "receivedGPU": {"count": 1, "portion": "1.00"}}
+    binder = start_binder()
+
+    cluster.create(cluster.request("whole", [received]))
+    cluster.wait_for("whole", "Succeeded")
+
+    metadata = cluster.get("Pod", "whole-0").metadata
+    assert metadata.annotations["received-resource-type"] == "Regular"
+    assert metadata.labels[NODE_POOL_LABEL] == cluster.namespace
+    assert 'resource="pods",verb="patch"' not in binder.metrics()
 
 
 def lose_pod(cluster: Cluster) -> None:

@@ -337,6 +337,7 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
             pod_group=kube.PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
             if spec.pod_group
             else None,
+            queue=spec.queue,
             min_bound=spec.min_bound,
         ),
     )

@@ -14,6 +14,7 @@ from schedulerworld import (
     node,
     plan,
     pod,
+    queue,
 )
 
 from bindery.api.names import (
@@ -57,6 +58,7 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
                 {"podName": f"g-{i}", "podUID": f"uid-g-{i}", "selectedNode": "n"} for i in range(3)
             ],
             "podGroup": {"name": "g", "uid": "uid-group-g"},
+            "queue": "default",
             "statement": {"id": "uid-group-g-1"},
             "fencingToken": 7,
         },
@@ -75,6 +77,24 @@ def test_a_single_pods_request_is_named_after_it_owned_by_it_and_labelled() -> N
     }
     assert draft.spec.pod_group is None
     assert draft.spec.min_bound is None
+
+
+def test_a_request_says_which_pods_get_mig_instances() -> None:
+    mig = "nvidia.com/mig-1g.10gb"
+    engine = engine_with(node("n", more={mig: 2}), pod("p", more={mig: 1}))
+    (draft,) = list(engine.cycle())
+
+    assert draft.spec.pods[0].received_resource_type == "MigInstance"
+
+
+def test_pods_of_different_queues_do_not_share_a_request() -> None:
+    pods = [pod(f"p{i}", queue="ab"[i % 2]) for i in range(6)]
+    drafts = drafts_of(queue("a"), queue("b"), *pods, bind_request={"merge_above": 1})
+
+    assert sorted((draft.spec.queue, len(draft.spec.pods)) for draft in drafts) == [
+        ("a", 3),
+        ("b", 3),
+    ]
 
 
 def test_a_request_says_how_many_gpus_each_pod_gets() -> None:

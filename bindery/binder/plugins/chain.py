@@ -6,12 +6,13 @@ leaves this module.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Final
 
 import structlog
 
+from bindery.binder.bindingmetadata import BindingMetadata, recorded
 from bindery.binder.outcome import PodFailure, Reason
 from bindery.binder.plugins.interface import (
     BindContext,
@@ -21,6 +22,7 @@ from bindery.binder.plugins.interface import (
     PluginError,
     PostBinds,
     PreBinds,
+    RecordsAtBinding,
     RollsBack,
 )
 from bindery.binder.ports import PodView
@@ -63,10 +65,14 @@ class PodContexts:
         binding: PodBinding,
         concern: Concern,
     ) -> None:
-        self._client_for, self._pod = client_for, pod
+        self._client_for, self.pod = client_for, pod
         self._request, self._binding = request, binding
         self._contexts: dict[str, BindContext] = {}
         self.concern = concern
+
+    def recorded(self) -> BindingMetadata:
+        """Return what the binder itself records on the pod in its binding."""
+        return recorded(self._request, self._binding)
 
     def of(self, plugin: BinderPlugin) -> BindContext:
         """Return the context that `plugin` sees, the same in every step."""
@@ -74,8 +80,8 @@ class PodContexts:
         if context is None:
             data = self._binding.plugin_data.get(plugin.name)
             context = self._contexts[plugin.name] = BindContext(
-                client=self._client_for(self._pod.namespace, self._request.spec.priority),
-                pod=self._pod,
+                client=self._client_for(self.pod.namespace, self._request.spec.priority),
+                pod=self.pod,
                 request=self._request,
                 binding=self._binding,
                 data=data if isinstance(data, dict) else {},
@@ -92,6 +98,7 @@ class PluginChain:
         self._client_for, self._measure = client_for, measure
         self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
         self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
+        self._records = [p for p in plugins if isinstance(p, RecordsAtBinding)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
         self._back = [(p, p.rollback) for p in reversed(plugins) if isinstance(p, RollsBack)]
         self._some = [p for p in plugins if isinstance(p, ConcernsSomePods)]
@@ -129,6 +136,20 @@ class PluginChain:
             if failure:
                 return failure
         return None
+
+    def binding_metadata(self, contexts: PodContexts) -> BindingMetadata | PodFailure:
+        """Return what the pod gets in the write that binds it, or why it must not be bound."""
+        metadata = contexts.recorded()
+        for plugin in self._records:
+            if plugin.name not in contexts.concern.plugins:
+                continue
+            try:
+                further = plugin.binding_annotations(contexts.of(plugin))
+            except Exception as error:
+                return _failure(plugin, "binding_annotations", error)
+            if further:
+                metadata = replace(metadata, annotations={**metadata.annotations, **further})
+        return metadata
 
     async def not_bound(self, contexts: PodContexts) -> None:
         """Give the pod's turn back, in reverse order; what fails is left to `rollback`."""
@@ -170,15 +191,20 @@ class PluginChain:
     ) -> PodFailure | None:
         try:
             await step(contexts.of(plugin))
-        except PluginError as error:
-            return PodFailure(error.reason, f"{plugin.name}: {error.message}", error.permanent)
-        except KubeError as error:
-            return PodFailure(Reason.PLUGIN_FAILED, f"{plugin.name}: {error}", permanent=False)
         except Exception as error:
-            _log.exception("a plugin failed unexpectedly", plugin=plugin.name, step=name)
-            message = f"{plugin.name}: {type(error).__name__}: {error}"
-            return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
+            return _failure(plugin, name, error)
         return None
+
+
+def _failure(plugin: BinderPlugin, step: str, error: Exception) -> PodFailure:
+    """Return what `error`, raised in `step` of `plugin`, means for the pod."""
+    if isinstance(error, PluginError):
+        return PodFailure(error.reason, f"{plugin.name}: {error.message}", error.permanent)
+    if isinstance(error, KubeError):
+        return PodFailure(Reason.PLUGIN_FAILED, f"{plugin.name}: {error}", permanent=False)
+    _log.error("a plugin failed unexpectedly", plugin=plugin.name, step=step, exc_info=error)
+    message = f"{plugin.name}: {type(error).__name__}: {error}"
+    return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
 
 
 def _concerns(plugin: ConcernsSomePods, binding: PodBinding) -> bool:

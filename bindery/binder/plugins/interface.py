@@ -160,6 +160,21 @@ class BindsInTurn(Protocol):
 
 
 @runtime_checkable
+class RecordsAtBinding(Protocol):
+    """Records something on the pod in the write that binds it."""
+
+    def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
+        """Return the annotations that the pod gets together with its node; pure and quick.
+
+        Called after `before_bind`, right before the binding is sent. Annotations of the same name
+        that the pod has are overwritten.
+
+        Raises:
+            PluginError: the pod must not be bound in this attempt.
+        """
+
+
+@runtime_checkable
 class RunsBeside(Protocol):
     """Works beside the transactions: watches, say."""
 

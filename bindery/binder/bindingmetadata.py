@@ -1,0 +1,38 @@
+"""What the binder records on a pod in the write that binds it.
+
+The API server copies the annotations of a Binding onto the pod when it sets the node, so that a
+record costs no write and no pod is bound without it. It copies labels too since Kubernetes 1.35
+(feature gate PodTopologyLabelsAdmission); older servers ignore them. Assembled by
+`plugins.chain` from the request and the plugins, sent by `edge`. Pure.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.api.bindrequest import ReceivedResourceType
+from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.kube.objects import BindRequest, PodBinding
+
+
+@dataclass(frozen=True)
+class BindingMetadata:
+    """Labels and annotations that the pod gets with its node."""
+
+    labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
+
+
+NOTHING: Final = BindingMetadata()
+
+
+def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
+    """Return what the binder itself records for the pod of `binding`, before plugins add to it."""
+    annotations: dict[str, str] = {}
+    received = binding.received_resource_type
+    if binding.received_gpu is not None or received != ReceivedResourceType.REGULAR:
+        annotations[RECEIVED_TYPE_ANNOTATION] = received
+    pool = request.metadata.labels.get(NODE_POOL_LABEL)
+    labels = {NODE_POOL_LABEL: pool} if pool else {}
+    return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

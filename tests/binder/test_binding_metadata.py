@@ -1,0 +1,111 @@
+"""What is recorded on a pod in the write that binds it."""
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import pytest
+
+from bindery.binder.bindingmetadata import BindingMetadata, recorded
+from bindery.binder.outcome import PodFailure
+from bindery.binder.plugins.chain import PluginChain
+from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
+from bindery.binder.ports import PodView
+from bindery.kube.client import Client
+from bindery.kube.objects import (
+    BindRequest,
+    BindRequestSpec,
+    Meta,
+    PodBinding,
+    ReceivedGPU,
+    StatementReference,
+)
+
+
+class Recorder:
+    """A plugin that records what the scheduler has handed over for the pod."""
+
+    def __init__(self, name: str, problem: Exception | None = None) -> None:
+        self.name, self.problem = name, problem
+
+    def concerns(self, binding: PodBinding) -> bool:
+        return self.name in binding.plugin_data
+
+    def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
+        if self.problem is not None:
+            raise self.problem
+        return {f"{self.name}.example/part": str(context.data["part"])}
+
+
+def metadata(
+    *plugins: BinderPlugin, pool: str = "", **binding: Any
+) -> BindingMetadata | PodFailure:
+    chain = PluginChain(
+        plugins, lambda _namespace, _priority: cast("Client", None), lambda *_measured: None
+    )
+    bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n", **binding)
+    request = BindRequest(
+        metadata=Meta(labels={"scheduling.bindery.dev/node-pool": pool} if pool else {}),
+        spec=BindRequestSpec(pods=[bound], statement=StatementReference(id="s")),
+    )
+    view = PodView("team", "p", "u", node="", ending=False)
+    return chain.binding_metadata(chain.contexts(view, request, bound))
+
+
+@pytest.mark.parametrize(
+    ("binding", "expected"),
+    [
+        ({}, {}),
+        ({"received_gpu": ReceivedGPU(count=2)}, {"received-resource-type": "Regular"}),
+        (
+            {"received_resource_type": "MigInstance"},
+            {"received-resource-type": "MigInstance"},
+        ),
+        (
+            {
+                "received_resource_type": "Fraction",
+                "received_gpu": ReceivedGPU(count=1, portion="0.50"),
+            },
+            {"received-resource-type": "Fraction"},
+        ),
+    ],
+)
+def test_a_pod_with_gpus_learns_in_which_form_it_got_them(
+    binding: dict[str, Any], expected: dict[str, str]
+) -> None:
+    assert metadata(**binding) == BindingMetadata({}, expected)
+
+
+def test_a_pod_gets_the_label_of_the_node_pool_of_its_request() -> None:
+    assert metadata(pool="blue") == BindingMetadata({"scheduling.bindery.dev/node-pool": "blue"})
+
+
+def test_plugins_add_to_what_the_binder_records_for_pods_that_concern_them() -> None:
+    found = metadata(
+        Recorder("a"),
+        Recorder("b"),
+        received_gpu=ReceivedGPU(count=1),
+        plugin_data={"b": {"part": 7}},
+    )
+
+    assert found == BindingMetadata(
+        {}, {"received-resource-type": "Regular", "b.example/part": "7"}
+    )
+
+
+def test_a_plugin_that_fails_keeps_the_pod_from_being_bound() -> None:
+    refused = metadata(
+        Recorder("a", PluginError("no", reason="NotYet", permanent=True)), plugin_data={"a": {}}
+    )
+    broken = metadata(Recorder("a"), plugin_data={"a": {}})
+
+    assert refused == PodFailure("NotYet", "a: no", permanent=True)
+    assert isinstance(broken, PodFailure)
+    assert (broken.reason, broken.permanent) == ("PluginFailed", False)
+    assert "KeyError" in broken.message
+
+
+def test_nothing_is_recorded_without_a_request_for_it() -> None:
+    binding = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
+    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
+
+    assert recorded(BindRequest(spec=spec), binding) == BindingMetadata()
