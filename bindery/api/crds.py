@@ -30,6 +30,7 @@ _KEPT: Final = frozenset(
         "format",
         "maxItems",
         "maxLength",
+        "maxProperties",
         "maximum",
         "minItems",
         "minLength",

@@ -12,6 +12,16 @@ SCHEDULED: Final = "Scheduled"
 INVALID: Final = "Invalid"
 """The reason of that condition when the PodGroup itself has to be mended."""
 
+MOST_SUB_GROUPS: Final = 10_000
+"""How many sub-groups a PodGroup may have."""
+
+MOST_SUB_GROUP_LEVELS: Final = 16
+"""How deep their tree may be. A schema cannot say so: structural schemas have no rule about how
+items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
+
+MOST_ROLES: Final = 1_000
+"""How many roles a PodGroup may name."""
+
 
 class SubGroup(ApiModel):
     """A part of a gang. Leaves hold pods and say `minMember`; inner ones say `minSubGroup`."""
@@ -31,10 +41,10 @@ class PodGroupSpec(ApiModel):
     min_member: NonNegative = 1
     """How many pods must be placed together. Pods beyond it are added one by one; 0 makes every
     pod independent."""
-    roles: dict[str, NonNegative] = Field(default_factory=dict)
+    roles: dict[str, NonNegative] = Field(default_factory=dict, max_length=MOST_ROLES)
     """How many pods of each role must be among them."""
-    sub_groups: tuple[SubGroup, ...] = ()
-    """Parts of the gang, as a tree."""
+    sub_groups: tuple[SubGroup, ...] = Field(default=(), max_length=MOST_SUB_GROUPS)
+    """Parts of the gang, as a tree of at most 16 levels."""
     min_sub_group: NonNegative | None = None
     """How many of the top sub-groups must be placed. Default: all of them."""
     preemptibility: Literal["Preemptible", "NonPreemptible"] | None = None

@@ -14,6 +14,10 @@ about its spec is probably not meant; without that, the condition is not there."
 
 UNLIMITED: Final = -1
 
+MOST_QUEUE_LEVELS: Final = 32
+"""How deep the tree of queues may be. A schema cannot say so, as each queue is an object by itself;
+the scheduler says it in the condition `Ready` of a queue that is deeper, and does not serve it."""
+
 
 class QueueResource(ApiModel):
     """The queue's rules for one resource.
@@ -34,7 +38,8 @@ class QueueSpec(ApiModel):
     """What an administrator grants."""
 
     parent: str | None = None
-    """The queue above; its limits hold for this queue too. Unset: directly under the root."""
+    """The queue above; its limits hold for this queue too. Unset: directly under the root. A tree
+    has at most 32 levels."""
     priority: int = 100
     """Queues with a higher priority are served first."""
     state: Literal["Open", "Closed"] = "Open"

@@ -99,7 +99,7 @@ def _queue_table(look: Look) -> QueueTable:
 def _shares(table: QueueTable, queue: str) -> dict[str, str]:
     """Return `held/limit` of the queue and all below it, for GPUs, cores and memory."""
     row, axis = table.row(queue), table.axis
-    below = [at for at in range(len(table.entries)) if row in table.chain(at)]
+    below = [at for at, chain in enumerate(table.chains()) if row in chain]
     _, _, limits = table.rules()
     shares = {}
     for name in ("gpu", "cpu", "memory"):

@@ -197,7 +197,7 @@ class Planner:
         """Return what the queue and all below it hold, in devices, cores and bytes."""
         table = self.engine.cluster.state.queues
         allocated, row = table.allocated, table.row(queue)
-        below = [at for at in range(len(table.entries)) if row in table.chain(at)]
+        below = [at for at, chain in enumerate(table.chains()) if row in chain]
         sums = allocated[:, below].sum(axis=1)
         return table.axis.in_wholes(sums)
 

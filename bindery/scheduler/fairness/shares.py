@@ -12,6 +12,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
 from bindery.scheduler.fairness.usage import Moment
 from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.usage.source import PastUsage
@@ -134,12 +135,9 @@ def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> N
 def _tree(state: PlanState, ledger: QueueLedger) -> QueueTree:
     entries = state.queues.entries
     parent = [chain[1] if len(chain) > 1 else -1 for chain in ledger.chains]
-    if any(row in ledger.chains[above] for row, above in enumerate(parent) if above >= 0):
-        # Queues on a cycle wait; for the division they stand alone.
-        parent = [
-            -1 if above >= 0 and row in ledger.chains[above] else above
-            for row, above in enumerate(parent)
-        ]
+    for row in range(len(entries)):
+        if state.queues.flaw(row) is ChainFlaw.CYCLE:  # it waits; for the division it stands alone
+            parent[row] = -1
     by_age = sorted(range(len(entries)), key=lambda row: (entries[row].created, entries[row].name))
     seniority = np.empty(len(entries), dtype=np.int64)
     seniority[by_age] = np.arange(len(entries))

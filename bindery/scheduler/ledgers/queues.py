@@ -16,7 +16,7 @@ class QueueLedger:
     def __init__(self, queues: QueueTable, nodes: NodeTable) -> None:
         self._queues = queues
         self._nodes = nodes
-        self.chains = [queues.chain(row) for row in range(len(queues.entries))]
+        self.chains = queues.chains()
         """Queue row -> rows of itself and its ancestors, bottom up."""
         self._quota, _, self._limit = queues.rules()
         self.allocated = self.rolled_up(queues.allocated)

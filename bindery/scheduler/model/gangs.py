@@ -4,12 +4,12 @@ Pure arithmetic over counts; `jobs.py` keeps the counts, actions ask what to pla
 the tree hold pods and need `minMember` of them; an inner group needs `minSubGroup` of its children.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from bindery.api.podgroup import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
 from bindery.kube.objects import SubGroup
-
-MOST_SUB_GROUPS = 10_000
 
 
 class GangError(ValueError):
@@ -55,36 +55,62 @@ class Group:
 def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | None:
     """Return the tree of `sub_groups`, None if there are none.
 
+    The tree is at most `MOST_SUB_GROUP_LEVELS` deep, so that walks over it may recurse.
+
     Raises:
-        GangError: a name stands twice, a parent does not exist, or the parents form a cycle.
+        GangError: a name stands twice, a parent does not exist, the parents form a cycle, or there
+            are too many sub-groups or levels of them.
     """
     if not sub_groups:
         return None
     if len(sub_groups) > MOST_SUB_GROUPS:
         raise GangError(f"spec.subGroups has more than {MOST_SUB_GROUPS} entries")
-    by_name = {group.name: group for group in sub_groups}
-    if len(by_name) < len(sub_groups):
-        twice = next(g.name for g in sub_groups if sum(o.name == g.name for o in sub_groups) > 1)
-        raise GangError(f"spec.subGroups: {twice} stands twice")
+    below = _by_parent(sub_groups)
+    levels = _levels(below)
+    reached = {group.name for level in levels for group in level}
+    if len(reached) < len(sub_groups):
+        lost = next(group.name for group in sub_groups if group.name not in reached)
+        raise GangError(f"spec.subGroups: {lost} is its own ancestor")
+    built: dict[str, Group] = {}
+    for level in reversed(levels):
+        for group in level:
+            children = tuple(built[child.name] for child in below.get(group.name, ()))
+            built[group.name] = _built(group, children)
+    return Group("", None, min_sub_group, tuple(built[group.name] for group in levels[0]))
+
+
+def _by_parent(sub_groups: Sequence[SubGroup]) -> dict[str, list[SubGroup]]:
+    """Return the sub-groups by the name of their parent, "" for none."""
+    name, count = Counter(group.name for group in sub_groups).most_common(1)[0]
+    if count > 1:
+        raise GangError(f"spec.subGroups: {name} stands twice")
+    names = {group.name for group in sub_groups}
     below: dict[str, list[SubGroup]] = {}
     for group in sub_groups:
         parent = group.parent or ""
-        if parent and parent not in by_name:
+        if parent and parent not in names:
             raise GangError(
                 f"spec.subGroups: {group.name} has the parent {parent}, which is not there"
             )
         below.setdefault(parent, []).append(group)
-    built: list[str] = []
-    root = Group("", None, min_sub_group, tuple(_grow(g, below, built) for g in below.get("", ())))
-    if len(built) < len(sub_groups):
-        lost = next(group.name for group in sub_groups if group.name not in set(built))
-        raise GangError(f"spec.subGroups: {lost} is its own ancestor")
-    return root
+    return below
 
 
-def _grow(group: SubGroup, below: Mapping[str, list[SubGroup]], built: list[str]) -> Group:
-    built.append(group.name)
-    children = tuple(_grow(child, below, built) for child in below.get(group.name, ()))
+def _levels(below: Mapping[str, list[SubGroup]]) -> list[list[SubGroup]]:
+    """Return the sub-groups level by level, from the top down; those on a cycle are left out."""
+    levels: list[list[SubGroup]] = []
+    level = below.get("", [])
+    while level:
+        if len(levels) == MOST_SUB_GROUP_LEVELS:
+            raise GangError(
+                f"spec.subGroups: {level[0].name} is more than {MOST_SUB_GROUP_LEVELS} levels deep"
+            )
+        levels.append(level)
+        level = [child for group in level for child in below.get(group.name, ())]
+    return levels or [[]]
+
+
+def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
     for part in (group.min_member, group.min_sub_group):
         if part is not None and part < 0:
             raise GangError(f"spec.subGroups: {group.name} has a negative minimum")

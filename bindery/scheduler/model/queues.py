@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from bindery.api import quantity
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.api.queue import UNLIMITED
+from bindery.api.queue import MOST_QUEUE_LEVELS, UNLIMITED
 from bindery.kube.objects import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.queuechains import ChainFlaw, QueueChains, trace
 from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
 
 NO_LIMIT = np.inf
@@ -75,6 +76,8 @@ class QueueTable:
         """Queue row -> place on the resource axis -> rule; defaults are left out."""
         self.version = 0
         """Grows with every change other than of what queues hold."""
+        self._chains = QueueChains((), {})
+        self._chains_version = -1
 
     @property
     def allocated(self) -> IntColumns:
@@ -161,15 +164,20 @@ class QueueTable:
         for index, amount in zip(request.indices, request.amounts, strict=True):
             pending[index, row] += sign * amount
 
+    def chains(self) -> tuple[tuple[int, ...], ...]:
+        """Return, by row, the rows of each queue and of the queues above it, bottom up.
+
+        A cycle ends where it closes; see `QueueChains` for queues that are too deep.
+        """
+        return self._traced().rows
+
     def chain(self, row: int) -> tuple[int, ...]:
-        """Return the rows of a queue and its ancestors, bottom up; a cycle ends where it closes."""
-        rows: list[int] = []
-        at: int | None = row
-        while at is not None and at not in rows:
-            rows.append(at)
-            parent = self.entries[at].parent
-            at = None if parent is None else self.rows.get(parent)
-        return tuple(rows)
+        """Return the rows of a queue and of the queues above it, bottom up."""
+        return self._traced().rows[row]
+
+    def flaw(self, row: int) -> ChainFlaw | None:
+        """Return why the queue's place in the tree cannot be used, if so."""
+        return self._traced().flaws.get(row)
 
     def problem(self, row: int) -> tuple[str, str] | None:
         """Return why nothing of the queue at `row` can be planned: (reason, text), or None."""
@@ -181,8 +189,12 @@ class QueueTable:
                 return "QueueInvalid", f"queue {entry.name} is not valid: {entry.invalid}"
             if not entry.is_open:
                 return "QueueClosed", f"queue {entry.name} is closed"
-        top = self.entries[self.chain(row)[-1]]
-        if top.parent is not None:
+        flaw = self.flaw(row)
+        if flaw is ChainFlaw.TOO_DEEP:
+            name = self.entries[row].name
+            return "QueueInvalid", f"queue {name} is more than {MOST_QUEUE_LEVELS} levels deep"
+        if flaw is not None:
+            top = self.entries[self.chain(row)[-1]]
             return "QueueInvalid", f"queue {top.name} is its own ancestor"
         return None
 
@@ -191,9 +203,15 @@ class QueueTable:
 
         What a queue deserves is not known while it is not sound: nothing of it is reclaimed.
         """
-        chain = self.chain(row)
-        entries = [self.entries[at] for at in chain]
-        return entries[-1].parent is None and all(e.exists and e.invalid is None for e in entries)
+        entries = [self.entries[at] for at in self.chain(row)]
+        return self.flaw(row) is None and all(e.exists and e.invalid is None for e in entries)
+
+    def _traced(self) -> QueueChains:
+        if self._chains_version != self.version:
+            above = (entry.parent for entry in self.entries)
+            self._chains = trace([NO_ROW if name is None else self.rows[name] for name in above])
+            self._chains_version = self.version
+        return self._chains
 
     def _make_room(self) -> None:
         resources, items = len(self.axis), len(self.entries)

@@ -30,7 +30,7 @@ class QueueAmounts:
         self._state = state
         self._asked = 0
         self._version = -1
-        self._chains: list[tuple[int, ...]] = []
+        self._chains: tuple[tuple[int, ...], ...] = ()
         self._own: IntColumns = np.zeros((0, 0), dtype=np.int64)
         """[resource, queue]: allocated above pending, of each queue alone."""
         self._gangs: IntColumns = np.zeros((2, 0), dtype=np.int64)
@@ -50,7 +50,7 @@ class QueueAmounts:
         own = np.concatenate([queues.allocated, queues.pending])
         if is_new:
             self._version = queues.version
-            self._chains = [queues.chain(row) for row in range(len(queues.entries))]
+            self._chains = queues.chains()
             self._gangs = np.zeros((2, len(queues.entries)), dtype=np.int64)
         is_due = self._asked % _RECOUNT_EVERY == 0
         self._asked += 1

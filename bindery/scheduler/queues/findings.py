@@ -8,7 +8,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from bindery.api.queue import MOST_QUEUE_LEVELS
+from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.queues import NO_LIMIT, Amounts, QueueTable
+
+_MOST_NAMED = 8
+"""How many queues of a long cycle are named."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +51,17 @@ def _own_fault(queues: QueueTable, row: int) -> Finding | None:
     entry = queues.entries[row]
     if entry.invalid is not None:
         return Finding("Invalid", entry.invalid)
-    chain = queues.chain(row)
-    above = queues.entries[chain[-1]].parent
-    if above is not None and queues.rows[above] == row:
-        way = " is below ".join(queues.entries[at].name for at in (*chain, row))
+    flaw = queues.flaw(row)
+    if flaw is ChainFlaw.CYCLE:
+        names = [queues.entries[at].name for at in (*queues.chain(row), row)]
+        if len(names) > _MOST_NAMED:
+            names[_MOST_NAMED - 1 : -1] = ["…"]
+        way = " is below ".join(names)
         return Finding("Cycle", f"spec.parent: the queue is its own ancestor: {way}")
-    if len(chain) > 1 and not queues.entries[chain[1]].exists:
+    if flaw is ChainFlaw.TOO_DEEP:
+        text = f"spec.parent: the queue is more than {MOST_QUEUE_LEVELS} levels deep"
+        return Finding("TooDeep", text)
+    if entry.parent is not None and not queues.entries[queues.rows[entry.parent]].exists:
         return Finding("ParentDoesNotExist", f"spec.parent: queue {entry.parent} does not exist")
     return None
 
