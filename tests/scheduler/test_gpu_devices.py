@@ -16,6 +16,7 @@ from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod,
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpushare import (
     CONFIG_MAP_ANNOTATION,
+    INDEX_ANNOTATION,
     RESERVATION_NAMESPACE,
     WHOLE,
     group_labels,
@@ -23,6 +24,7 @@ from bindery.api.gpushare import (
 )
 from bindery.kube import objects as kube
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import TaskStatus
@@ -45,8 +47,9 @@ def sharer(name: str, share: Share, groups: tuple[str, ...] = (), **more: Any) -
     return msgspec.structs.replace(made, metadata=metadata)
 
 
-def reservation(group: str, on: str) -> kube.Pod:
-    return pod(
+def reservation(group: str, on: str, *, index: str = "", **more: Any) -> kube.Pod:
+    """Return the pod that holds a device of the node `on`; `index`: the one that it says it got."""
+    made = pod(
         reservation_name(on, group),
         0,
         1,
@@ -54,7 +57,11 @@ def reservation(group: str, on: str) -> kube.Pod:
         namespace=RESERVATION_NAMESPACE,
         scheduler="",
         on=on,
+        **more,
     )
+    annotations = {INDEX_ANNOTATION: index} if index else {}
+    metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
+    return msgspec.structs.replace(made, metadata=metadata)
 
 
 def columns(table: DeviceTable) -> tuple[bytes, ...]:
@@ -191,6 +198,47 @@ def test_a_reservation_counts_for_no_gpu_but_keeps_its_device_from_whole_pods() 
     delete(cluster, held)
     with session.statement() as statement:
         statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
+
+
+def placed(engine: Engine) -> set[str]:
+    """Return the pods that the next cycle places."""
+    return {each.pod_name for draft in engine.cycle() for each in draft.spec.pods}
+
+
+def test_a_gpu_is_not_given_away_while_the_reservation_pod_that_holds_it_is_terminating() -> None:
+    whole, user = pod("w", 0, 1, on="a"), sharer("u", {"gpu-fraction": "0.5"}, ("g",), on="a")
+    engine = engine_with(node("a", gpu=4), whole, user, reservation("g", "a", index="1"))
+    delete(engine.cluster, user)
+    going = reservation("g", "a", index="1", deleting="2025-06-15T15:06:45Z")
+    three = pod("three", 0, 3)
+    add(engine.cluster, going, three)
+    assert placed(engine) == set()
+
+    delete(engine.cluster, going)
+    assert placed(engine) == {"three"}
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    index=st.sampled_from(["", "0", "1", "3", "GPU-8a56a4bc"]),
+    deleting=st.sampled_from(["2025-06-15T15:06:45Z", "2025-06-15T01:00:00Z"]),
+    order=st.permutations(range(4)),
+)
+def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gpu_of_its_own(
+    index: str, deleting: str, order: list[int]
+) -> None:
+    seen = [
+        node("a", gpu=4),
+        pod("w", 0, 1, on="a"),
+        reservation("g", "a", index=index, deleting=deleting),
+        pod("three", 0, 3),
+    ]
+    engine = engine_with(*(seen[at] for at in order))
+    assert placed(engine) == set()
+
+    delete(engine.cluster, pod("three", 0, 3))
+    add(engine.cluster, pod("two", 0, 2))
+    assert placed(engine) == {"two"}
 
 
 def test_the_place_of_a_reservation_that_is_yet_to_come_is_kept() -> None:

@@ -38,7 +38,7 @@ class DevicePlaces:
         """Take back what was entered for `task`, whose status is still the same."""
         reserved = self._reserving.pop(task.uid, None)
         if reserved is not None:
-            self._table.reserve(*reserved, -1)
+            self._table.unreserve(*reserved)
         if task.uid in self._table.held_by:
             if task.status is TaskStatus.RELEASING:
                 self._table.release(task.uid, -1)
@@ -55,25 +55,31 @@ class DevicePlaces:
         if not task.gpu_groups or not table.count(row):
             return
         group = task.gpu_groups[0]
-        if task.status is not TaskStatus.RELEASING:
-            self._reserving[task.uid] = (row, group)
-            table.reserve(row, group, 1)
-            return
-        last = self._last.get(task.uid)
         device = table.device_of(row, group)
         if device is None:
-            device = last.devices[0] if last is not None and last.row == row else 0
+            seen = self._seen(task)
+            device = self._free(row, seen[0] if seen else None, [])
         places = Places(row, (device,), (), WHOLE)
-        table.hold(task.uid, places)
-        table.release(task.uid, 1)
         self._last[task.uid] = places
+        if task.status not in (TaskStatus.RELEASING, TaskStatus.STUCK):
+            self._reserving[task.uid] = (row, group)
+            table.reserve(row, group, device)
+            return
+        table.hold(task.uid, places)
+        if task.status is TaskStatus.RELEASING:
+            table.release(task.uid, 1)
+
+    def _seen(self, task: Task) -> list[int]:
+        """Return the devices that `task` was seen to hold; else those on which it stood last."""
+        seen = [index for index in task.gpu_indexes if index < self._table.count(task.row)]
+        last = self._last.get(task.uid)
+        if not seen and last is not None and last.row == task.row:
+            return list(last.devices)
+        return seen
 
     def _places(self, task: Task, share: GpuShare) -> Places:
         row, portion = task.row, self._table.portion(share, task.row)
-        seen = [index for index in task.gpu_indexes if index < self._table.count(row)]
-        last = self._last.get(task.uid)
-        if not seen and last is not None and last.row == row:
-            seen = list(last.devices)
+        seen = self._seen(task)
         if share.portion == WHOLE:
             return Places(row, self._whole(share, row, seen), (), WHOLE)
         groups = task.gpu_groups or tuple(f"{task.uid}/{n}" for n in range(share.devices))

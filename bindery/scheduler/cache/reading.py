@@ -141,8 +141,14 @@ def _devices(task: Task) -> tuple[object, ...]:
 
 
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
-    """Return the devices that the pod was seen to hold; what cannot be read is as good as none."""
-    text = pod.metadata.annotations.get(GPU_INDEXES_ANNOTATION, "")
+    """Return the devices that the pod was seen to hold; what cannot be read is as good as none.
+
+    A reservation pod names its device, by index or by a UUID, which does not say the index.
+    """
+    meta = pod.metadata
+    is_reservation = gpushare.is_reservation(meta.namespace, meta.labels)
+    key = gpushare.INDEX_ANNOTATION if is_reservation else GPU_INDEXES_ANNOTATION
+    text = meta.annotations.get(key, "")
     parts = text.split(",") if text else []
     return tuple(int(p) for p in parts if p.isascii() and p.isdigit() and len(p) < _INDEX_DIGITS)
 

@@ -208,12 +208,17 @@ class DeviceTable:
         """Take back `promise`."""
         self._add(self._promised, self.promised_to.pop(holder), -1)
 
-    def reserve(self, row: int, group: str, sign: int) -> None:
-        """Note that a reservation pod holds the device of `group` (`sign` 1), or has gone (-1)."""
-        groups = self._groups.setdefault(row, {})
-        found = groups.get(group)
-        if found is None:
-            found = groups[group] = _Group(self._free_device(row))
+    def reserve(self, row: int, group: str, device: int) -> None:
+        """Note that a reservation pod holds the device of `group`: `device` for a new group."""
+        self._count_reservation(row, group, device, 1)
+
+    def unreserve(self, row: int, group: str) -> None:
+        """Take back `reserve`."""
+        self._count_reservation(row, group, self._groups[row][group].device, -1)
+
+    def _count_reservation(self, row: int, group: str, device: int, sign: int) -> None:
+        self._make_room(row, 1)
+        found = self._groups.setdefault(row, {}).setdefault(group, _Group(device))
         had_slot = self._needs_slot(found)
         found.reservations += sign
         self._members[found.device, row] += sign
@@ -253,12 +258,6 @@ class DeviceTable:
     def _needs_slot(group: _Group) -> bool:
         """Return whether the reservation pod of `group` is yet to come."""
         return group.users > 0 and group.reservations == 0
-
-    def _free_device(self, row: int) -> int:
-        """Return the first device of `row` that nobody has a part of; else the least used."""
-        self._make_room(row, 1)
-        order = (self._members[:, row] > 0, self._held[:, row], self._capacity[:, row] == 0)
-        return int(np.lexsort((order[0], order[1], order[2]))[0])
 
     def _add(self, columns: IntColumns, places: Places, sign: int) -> None:
         for device in places.devices:
