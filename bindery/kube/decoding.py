@@ -10,6 +10,7 @@ from typing import Generic, TypeVar
 import msgspec
 
 from bindery.kube.errors import OutcomeUnknownError, error_from_watch
+from bindery.kube.nesting import MOST_LEVELS, cut, is_cut
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.resources import RAW_PAGES, ObjectList, Resource
 from bindery.kube.store import Malformed
@@ -34,31 +35,42 @@ class LenientDecoder(Generic[T]):
 
     def page(self, body: bytes) -> ObjectList[T | Malformed]:
         """Decode one page of a list."""
-        page = RAW_PAGES.decode(body)
-        return ObjectList(
-            metadata=page.metadata, items=[self._object(raw) for raw in page.items or ()]
-        )
+        take = self._object
+        try:
+            page = RAW_PAGES.decode(body)
+        except RecursionError:
+            page, take = RAW_PAGES.decode(cut(body)), self._object_of_cut
+        return ObjectList(metadata=page.metadata, items=[take(raw) for raw in page.items or ()])
 
     def event(self, line: bytes) -> tuple[str, T | Malformed]:
         """Decode one line of a watch: its type and its object; a BOOKMARK has only metadata.
 
         Raises the ApiError that an ERROR event carries, and OutcomeUnknownError for half a line.
         """
+        take = self._object
         try:
-            event = _event_decoder.decode(line)
+            try:
+                event = _event_decoder.decode(line)
+            except RecursionError:
+                event, take = _event_decoder.decode(cut(line)), self._object_of_cut
         except msgspec.DecodeError as error:
             raise OutcomeUnknownError(f"the watch broke within a line: {error}") from error
         if event.type == "ERROR":
             raise error_from_watch(event.object)
         if event.type == "BOOKMARK":
             return event.type, Malformed(_meta_decoder.decode(event.object).metadata, "bookmark")
-        return event.type, self._object(event.object)
+        return event.type, take(event.object)
 
     def _object(self, raw: msgspec.Raw) -> T | Malformed:
         try:
             return self._decode(raw)
         except msgspec.DecodeError as error:
             return Malformed(_meta(raw), str(error))
+
+    def _object_of_cut(self, raw: msgspec.Raw) -> T | Malformed:
+        if is_cut(bytes(raw)):
+            return Malformed(_meta(raw), f"it is nested more than {MOST_LEVELS} levels deep")
+        return self._object(raw)
 
 
 def _meta(raw: msgspec.Raw) -> Meta:

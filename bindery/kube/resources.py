@@ -18,6 +18,7 @@ import msgspec
 from bindery.api import names
 from bindery.kube import objects
 from bindery.kube.errors import NotFoundError
+from bindery.kube.nesting import cut
 
 T = TypeVar("T", bound=objects.KubeObject)
 ItemT = TypeVar("ItemT")
@@ -86,6 +87,8 @@ class Resource(Generic[T]):
         """
         try:
             return self.decoder.decode(raw)
+        except RecursionError as error:
+            raise msgspec.DecodeError(f"it is nested too deeply: {error}") from error
         except msgspec.DecodeError as error:
             if self.rescue is not None:
                 with suppress(msgspec.DecodeError):
@@ -100,6 +103,8 @@ class Resource(Generic[T]):
         """
         try:
             return self.list_decoder.decode(body)
+        except RecursionError:  # what is nested so deeply is hardly read by anybody
+            body = cut(body)
         except msgspec.DecodeError:
             if self.rescue is None:
                 raise
