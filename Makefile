@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down test lint format crds bench controlplane clean
+.PHONY: help demo demo-up demo-down test chaos lint format crds bench controlplane clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,6 +30,11 @@ WORKERS ?= 2
 
 test: lint controlplane ## Check the style and run every test, those on a real API server too.
 	$(RUN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+
+MINUTES ?= 60
+
+chaos: controlplane ## Attack an installation for MINUTES (60): churn, kills, cut connections; SEED repeats a run.
+	$(RUN)/python tests/e2e/chaos --minutes=$(MINUTES) $(if $(SEED),--seed=$(SEED)) --json=build/chaos.json
 
 lint: $(VENV)/ready ## Check style, types and import directions.
 	$(RUN)/ruff check

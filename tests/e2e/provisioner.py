@@ -13,13 +13,14 @@ from dataclasses import dataclass, field
 
 from bindery.api.names import HOSTNAME_LABEL
 from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError, NotFoundError
+from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from bindery.kube.storage import CLAIMS, VOLUMES, Claim
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
 
 PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 SELECTED_NODE = "volume.kubernetes.io/selected-node"
+_PAUSE_S = 0.5
 
 
 @dataclass(eq=False)
@@ -56,14 +57,21 @@ class ProvisionerStandIn:
     async def _work(self) -> None:
         while True:
             claim = await self._claims.get()
-            annotations = claim.metadata.annotations
-            if annotations.get(PROVISIONER) != self.name or claim.spec.volume_name:
-                continue
-            node = annotations.get(SELECTED_NODE)
-            if node in self.full_nodes:
-                await self._refuse(claim, node)
-            elif node is not None:
-                await self._make(claim, node)
+            try:
+                await self._serve(claim)
+            except KubeError:  # the API server is away: as the real one, it tries again
+                await asyncio.sleep(_PAUSE_S)
+                self._claims.put_nowait(claim)
+
+    async def _serve(self, claim: Claim) -> None:
+        annotations = claim.metadata.annotations
+        if annotations.get(PROVISIONER) != self.name or claim.spec.volume_name:
+            return
+        node = annotations.get(SELECTED_NODE)
+        if node in self.full_nodes:
+            await self._refuse(claim, node)
+        elif node is not None:
+            await self._make(claim, node)
 
     async def _refuse(self, claim: Claim, node: str) -> None:
         self.refused.append(node)

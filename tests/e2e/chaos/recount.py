@@ -1,0 +1,171 @@
+"""Recounts, at each binding, what nodes, GPUs and queues hold, from the pods alone.
+
+One watch over all pods, whose events come in the order in which the API server stored them: what
+is counted at a binding is what was true at that moment. Nothing of the scheduler's own arithmetic
+is used.
+"""
+
+import asyncio
+from collections import Counter, defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from decimal import Decimal
+
+from bindery.api import gpushare
+from bindery.api.hami import poddevices
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.names import GPU_RESOURCE, POD_GROUP_ANNOTATION
+from bindery.api.quantity import parse
+from bindery.kube.objects import Pod
+from bindery.kube.resources import PODS
+from bindery.kube.watch import Change, EventType, Reflector
+from chaos.churn import Churn
+from chaos.figures import Figures
+from chaos.ground import CARD, LIMITED_CORES, Ground
+
+_ENDED = ("Succeeded", "Failed")
+
+
+class Recount:
+    """All pods of the attack as a watch shows them, and what must hold at each binding."""
+
+    def __init__(self, ground: Ground, churn: Churn, figures: Figures) -> None:
+        self._ground, self._churn, self._figures = ground, churn, figures
+        self.pods: dict[str, Pod] = {}
+        """UID -> pod, reservation pods too."""
+        self.ever_bound: defaultdict[str, set[str]] = defaultdict(set)
+        """Gang -> UIDs of its pods that were ever bound."""
+        self._nodes: dict[str, str] = {}
+        """UID of every pod that was ever bound -> its node."""
+        self._queues: dict[str, str] = {}
+        """Gang -> queue."""
+
+    @asynccontextmanager
+    async def watching(self) -> AsyncIterator["Recount"]:
+        """Watch while the body runs."""
+        reflector = Reflector(self._ground.client, PODS, self._see)
+        task = asyncio.create_task(reflector.run())
+        try:
+            await reflector.synced.wait()
+            yield self
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+    def on(self, node: str) -> list[Pod]:
+        """Return the pods that hold room on `node`."""
+        return [
+            pod
+            for pod in self.pods.values()
+            if pod.spec.node_name == node and pod.status.phase not in _ENDED
+        ]
+
+    def _see(self, change: Change[Pod]) -> None:
+        pod, uid = change.object, change.object.metadata.uid
+        is_ours = pod.metadata.namespace == self._ground.corner.namespace
+        if not is_ours and not pod.spec.node_name.startswith(self._ground.corner.namespace):
+            return
+        before = self.pods.get(uid)
+        if change.type is EventType.DELETED:
+            self.pods.pop(uid, None)
+            return
+        self.pods[uid] = pod
+        if is_ours:
+            self._note(pod, before)
+        if pod.spec.node_name and (before is None or not before.spec.node_name):
+            self._bound(pod, is_ours)
+
+    def _note(self, pod: Pod, before: Pod | None) -> None:
+        name = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+        submitted = self._churn.gangs.get(name)
+        if submitted is not None:
+            self._queues[name] = submitted.gang.queue
+        leaves = pod.metadata.deletion_timestamp is not None
+        if leaves and (before is None or before.metadata.deletion_timestamp is None):
+            is_evicted = any(c.type == "DisruptionTarget" for c in pod.status.conditions or ())
+            self._figures.evictions += is_evicted
+            if submitted is not None:
+                submitted.is_disturbed = True
+
+    def _bound(self, pod: Pod, is_ours: bool) -> None:
+        uid, node = pod.metadata.uid, pod.spec.node_name
+        if self._nodes.setdefault(uid, node) != node:
+            self._figures.problem(f"pod {pod.metadata.name} is on {node} and on {self._nodes[uid]}")
+        if is_ours:
+            self._figures.pods_bound += 1
+            gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+            self.ever_bound[gang].add(uid)
+            submitted = self._churn.gangs.get(gang)
+            if submitted is not None and len(self.ever_bound[gang]) == max(1, submitted.minimum):
+                self._figures.gangs_bound += 1
+        after = f"after {pod.metadata.name} was bound to {node}"
+        for text in (*self._node_problems(node), *self._queue_problems()):
+            self._figures.problem(f"{text} {after}")
+
+    def _node_problems(self, node: str) -> list[str]:
+        found, pods = [], self.on(node)
+        used = sum(_requested(pod, "cpu") for pod in pods)
+        if used > self._ground.cores_of(node):
+            found.append(f"{used}m cores of {self._ground.cores_of(node)}m are taken on {node}")
+        if node in self._ground.hami:
+            return found + _card_problems(node, pods)
+        return found + _gpu_problems(node, pods, self._ground.gpus_of(node))
+
+    def _queue_problems(self) -> list[str]:
+        held = sum(
+            _requested(pod, "cpu")
+            for pod in self.pods.values()
+            if pod.spec.node_name
+            and pod.status.phase not in _ENDED
+            and self._queues.get(pod.metadata.annotations.get(POD_GROUP_ANNOTATION, ""))
+            == self._ground.queues["limited"]
+        )
+        if held <= LIMITED_CORES * 1000:
+            return []
+        return [f"{held}m cores run in a queue with a limit of {LIMITED_CORES}"]
+
+
+def _requested(pod: Pod, resource: str) -> int:
+    total = 0
+    for container in pod.spec.containers:
+        if container.resources is not None:
+            limits, requests = container.resources.limits or {}, container.resources.requests or {}
+            total += parse(requests.get(resource, limits.get(resource, "0")), resource)
+    return total
+
+
+def _gpu_problems(node: str, pods: list[Pod], gpus: int) -> list[str]:
+    """A GPU belongs to one pod, or to one group: its reservation and the pods that share it."""
+    whole = 0
+    taken: Counter[str] = Counter()
+    for pod in pods:
+        meta = pod.metadata
+        names = gpushare.groups(meta.labels)
+        if not names:
+            whole += _requested(pod, GPU_RESOURCE) // 1000
+        for name in names:
+            is_share = not gpushare.is_reservation(meta.namespace, meta.labels)
+            fraction = Decimal(meta.annotations.get(gpushare.FRACTION_ANNOTATION, "0"))
+            taken[name] += int(fraction * 1000) if is_share else 0
+    found = [
+        f"{part} thousandths of GPU {name} are taken" for name, part in taken.items() if part > 1000
+    ]
+    if whole + len(taken) > gpus:
+        found.append(f"{whole} whole and {len(taken)} shared GPUs of {gpus} are taken on {node}")
+    return found
+
+
+def _card_problems(node: str, pods: list[Pod]) -> list[str]:
+    memory, users = 0, 0
+    for pod in pods:
+        with suppress(HamiFormatError):
+            for slot in poddevices.decode(pod.metadata.annotations.get(NVIDIA.allocated_key, "")):
+                memory += sum(device.memory_mib for device in slot)
+                users += len(slot)
+    found = []
+    if memory > CARD.memory_mib:
+        found.append(f"{memory} MiB of {CARD.memory_mib} are taken of the card of {node}")
+    if users > CARD.count:
+        found.append(f"{users} pods of {CARD.count} are on the card of {node}")
+    return found

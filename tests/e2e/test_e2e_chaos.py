@@ -1,0 +1,22 @@
+"""A minute of the attack that `make chaos` carries on for an hour."""
+
+import secrets
+
+import pytest
+from chaos.attack import Plan, attack
+
+from bindery.controlplane.install import Installation
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
+
+
+async def test_nothing_is_bound_twice_half_bound_or_left_over_under_churn_kills_and_cut_connections(
+    installation: Installation,
+) -> None:
+    figures = await attack(installation, Plan(seconds=45, seed=secrets.randbits(32)))
+
+    print(figures.table())
+    assert figures.problems == []
+    assert figures.pods_bound > 0
+    assert figures.blows.total() > 0
+    assert figures.rests == 1
