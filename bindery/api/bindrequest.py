@@ -3,19 +3,22 @@
 The scheduler writes `spec` once and never changes it; the binder alone writes `status`.
 """
 
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from pydantic import Field
 
-from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, PrinterColumn
+
+_NODES_SHOWN: Final = 2
+"""More would make the column of `kubectl get` wider than a terminal."""
 
 
 class Phase(StrEnum):
     """How far the binder has come with a request."""
 
     PENDING = "Pending"
-    PRE_BINDING = "PreBinding"
     BINDING = "Binding"
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
@@ -82,10 +85,20 @@ class StatementReference(ApiModel):
     Failed or is gone."""
 
 
+class RequestSummary(ApiModel):
+    """The request in two words, for people: the columns of `kubectl get`."""
+
+    pods: NonNegative
+    """How many pods it binds."""
+    nodes: str
+    """To which nodes: node-1,node-2 +3."""
+
+
 class BindRequestSpec(ApiModel):
     """What the scheduler decided."""
 
     pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
+    summary: RequestSummary | None = None
     pod_group: PodGroupReference | None = None
     queue: str = ""
     """The queue that the pods are charged to."""
@@ -127,17 +140,8 @@ class BindRequestStatus(ApiModel):
     """UIDs of the pods that this request has bound."""
     unbound_pods: tuple[UnboundPod, ...] = ()
     """Pods that were given up; in phase Failed, all that are not in boundPods."""
-    progress: str = ""
-    """Bound of all, for people: 8/8."""
-    nodes: str = ""
-    """The nodes, for people: node-1,node-2 +3."""
-    conditions: tuple[Condition, ...] = Field(
-        default=(),
-        json_schema_extra={
-            "x-kubernetes-list-type": "map",
-            "x-kubernetes-list-map-keys": ["type"],
-        },
-    )
+    bound_count: NonNegative = 0
+    """The length of boundPods, for people."""
 
 
 class BindRequest(CustomResource):
@@ -149,13 +153,25 @@ class BindRequest(CustomResource):
         short_names=("br",),
         namespaced=True,
         columns=(
-            PrinterColumn(name="Bound", json_path=".status.progress"),
             PrinterColumn(name="Phase", json_path=".status.phase"),
-            PrinterColumn(name="Nodes", json_path=".status.nodes"),
+            PrinterColumn(name="Gang", json_path=".spec.podGroup.name"),
+            PrinterColumn(name="Pods", type="integer", json_path=".spec.summary.pods"),
+            PrinterColumn(name="Bound", type="integer", json_path=".status.boundCount"),
+            PrinterColumn(name="Nodes", json_path=".spec.summary.nodes"),
             PrinterColumn(name="Attempts", type="integer", json_path=".status.failedAttempts"),
-            PrinterColumn(name="Reason", json_path=".status.reason", priority=1),
+            PrinterColumn(name="Reason", json_path=".status.reason"),
+            PrinterColumn(name="Message", json_path=".status.message", priority=1),
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
     spec: BindRequestSpec
-    status: BindRequestStatus | None = None
+    # A default of the schema, not a write: the API server shows it from the first read on.
+    status: BindRequestStatus = BindRequestStatus()
+
+
+def nodes_summary(nodes: Iterable[str]) -> str:
+    """Return the nodes for people: `node-1,node-2 +3`."""
+    distinct = list(dict.fromkeys(nodes))
+    text = ",".join(distinct[:_NODES_SHOWN])
+    hidden = len(distinct) - _NODES_SHOWN
+    return f"{text} +{hidden}" if hidden > 0 else text

@@ -6,7 +6,7 @@ Made by `manager` for each Run, which calls it in the order of `surroundings.Adm
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.outcome import PodFailure, Reason, Wait
 from bindery.binder.predecessors import Predecessor
 from bindery.binder.run import Run
 from bindery.binder.statements import settled_refusals
@@ -29,12 +29,23 @@ class RunAdmission:
         """
         self._run, self._before, self._predecessor = run, before, predecessor
         self._holders = holders
+        self._waits_for = ""
+
+    @property
+    def wait(self) -> Wait:
+        """What the Run waits for before its first attempt."""
+        if self._waits_for:
+            return Wait(Reason.WAITS_FOR_REQUEST, self._waits_for)
+        return Wait(Reason.WAITS_FOR_TURN, "it waits for its turn")
 
     async def wait_turn(self) -> None:
         """Wait for the ends of the Runs of the same requests, and of the Statement before."""
+        self._waits_for = "an earlier state of the same request is still being taken back"
         for run in self._before:
             await run.ended.wait()
+        self._waits_for = self._predecessor.waits_for
         await self._predecessor.wait()
+        self._waits_for = ""
 
     async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
         """Take the pods; refuse those that another Run has and will not give back."""
@@ -44,6 +55,7 @@ class RunAdmission:
         for holder in self._holders_of(uids):
             await holder.look_again()
         while leaving := [run for run in self._holders_of(uids) if run.is_leaving]:
+            self._waits_for = f"the request {leaving[0].names[0]} gives back pods of this one"
             await leaving[0].ended.wait()
             # `ended` comes a moment before the pods are given back.
             await asyncio.sleep(0)

@@ -86,6 +86,15 @@ class KubeEdge:
             await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
             delay_s = min(2 * delay_s, _RETRY_CAP_S)
 
+    async def try_to_write(
+        self, request: BindRequest, status: Mapping[str, object]
+    ) -> BindRequest | None:
+        """Write `status` unless the request has changed; return the newer request if written."""
+        try:
+            return await self._patch_status(request, status)
+        except KubeError:
+            return None  # it has an outcome by now, or will have one that says more
+
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it."""
         meta = request.metadata

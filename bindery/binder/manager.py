@@ -16,7 +16,7 @@ import structlog
 
 from bindery.binder.admission import RunAdmission
 from bindery.binder.fencing import Fence
-from bindery.binder.outcome import PodFailure
+from bindery.binder.outcome import PodFailure, Wait
 from bindery.binder.predecessors import Predecessor, Predecessors
 from bindery.binder.retention import Finished, finished
 from bindery.binder.run import Interruption, Run
@@ -44,6 +44,15 @@ class Retention(Protocol):
 
     def add(self, request: Finished) -> None:
         """Take in a finished request."""
+
+
+@dataclass(frozen=True)
+class UnsaidWait:
+    """A request whose status does not say yet what it waits for."""
+
+    request: BindRequest
+    wait: Wait
+    since_s: float
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,7 @@ class Manager:
         self._predecessors = Predecessors(around.store, around.pause)
         self._known: dict[Key, BindRequest] = {}  # live requests that have been admitted
         self._first_seen: dict[Key, float] = {}  # parts that wait for others -> when they came
+        self._said: set[Key] = set()  # live requests that were told what they wait for
         self._runs: dict[Key, Run] = {}
         self._holders: dict[str, Run] = {}  # pod UID -> the Run that has it
         self._tasks: set[asyncio.Task[None]] = set()
@@ -153,6 +163,29 @@ class Manager:
             *statement
         )
 
+    def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
+        """Return the requests that wait for longer than `patience_s` and do not say for what."""
+        latest_s = self._around.clock() - patience_s
+        found = []
+        for key, request in self._known.items():
+            run = self._runs.get(key)
+            since_s = run.since_s if run is not None else self._first_seen.get(key, latest_s)
+            if since_s > latest_s or key in self._said:
+                continue
+            newest = run.requests.get(key, request) if run is not None else request
+            wait = self._gatherings.wait(request) if run is None else run.wait
+            if wait is not None and not newest.status.reason:
+                found.append(UnsaidWait(newest, wait, since_s))
+        return found
+
+    def wait_said(self, request: BindRequest, written: BindRequest | None) -> None:
+        """Take in that `request` was told what it waits for, or could not be."""
+        key = key_of(request)
+        self._said.add(key)
+        run = self._runs.get(key)
+        if run is not None and written is not None:
+            run.rewritten(key, request, written)
+
     async def drain(self, grace_s: float) -> None:
         """Let what is under way come to its end, for `grace_s` at most; then cut off the rest.
 
@@ -221,6 +254,7 @@ class Manager:
     def _forget(self, key: Key) -> None:
         self._known.pop(key, None)
         self._first_seen.pop(key, None)
+        self._said.discard(key)
 
     # ---- Runs -----------------------------------------------------------------------------------
 

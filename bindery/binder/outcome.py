@@ -43,6 +43,29 @@ class Reason(StrEnum):
     MALFORMED = "Malformed"
     PART_GONE = "PartGone"
     """A part of the Statement was deleted or changed while it was carried out."""
+    WAITS_FOR_PARTS = "WaitsForParts"
+    """Not all parts of the Statement have come."""
+    WAITS_FOR_REQUEST = "WaitsForRequest"
+    """Another request comes first: it builds on that one, or that one has its pods."""
+    PREPARING = "Preparing"
+    """A plugin prepares pods, or waits for their turn."""
+    WAITS_FOR_TURN = "WaitsForTurn"
+    """The API server or a place among the calls under way is waited for."""
+
+
+@dataclass(frozen=True)
+class Wait:
+    """What a request without an outcome waits for."""
+
+    reason: Reason
+    message: str
+    is_begun: bool = False
+    """Whether a pod is bound or may be."""
+
+    @property
+    def is_for_a_turn(self) -> bool:
+        """Whether nothing is missing but capacity."""
+        return self.reason is Reason.WAITS_FOR_TURN
 
 
 @dataclass(frozen=True)

@@ -139,6 +139,13 @@ class Predecessor:
         self.refusal: PodFailure | None = None
         """Why the Run must not bind, once it has waited."""
 
+    @property
+    def waits_for(self) -> str:
+        """What `wait` waits for, in words; "" if nothing comes before."""
+        if self._identity is None:
+            return ""
+        return f"the Statement {self._identity[1]}, on which it builds, has no outcome yet"
+
     async def wait(self) -> None:
         """Wait until the Run may go on, or is known to be refused."""
         if self._identity is not None:

@@ -6,10 +6,10 @@ the recorder limits. Nothing here can fail or wait.
 
 from collections.abc import Callable, Sequence
 
+from bindery.api.bindrequest import nodes_summary
 from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
-from bindery.binder.status import nodes_summary
 from bindery.kube.eventbook import ObjectReference
 from bindery.kube.events import EventRecorder
 from bindery.kube.objects import BindRequest

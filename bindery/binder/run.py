@@ -15,7 +15,7 @@ from typing import Any, Final
 import structlog
 
 from bindery.api.times import seconds
-from bindery.binder.outcome import Outcome, PodFailure, Reason, Verdict
+from bindery.binder.outcome import Outcome, PodFailure, Reason, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.statements import Key, is_final, key_of
 from bindery.binder.status import Status, final_status, retry_status
@@ -66,6 +66,8 @@ class Run:
         self.requests: dict[Key, BindRequest] = {key_of(request): request for request in requests}
         self.failed_attempts = max(request.status.failed_attempts for request in requests)
         self.ended = asyncio.Event()
+        self.since_s = around.clock()
+        """When it was taken up."""
         self._around, self._confirm_first = around, confirm_first
         self._backoff_limit = min(request.spec.backoff_limit for request in requests)
         self._transaction = BindTransaction(
@@ -76,7 +78,8 @@ class Run:
         self._started = self._changed = False
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
-        self._log = _log.bind(statement=requests[0].spec.statement.id, requests=self._names())
+        self._admission: Admission | None = None
+        self._log = _log.bind(statement=requests[0].spec.statement.id, requests=self.names)
 
     # ---- for the manager ------------------------------------------------------------------------
 
@@ -84,6 +87,11 @@ class Run:
     def pod_uids(self) -> list[str]:
         """The UIDs of all pods of the Statement."""
         return [pod.pod_uid for part in self.requests.values() for pod in part.spec.pods]
+
+    @property
+    def names(self) -> list[str]:
+        """Namespace and name of each part."""
+        return [f"{namespace}/{name}" for namespace, name in self.requests]
 
     @property
     def interruption(self) -> Interruption | None:
@@ -95,8 +103,21 @@ class Run:
         """Whether it will give its pods back soon, whatever happens."""
         return self._concluded or self._interruption is not None
 
+    @property
+    def wait(self) -> Wait | None:
+        """What it waits for; None when it has an outcome or is being taken back."""
+        if self.is_leaving:
+            return None
+        return self._admission.wait if self._admission is not None else self._transaction.wait
+
+    def rewritten(self, key: Key, request: BindRequest, newer: BindRequest) -> None:
+        """Take in that the status of the part at `key` was written, which was `request` before."""
+        if self.requests.get(key) is request:
+            self.requests[key] = newer
+
     def start(self, admission: Admission, spawn: Spawn) -> None:
         """Start its task with `spawn`."""
+        self._admission = admission
         self._task = spawn(self._carry_out(admission))
 
     def interrupt(self, key: Key, why: Interruption) -> None:
@@ -152,6 +173,7 @@ class Run:
         if self._confirm_first:
             await self._confirm()
         self._transaction.refuse(await admission.claim(list(self.requests.values())))
+        self._admission = None
         if not await self._await_turn():
             return
         while True:
@@ -275,6 +297,3 @@ class Run:
         """Return 2^failedAttempts seconds, at most the configured bound, with jitter."""
         bound_s = min(2.0 ** min(self.failed_attempts, 60), self._around.max_backoff_s)
         return bound_s * (1 + _JITTER * (2 * self._around.draw() - 1))
-
-    def _names(self) -> list[str]:
-        return [f"{namespace}/{name}" for namespace, name in self.requests]

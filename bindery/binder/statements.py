@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from bindery.api.bindrequest import Phase
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.outcome import PodFailure, Reason, Wait
 from bindery.kube.objects import BindRequest, BindRequestSpec
 
 Key = tuple[str, str]
@@ -82,6 +82,15 @@ class Gatherings:
         known = gathering.parts.get(statement.part) if gathering else None
         if gathering and known and known.metadata.uid == request.metadata.uid:
             gathering.parts[statement.part] = request
+
+    def wait(self, request: BindRequest) -> Wait | None:
+        """Return which parts `request` waits for; None if all have come."""
+        statement = request.spec.statement
+        gathering = self._gatherings.get((request.metadata.namespace, statement.id))
+        if gathering is None or gathering.is_complete:
+            return None
+        text = f"{len(gathering.parts)} of the {gathering.count} parts of its Statement have come"
+        return Wait(Reason.WAITS_FOR_PARTS, text)
 
     def has_open_part(self, namespace: str, statement_id: str) -> bool:
         """Whether a part of the Statement still waits for its outcome."""

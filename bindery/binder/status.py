@@ -5,15 +5,12 @@ Called by `run` once an outcome and by `manager` for requests that cannot be car
 merge patch keeps what it does not name.
 """
 
-from collections.abc import Sequence
 from typing import Final
 
 from bindery.api.bindrequest import Phase
-from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
+from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict, Wait
 from bindery.kube.objects import BindRequest
 
-_NODES_SHOWN: Final = 2
-"""More would make the column of `kubectl get` wider than a terminal."""
 _MESSAGE_LENGTH: Final = 1024
 """The length that Kubernetes allows an event's note."""
 
@@ -52,6 +49,15 @@ def retry_status(
     return status
 
 
+def waiting_status(wait: Wait) -> Status:
+    """Return what a request without any outcome says about what it waits for."""
+    return {
+        "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
+        "reason": wait.reason,
+        "message": wait.message[:_MESSAGE_LENGTH],
+    }
+
+
 def malformed_status(message: str, now: str) -> Status:
     """Return the status of a request that cannot be understood."""
     return {
@@ -63,14 +69,6 @@ def malformed_status(message: str, now: str) -> Status:
     }
 
 
-def nodes_summary(nodes: Sequence[str]) -> str:
-    """Return the nodes for people: `node-1,node-2 +3`."""
-    distinct = list(dict.fromkeys(nodes))
-    text = ",".join(distinct[:_NODES_SHOWN])
-    hidden = len(distinct) - _NODES_SHOWN
-    return f"{text} +{hidden}" if hidden > 0 else text
-
-
 def _progress(request: BindRequest, outcome: Outcome) -> Status:
     pods = _pods_of(request, outcome)
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
@@ -78,8 +76,7 @@ def _progress(request: BindRequest, outcome: Outcome) -> Status:
         "reason": outcome.reason,
         "message": outcome.message[:_MESSAGE_LENGTH],
         "boundPods": bound,
-        "progress": f"{len(bound)}/{len(pods)}",
-        "nodes": nodes_summary([pod.selected_node for pod in request.spec.pods]),
+        "boundCount": len(bound),
     }
 
 

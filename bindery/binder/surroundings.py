@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from bindery.binder.outcome import Outcome, PodFailure
+from bindery.binder.outcome import Outcome, PodFailure, Wait
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.ports import BindingPort, RequestStore
 from bindery.kube.objects import BindRequest
@@ -42,6 +42,10 @@ class Surroundings:
 
 class Admission(Protocol):
     """The manager's part in the start of a Run."""
+
+    @property
+    def wait(self) -> Wait:
+        """What the Run waits for before its first attempt."""
 
     async def wait_turn(self) -> None:
         """Wait for the ends of the Runs that come before."""

@@ -26,6 +26,7 @@ from bindery.binder.retention import RetentionQueue
 from bindery.binder.stopping import Stop
 from bindery.binder.surroundings import Surroundings
 from bindery.binder.turns import Turns
+from bindery.binder.waits import Waits
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import KubeError
@@ -100,6 +101,7 @@ class Term:
         )
         self._retention = RetentionQueue(edge.remove, configuration.time_to_live_seconds, time.time)
         self._manager = Manager(around, Fence(), self._retention, edge)
+        self._waits = Waits(self._manager, edge, means.stop.pause)
         self.operator = Operator(self._manager, means.credentials, means.stop.claim_signals)
 
     async def run(self) -> None:
@@ -114,6 +116,7 @@ class Term:
             async with asyncio.TaskGroup() as group:
                 tasks = [
                     group.create_task(self.operator.run()),
+                    group.create_task(self._waits.run()),
                     group.create_task(self._retention.run(self._manager.is_needed)),
                     *(
                         group.create_task(self._run_beside(plugin))

@@ -8,10 +8,11 @@ unless one is bound already; a pod that is bound, or may be, is never rolled bac
 """
 
 from asyncio import TaskGroup
+from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
 from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
+from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict, Wait
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.pod_progress import PodProgress, Step
 from bindery.binder.ports import BindingPort, PodView
@@ -66,6 +67,26 @@ class BindTransaction:
     def begun(self) -> bool:
         """Whether a pod is bound or may be."""
         return any(pod.step in (Step.UNCERTAIN, Step.BOUND) for pod in self._pods.values())
+
+    @property
+    def wait(self) -> Wait:
+        """What the attempt under way waits for."""
+        busy = Counter(
+            (pod.contexts.busy, pod.contexts.waits_for)
+            for pod in self._pods.values()
+            if pod.contexts.busy is not None
+        )
+        if busy:
+            (plugin, text), count = busy.most_common(1)[0]
+            what = f"waits for {text}" if text else "is at work"
+            message = f"the plugin {plugin} {what}, for {count} of {len(self._pods)} pods"
+            return Wait(Reason.PREPARING, message, self.begun)
+        bound = sum(pod.step is Step.BOUND for pod in self._pods.values())
+        message = (
+            f"{bound} of {len(self._pods)} pods are bound; the rest waits for its turn among the "
+            "bindings under way, or for the API server"
+        )
+        return Wait(Reason.WAITS_FOR_TURN, message, self.begun)
 
     def refuse(self, refusals: Mapping[str, PodFailure]) -> None:
         """Take in which pods must not be bound: pod UID -> why."""

@@ -194,6 +194,7 @@ class Committer:
                 name=name,
                 spec=bindrequest.BindRequestSpec(
                     pods=tuple(self._pod(operation) for operation in chunk),
+                    summary=self._summary(chunk),
                     pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
                     else None,
@@ -216,6 +217,13 @@ class Committer:
                 del self._open[task.uid]
             yield draft
         return identity
+
+    def _summary(self, operations: Sequence[Operation]) -> bindrequest.RequestSummary:
+        nodes = self._session.state.nodes
+        names = (nodes.name(operation.row) for operation in operations)
+        return bindrequest.RequestSummary(
+            pods=len(operations), nodes=bindrequest.nodes_summary(names)
+        )
 
     def _priority(self, operations: Sequence[Operation]) -> int:
         """Return the highest priority of the jobs of `operations`."""

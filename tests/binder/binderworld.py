@@ -234,8 +234,7 @@ class Door:
             current = self._current(request)
             plain = {key: value for key, value in status.items() if value is not None}
             self.world.log.append(("status", request.metadata.name, str(status["phase"])))
-            for gone in ("progress", "nodes"):
-                plain.pop(gone, None)
+            plain.pop("boundCount", None)
             return self.world.put(current, **plain)
 
         while True:

@@ -63,8 +63,8 @@ def test_a_binder_that_is_killed_leaves_gang_and_extra_pods_to_the_next(
     assert not any(cluster.nodes_of(EXTRAS))
     gate.let_go(step, at)
     binder.restart()
-    assert cluster.wait_for(EXTRAS, "Succeeded")["progress"] == "2/2"
-    assert cluster.status("gang")["progress"] == "2/2"
+    assert cluster.wait_for(EXTRAS, "Succeeded")["boundCount"] == 2
+    assert cluster.status("gang")["boundCount"] == 2
 
 
 def test_extra_pods_fail_when_their_gang_has_failed_while_no_binder_ran(

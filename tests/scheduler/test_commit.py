@@ -57,6 +57,7 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
             "pods": [
                 {"podName": f"g-{i}", "podUID": f"uid-g-{i}", "selectedNode": "n"} for i in range(3)
             ],
+            "summary": {"pods": 3, "nodes": "n"},
             "podGroup": {"name": "g", "uid": "uid-group-g"},
             "queue": "default",
             "statement": {"id": "uid-group-g-1"},

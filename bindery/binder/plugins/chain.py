@@ -69,10 +69,18 @@ class PodContexts:
         self._request, self._binding = request, binding
         self._contexts: dict[str, BindContext] = {}
         self.concern = concern
+        self.busy: str | None = None
+        """The plugin that is being called for the pod."""
 
     def recorded(self) -> BindingMetadata:
         """Return what the binder itself records on the pod in its binding."""
         return recorded(self._request, self._binding)
+
+    @property
+    def waits_for(self) -> str:
+        """What the plugin that is being called says it waits for; "" if it does not say."""
+        context = self._contexts.get(self.busy) if self.busy is not None else None
+        return context.waits_for if context is not None else ""
 
     def of(self, plugin: BinderPlugin) -> BindContext:
         """Return the context that `plugin` sees, the same in every step."""
@@ -179,10 +187,13 @@ class PluginChain:
         if plugin.name not in contexts.concern.plugins:
             return None
         started, ended = monotonic(), CUT_OFF
+        contexts.busy = plugin.name
         try:
             failure = await self._outcome(plugin, name, step, contexts)
             ended = failure.reason if failure else DONE
         finally:
+            contexts.busy = None
+            contexts.of(plugin).waits_for = ""
             self._measure(plugin.name, name, ended, monotonic() - started)
         return failure
 

@@ -48,6 +48,9 @@ class BindContext:
     """What the scheduler plugin of the same name handed over for this pod."""
     state: dict[str, object] = field(default_factory=dict)
     """The plugin's own notes on this pod from step to step. They are lost with the process."""
+    waits_for: str = ""
+    """What a step that takes long waits for, such as "claim data to be bound". Set by the plugin;
+    shown at the BindRequest as long as the step goes on."""
 
 
 class BinderPlugin(Protocol):

@@ -112,6 +112,7 @@ class Volumes:
     async def _bound(self, context: BindContext, chosen: ChosenVolume) -> Claim:
         """Return the claim once it is bound; woken by every change of it."""
         node, selected = context.binding.selected_node, False
+        context.waits_for = f"claim {chosen.name} to be bound"
         states = self._watch.claim_states(context.pod.namespace, chosen.name)
         async with aclosing(states):
             async for seen in states:

@@ -54,6 +54,7 @@ class DynamicResources:
         """Allocate and reserve the claims of the pod, and wait until their devices are ready."""
         written = [await self._reserve(context, planned) for planned in _handover(context).claims]
         for claim in written:
+            context.waits_for = f"the devices of claim {claim.metadata.name} to be ready"
             await wait_ready(context.client, claim, self._timeout_s)
 
     async def rollback(self, context: BindContext) -> None:

@@ -91,6 +91,7 @@ class GpuSharing:
         reservations = await self._at_work()
         pod = await self._label(context)
         handover.names_of(pod)  # what cannot be handed over is not reserved
+        context.waits_for = f"node {binding.selected_node} to give a GPU to a reservation pod"
         devices = await asyncio.gather(
             *(
                 reservations.hold(

@@ -90,6 +90,7 @@ class NodeLock:
         for lock in assignment.locks:
             turns = await self._ready_turns()
             place = Place(context.binding.selected_node, lock)
+            context.waits_for = f"the lock of node {place.node}"
             value = await turns.take(place, pod, context.request.spec.priority)
             _values(context)[lock] = value
 

@@ -1,0 +1,70 @@
+"""What a BindRequest shows before it has an outcome, on the real API server."""
+
+from collections.abc import Callable
+
+import pytest
+from bindercluster import Cluster, Gate
+
+from bindery.controlplane.components import Component, Components
+
+pytestmark = pytest.mark.e2e
+
+Start = Callable[..., Component]
+WRITES = 'bindery_api_requests_total{code="200",resource="bindrequests",verb="patch"}'
+
+
+def test_a_request_that_nobody_has_touched_shows_phase_pods_and_nodes(
+    cluster: Cluster, components: Components
+) -> None:
+    del components  # whose definitions of the kinds are needed, and none of the processes
+    cluster.add_nodes(3)
+    bindings = cluster.add_pods("gang", 3)
+    summary = {"pods": 3, "nodes": "node-1,node-2 +1"}
+    group = {"name": "big", "uid": "0"}
+
+    cluster.create(cluster.request("fresh", bindings, summary=summary, podGroup=group))
+    table = cluster.kubectl("get", "bindrequests", "fresh").splitlines()
+
+    columns = ["PHASE", "GANG", "PODS", "BOUND", "NODES", "ATTEMPTS", "REASON", "AGE"]
+    assert table[0].split() == ["NAME", *columns]
+    shown = table[1].split()
+    assert shown[:7] == ["fresh", "Pending", "big", "3", "0", "node-1,node-2", "+1"]
+    assert cluster.status("fresh")["phase"] == "Pending"
+
+
+def test_a_request_that_waits_says_for_what_once(
+    cluster: Cluster, gate: Gate, hold_gang: Callable[..., Component]
+) -> None:
+    binder = hold_gang()
+    cluster.kubectl(
+        "wait", "bindrequest/gang", "--for=jsonpath={.status.reason}=Preparing", "--timeout=30s"
+    )
+
+    status = cluster.status("gang")
+    assert status["phase"] == "Pending"
+    assert status["message"] == "the plugin gate is at work, for 1 of 2 pods"
+    assert f"{WRITES} 1.0" in binder.metrics()
+
+    gate.let_go("pre_bind", "gang-1")
+    status = cluster.wait_for("gang", "Succeeded")
+    assert (status["reason"], status["message"]) == ("Bound", "")
+    assert f"{WRITES} 2.0" in binder.metrics()
+
+
+def test_a_part_says_that_other_parts_have_not_come(cluster: Cluster, start_binder: Start) -> None:
+    cluster.add_nodes(2)
+    bindings = cluster.add_pods("gang", 2)
+    start_binder()
+
+    for part in range(2):
+        statement = {"id": "split", "part": part, "parts": 2}
+        request = cluster.request(f"split-{part}", [bindings[part]], statement=statement)
+        cluster.create(request)
+        if part == 0:
+            cluster.kubectl(
+                "wait", "bindrequest/split-0",
+                "--for=jsonpath={.status.reason}=WaitsForParts", "--timeout=30s",
+            )  # fmt: skip
+
+    assert cluster.wait_for("split-0", "Succeeded")["boundCount"] == 1
+    assert cluster.wait_for("split-1", "Succeeded")["boundCount"] == 1
