@@ -115,6 +115,9 @@ class SchedulerConfiguration(ApiModel):
     """How long a gang may stay below its minimum once it has run, where its PodGroup does not say;
     negative: for ever."""
     backfill: BackfillConfiguration = BackfillConfiguration()
+    tenancy_policy_enforced: bool = False
+    """Whether the chart's admission policy guards what the binder records on pods, and the queues
+    of PodGroups. Without it, what this process saw comes before what pods and PodGroups have."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     leader_election: LeaderElection = LeaderElection()
     usage: UsageConfiguration = UsageConfiguration()

@@ -35,6 +35,9 @@ PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
 """On a pod: how long it expects to run, in seconds; a PodGroup has a field for it."""
 
+CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
+"""On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
+pod."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
 """On a pod: "true" keeps it off the GPUs of which another pod of its job has a part."""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"

@@ -12,7 +12,7 @@ from typing import Final
 
 from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
-from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, NODE_POOL_LABEL
 from bindery.kube.objects import BindRequest, PodBinding
 
 
@@ -33,6 +33,8 @@ def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
     received = binding.received_resource_type
     if binding.received_gpu is not None or received != ReceivedResourceType.REGULAR:
         annotations[RECEIVED_TYPE_ANNOTATION] = received
+    if request.spec.queue:
+        annotations[CHARGED_QUEUE_ANNOTATION] = request.spec.queue
     pool = request.metadata.labels.get(NODE_POOL_LABEL)
     labels = {NODE_POOL_LABEL: pool} if pool else {}
     return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

@@ -149,15 +149,19 @@ class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     conditions: list[Condition] | None = None
 
 
+class PodGroupStatus(ConditionedStatus, frozen=True, rename="camel", kw_only=True, gc=False):
+    queue: str = ""
+
+
 class PodGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     spec: PodGroupSpec = msgspec.field(default_factory=PodGroupSpec)
-    status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
     unreadable: str = ""
     """Why its spec does not decode; then `spec` is the default."""
 
 
 class _PodGroupStatusAlone(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    status: ConditionedStatus = msgspec.field(default_factory=ConditionedStatus)
+    status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
 def unreadable_group(raw: msgspec.Raw, problem: str) -> PodGroup:

@@ -26,7 +26,6 @@ from bindery.api.names import (
 from bindery.api.podgroup import SCHEDULED
 from bindery.kube.objects import (
     Condition,
-    ConditionedStatus,
     Meta,
     Node,
     NodeSpec,
@@ -34,6 +33,7 @@ from bindery.kube.objects import (
     Pod,
     PodGroup,
     PodGroupSpec,
+    PodGroupStatus,
     PodStatus,
     Queue,
     QueueResource,
@@ -198,7 +198,7 @@ def group_object(
             staleness_grace_period_seconds=job.staleness_grace,
             expected_runtime_seconds=job.expected_runtime,
         ),
-        status=ConditionedStatus(
+        status=PodGroupStatus(
             conditions=None if stale_since is None else [_unscheduled_condition(stale_since)]
         ),
     )

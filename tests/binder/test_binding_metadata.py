@@ -109,3 +109,12 @@ def test_nothing_is_recorded_without_a_request_for_it() -> None:
     spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
 
     assert recorded(BindRequest(spec=spec), binding) == BindingMetadata()
+
+
+def test_the_queue_that_the_request_charges_is_recorded() -> None:
+    bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
+    spec = BindRequestSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
+
+    written = recorded(BindRequest(spec=spec), bound)
+
+    assert written.annotations == {"scheduling.bindery.dev/charged-queue": "research"}

@@ -14,7 +14,7 @@ from recounting import recount, view
 from schedulerworld import NOW, group, node, pod, queue, request
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
 from bindery.kube import objects as kube
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
@@ -42,22 +42,29 @@ POD_SPECS: list[dict[str, Any]] = [
 Key = tuple[type[kube.KubeObject], str]
 
 
-def fresh(objects: list[kube.KubeObject]) -> Cluster:
+def fresh(objects: list[kube.KubeObject], configuration: SchedulerConfiguration) -> Cluster:
     """Return a cache that has been told of `objects` and of nothing before."""
-    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    cluster = Cluster(configuration, lambda: NOW)
     for item in objects:
         cluster.apply(Change(EventType.ADDED, item, None))
     return cluster
 
 
+def recorded(meta: kube.Meta, queue: str) -> kube.Meta:
+    """Return `meta` with the queue that the binder has charged the pod to."""
+    annotations = {**meta.annotations, CHARGED_QUEUE_ANNOTATION: queue}
+    return msgspec.structs.replace(meta, annotations=annotations)
+
+
 class CacheMachine(RuleBasedStateMachine):
     """The cache follows, event by event."""
 
-    @initialize()
-    def begin(self) -> None:
+    @initialize(trusts_records=st.booleans())
+    def begin(self, trusts_records: bool) -> None:
+        self.configuration = SchedulerConfiguration(tenancy_policy_enforced=trusts_records)
         self.truth: dict[Key, kube.KubeObject] = {}
         self.untold: defaultdict[type[kube.KubeObject], deque[Change[Any]]] = defaultdict(deque)
-        self.cluster = fresh([])
+        self.cluster = fresh([], self.configuration)
         self.count = 0
 
     # -- the API server ------------------------------------------------------------------------
@@ -111,12 +118,16 @@ class CacheMachine(RuleBasedStateMachine):
         minimum=st.integers(-1, 3),
         of=st.sampled_from(QUEUES),
         says=st.sampled_from(GROUP_SPECS),
+        charged=st.sampled_from(["", "q0"]),
     )
-    def put_group(self, name: str, minimum: int, of: str, says: dict[str, Any]) -> None:
+    def put_group(
+        self, name: str, minimum: int, of: str, says: dict[str, Any], charged: str
+    ) -> None:
         old = self.truth.get((kube.PodGroup, name))
         uid = old.metadata.uid if old is not None else self.new_uid()
         high = "high" if minimum else None
-        self.put(group(name, minimum, of, uid=uid, priority_class=high, **says))
+        of_class = {"priority_class": high, "charged": charged}
+        self.put(group(name, minimum, of, uid=uid, **of_class, **says))
 
     @rule(value=st.sampled_from([50, 100]))
     def put_priority_class(self, value: int) -> None:
@@ -186,8 +197,9 @@ class CacheMachine(RuleBasedStateMachine):
         data=st.data(),
         what=st.sampled_from(["ungate", "bind", "relabel", "regroup", "finish", "fail", "leave"]),
         to=st.sampled_from([*NODES, "unknown"]),
+        charged=st.sampled_from(QUEUES),
     )
-    def change_pod(self, data: st.DataObject, what: str, to: str) -> None:
+    def change_pod(self, data: st.DataObject, what: str, to: str, charged: str) -> None:
         old = self._pod(data)
         meta, spec, status = old.metadata, old.spec, old.status
         replace = msgspec.structs.replace
@@ -197,10 +209,13 @@ class CacheMachine(RuleBasedStateMachine):
             if spec.node_name or spec.scheduling_gates:
                 return
             spec = replace(spec, node_name=to)
+            meta = recorded(meta, charged)
         elif what == "relabel":
             meta = replace(meta, labels={"scheduling.bindery.dev/queue": "q1"})
         elif what == "regroup":
+            record = meta.annotations.get(CHARGED_QUEUE_ANNOTATION)
             meta = replace(meta, annotations={"scheduling.bindery.dev/pod-group": "g1"})
+            meta = recorded(meta, record) if record else meta
         elif what == "leave":
             meta = replace(meta, deletion_timestamp="2025-06-15T15:06:41Z")
         else:
@@ -215,14 +230,14 @@ class CacheMachine(RuleBasedStateMachine):
     # -- requests ------------------------------------------------------------------------------
 
     @precondition(lambda self: self.all_of(kube.Pod))
-    @rule(data=st.data(), to=st.sampled_from([*NODES, "unknown"]))
-    def create_request(self, data: st.DataObject, to: str) -> None:
+    @rule(data=st.data(), to=st.sampled_from([*NODES, "unknown"]), charges=st.sampled_from(QUEUES))
+    def create_request(self, data: st.DataObject, to: str, charges: str) -> None:
         pods = self.all_of(kube.Pod)
         chosen = data.draw(st.lists(st.sampled_from(pods), min_size=1, max_size=3))
         uids = {pod.metadata.uid: to for pod in chosen if not pod.spec.node_name}
         if uids:
             self.count += 1
-            self.put(request(f"r{self.count}", uids))
+            self.put(request(f"r{self.count}", uids, queue=charges))
 
     @precondition(lambda self: self.all_of(kube.BindRequest))
     @rule(data=st.data(), succeeds=st.booleans())
@@ -246,7 +261,8 @@ class CacheMachine(RuleBasedStateMachine):
             found = by_uid.get(place.pod_uid)
             if found is not None and not found.spec.node_name and not found.spec.scheduling_gates:
                 spec = msgspec.structs.replace(found.spec, node_name=place.selected_node)
-                self.put(msgspec.structs.replace(found, spec=spec))
+                meta = recorded(found.metadata, item.spec.queue)
+                self.put(msgspec.structs.replace(found, metadata=meta, spec=spec))
                 bound.append(place.pod_uid)
         return bound
 
@@ -276,9 +292,10 @@ class CacheMachine(RuleBasedStateMachine):
         for changes in self.untold.values():
             for change in changes:
                 self.cluster.apply(change)
-        expected = fresh(list(self.truth.values()))
+        expected = fresh(list(self.truth.values()), self.configuration)
         assert view(self.cluster.state) == recount(self.cluster.state)
-        assert view(self.cluster.state) == view(expected.state)
+        if self.configuration.tenancy_policy_enforced:  # else it goes by what it has seen
+            assert view(self.cluster.state) == view(expected.state)
         assert self.cluster.groups == expected.groups
         assert self.cluster.pods == expected.pods
         assert self.cluster.queues == expected.queues

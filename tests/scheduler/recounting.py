@@ -31,7 +31,7 @@ class View:
     """Job -> what its PodGroup says."""
     counts: dict[JobKey, tuple[Any, ...]]
     """Job -> its pods, those that are pending, tallies of the placed, promised and waiting ones,
-    how many are gated."""
+    how many are gated, how many active ones count in which queue."""
     waiting: frozenset[JobKey]
 
 
@@ -65,6 +65,7 @@ def view(state: PlanState) -> View:
                 frozenset(job.pending),
                 *(_tally(tally) for tally in (job.placed, job.promised, job.waiting)),
                 job.gated_count,
+                {name: count for name, count in job.charged.items() if count},
             )
             for key, job in state.jobs.items()
         },
@@ -72,7 +73,7 @@ def view(state: PlanState) -> View:
     )
 
 
-_COUNTED = ("tasks", "pending", "placed", "promised", "waiting", "gated_count")
+_COUNTED = ("tasks", "pending", "placed", "promised", "waiting", "gated_count", "charged")
 _SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COUNTED]
 
 
@@ -201,6 +202,7 @@ def _recounted_job(job: Job, now: View) -> tuple[Any, ...]:
             for uids in (placed, promised, waiting)
         ),
         list(statuses.values()).count(TaskStatus.GATED),
+        Counter(now.tasks[uid][3] for uid, status in statuses.items() if status.is_active),
     )
 
 

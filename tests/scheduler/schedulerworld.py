@@ -9,6 +9,7 @@ from bindery.api.configuration import (
     SchedulerConfiguration,
 )
 from bindery.api.names import (
+    CHARGED_QUEUE_ANNOTATION,
     GPU_MODEL_LABEL,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
@@ -92,12 +93,14 @@ def pod(
     sub_group: str = "",
     namespace: str = NAMESPACE,
     labels: Mapping[str, str] | None = None,
+    charged: str = "",
     conditions: Sequence[kube.Condition] = (),
     more: Amounts | None = None,
     **spec: Any,
 ) -> kube.Pod:
-    """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec."""
-    annotations = {POD_GROUP_ANNOTATION: group or ""}
+    """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec, `charged`:
+    the queue that the binder has recorded."""
+    annotations = {POD_GROUP_ANNOTATION: group or "", CHARGED_QUEUE_ANNOTATION: charged}
     if preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
     said = {QUEUE_LABEL: queue, ROLE_LABEL: role, SUB_GROUP_LABEL: sub_group}
@@ -133,10 +136,11 @@ def group(
     uid: str | None = None,
     created: str | None = None,
     priority_class: str | None = None,
+    charged: str = "",
     conditions: Sequence[kube.Condition] = (),
     **spec: Any,
 ) -> kube.PodGroup:
-    """Return a PodGroup; `spec`: further fields of its spec."""
+    """Return a PodGroup; `spec`: further fields of its spec, `charged`: the queue in its status."""
     return kube.PodGroup(
         metadata=kube.Meta(
             name=name,
@@ -147,7 +151,7 @@ def group(
         spec=kube.PodGroupSpec(
             min_member=minimum, queue=queue, priority_class_name=priority_class, **spec
         ),
-        status=kube.ConditionedStatus(conditions=list(conditions)),
+        status=kube.PodGroupStatus(queue=charged, conditions=list(conditions)),
     )
 
 
@@ -201,6 +205,7 @@ def request(
     parts: int = 1,
     min_bound: int | None = None,
     after: str | None = None,
+    queue: str = "",
     labels: Mapping[str, str] | None = None,
 ) -> kube.BindRequest:
     """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
@@ -222,6 +227,7 @@ def request(
             if group_name
             else None,
             min_bound=min_bound,
+            queue=queue,
         ),
         status=kube.BindRequestStatus(
             phase=phase,

@@ -66,7 +66,11 @@ class Cluster:
         self.queues: dict[str, Queue] = {}
         self.priority_classes = PriorityClasses()
         self._tasks = TaskStore(
-            self.state, self.holds, configuration.scheduler_name, self.priority_classes
+            self.state,
+            self.holds,
+            configuration.scheduler_name,
+            self.priority_classes,
+            trusts_records=configuration.tenancy_policy_enforced,
         )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""

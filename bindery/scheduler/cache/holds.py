@@ -35,6 +35,8 @@ class Hold:
     """Plugin -> what it has handed to the binder for the pod."""
     gpu_groups: tuple[str, ...] = ()
     """The GPU groups that were chosen for it."""
+    queue: str = ""
+    """The queue that the request charges it to; "" if the request does not name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +101,10 @@ class Holds:
         self.assumed[request] = Assumption(spec, now)
         holds = {
             Uid(pod.pod_uid): Hold(
-                pod.selected_node, data=pod.plugin_data, gpu_groups=pod.selected_gpu_groups
+                pod.selected_node,
+                data=pod.plugin_data,
+                gpu_groups=pod.selected_gpu_groups,
+                queue=spec.queue,
             )
             for pod in spec.pods
         }
@@ -126,6 +131,7 @@ class Holds:
                     pod.pod_uid in bound,
                     data=pod.plugin_data,
                     gpu_groups=tuple(pod.selected_gpu_groups),
+                    queue=request.spec.queue,
                 )
                 for pod in request.spec.pods
                 if not final or pod.pod_uid in bound

@@ -8,6 +8,7 @@ import math
 
 from bindery.api import gpushare
 from bindery.api.names import (
+    CHARGED_QUEUE_ANNOTATION,
     DEFAULT_QUEUE,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
@@ -81,6 +82,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
         gpu_groups=gpushare.groups(pod.metadata.labels),
         gpu_indexes=_gpu_indexes(pod),
+        recorded_queue=_recorded_queue(pod),
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         is_ours=pod.spec.scheduler_name == scheduler_name,
@@ -97,6 +99,7 @@ def say_the_same(one: Task, other: Task) -> bool:
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and one.gone_by == other.gone_by
+        and one.recorded_queue == other.recorded_queue
         and _devices(one) == _devices(other)
     )
 
@@ -138,6 +141,13 @@ def _devices(task: Task) -> tuple[object, ...]:
     is_bound = task.pod_status.holds_room  # until then its request says which group it gets
     groups = task.gpu_groups if is_bound else ()
     return groups, task.gpu_indexes, task.reserves_gpu, task.spreads_devices
+
+
+def _recorded_queue(pod: Pod) -> str:
+    """Return what the binder recorded; on a pod that is not bound, its owner wrote it."""
+    if not pod.spec.node_name:
+        return ""
+    return pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION, "")
 
 
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:

@@ -36,8 +36,12 @@ class TaskStore:
         holds: Holds,
         scheduler_name: str,
         priority_classes: PriorityClasses,
+        *,
+        trusts_records: bool = False,
     ) -> None:
+        """`trusts_records`: whether only the binder can have written what pods have recorded."""
         self._state = state
+        self._trusts_records = trusts_records
         self._priority_classes = priority_classes
         self._default_priority = priority_classes.default
         self._holds = holds
@@ -45,6 +49,8 @@ class TaskStore:
         self._scheduler_name = scheduler_name
         self._evicting: set[Uid] = set()
         """Tasks whose eviction is committed, and whose pods do not show it yet."""
+        self._bound_in: dict[Uid, str] = {}
+        """Bound pod -> the queue that this process saw it charged to when it was bound."""
         self._leaving: set[Uid] = set()
         """Tasks whose pods are being deleted from their node."""
         self._stuck_before = -math.inf
@@ -68,6 +74,7 @@ class TaskStore:
                 self.remove_pod(uid)
             return old is not None
         if pod.spec.node_name:
+            self._note_binding(uid, old)
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:
             self._evicting.discard(uid)
@@ -80,9 +87,11 @@ class TaskStore:
             self._job(task.job, pod)
         self._state.tasks[uid] = task
         self._enter(task)
+        self._settle(task.job)
         if old is None:
             return True
         if old.job != task.job:
+            self._settle(old.job)
             self._drop_if_empty(old.job)
         return not _shows_its_binding(old, task)
 
@@ -90,19 +99,24 @@ class TaskStore:
         """Forget a pod."""
         self._holds.settle(uid)
         self._evicting.discard(uid)
+        self._bound_in.pop(uid, None)
         task = self._state.tasks.get(uid)
         if task is not None:
             self._take_out(task)
+            self._settle(task.job)
             self._drop_if_empty(task.job)
         self.charges.devices.forget(uid)
 
     def refresh(self, uid: Uid) -> bool:
         """Work out anew where a task stands after its hold has changed; return whether it moves."""
         task = self._state.tasks.get(uid)
-        if task is None or self._stands(task) == (task.status, task.node_name):
+        if task is None:
+            return False
+        if self._stands(task) == (task.status, task.node_name) and not self._is_misplaced(task):
             return False
         self._withdraw(task)
         self._enter(task)
+        self._settle(task.job)
         return True
 
     def evicting(self, task: Task) -> None:
@@ -167,29 +181,75 @@ class TaskStore:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         job = self._state.jobs.setdefault(key, Job(key))
         read_group(job, group)
-        self._change(job, group.spec.queue or DEFAULT_QUEUE)
+        job.named_queue = group.spec.queue or DEFAULT_QUEUE
+        job.is_assigned = self._trusts_records and bool(group.status.queue)
+        self._change(job)
 
     def remove_group(self, key: JobKey) -> None:
         """Forget a PodGroup; pods that still name it wait."""
         job = self._state.jobs[key]
         forget_group(job)
-        self._change(job, DEFAULT_QUEUE)
+        job.named_queue, job.is_assigned = DEFAULT_QUEUE, False
+        self._change(job)
         self._drop_if_empty(key)
 
-    def _change(self, job: Job, queue: str | None = None) -> None:
-        """Count the tasks of `job` as it is now, in another `queue` if given."""
-        moves = queue is not None and job.queue != queue
+    def _change(self, job: Job) -> None:
+        """Count the tasks of `job` as it is now."""
+        self._reenter(job)
+        self._settle(job.key)
+
+    def _settle(self, key: JobKey) -> None:
+        """Move what follows the job's queue if that is another one now."""
+        job = self._state.jobs.get(key)
+        if job is not None and job.queue != job.settled_queue():
+            job.queue = job.settled_queue()
+            self._reenter(job)
+
+    def _reenter(self, job: Job) -> None:
+        """Count those tasks of `job` again that are in another queue now, or may be evicted now."""
         changed = [
             task
             for task in job.tasks.values()
-            if moves or task.is_preemptible != self._is_preemptible(job, task)
+            if task.queue != self._queue_of(job, task)
+            or task.is_preemptible != self._is_preemptible(job, task)
         ]
         for task in changed:
             self._withdraw(task)
-        if queue is not None:
-            job.queue = queue
         for task in changed:
             self._enter(task)
+
+    def _is_misplaced(self, task: Task) -> bool:
+        return task.is_ours and task.queue != self._queue_of(self._state.jobs[task.job], task)
+
+    def _queue_of(self, job: Job, task: Task) -> str:
+        """Return the queue that `task`, whose status is settled, counts in.
+
+        A bound pod stays where it was charged when it was bound, whatever its owner writes into it
+        or its PodGroup afterwards, unless the job was assigned to another queue.
+        """
+        if not task.status.holds_room:
+            return job.queue
+        if job.is_assigned:
+            return job.named_queue
+        if task.status is TaskStatus.BINDING:
+            hold = self._holds.get(task.uid)
+            return (hold.queue if hold is not None else "") or job.named_queue
+        seen = self._bound_in.get(task.uid, "")
+        if self._trusts_records:
+            return task.recorded_queue or seen or job.named_queue
+        return seen or task.recorded_queue or job.named_queue
+
+    def _note_binding(self, uid: Uid, before: Task | None) -> None:
+        """Remember where a pod counts that has just been bound; `before`: it before that."""
+        if uid in self._bound_in:
+            return
+        hold = self._holds.get(uid)
+        if hold is not None and hold.queue:
+            self._bound_in[uid] = hold.queue
+        elif before is not None and before.is_ours and not before.pod_node:
+            job = self._state.jobs[before.job]
+            if job.exists:
+                self._bound_in[uid] = job.queue
 
     def _job(self, key: JobKey, pod: Pod) -> Job:
         job = self._state.jobs.get(key)
@@ -198,13 +258,14 @@ class TaskStore:
         if not key.is_group:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
-            job.queue = queue_of(pod)
+            job.named_queue = queue_of(pod)
+            job.queue = job.settled_queue()
         return job
 
     def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
         """Return whether `pod`, a job by itself, has been moved to another queue by its label."""
         job = self._state.jobs.get(key)
-        return not key.is_group and job is not None and job.queue != queue_of(pod)
+        return not key.is_group and job is not None and job.named_queue != queue_of(pod)
 
     def _drop_if_empty(self, key: JobKey) -> None:
         job = self._state.jobs.get(key)
@@ -237,7 +298,8 @@ class TaskStore:
             self._leaving.add(task.uid)
         if task.is_ours:
             job = self._state.jobs[task.job]
-            task.queue_row = self._state.queues.row(job.queue)
+            task.queue = self._queue_of(job, task)
+            task.queue_row = self._state.queues.row(task.queue)
             if not task.has_own_priority:
                 task.priority = self._default_priority
             task.is_preemptible = self._is_preemptible(job, task)

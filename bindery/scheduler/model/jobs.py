@@ -91,7 +91,12 @@ class Task:
     """Its node's row; NO_ROW while it stands nowhere, or on a node that is not known."""
     node_name: str = ""
     """The node that holds room for it; empty for one that is only planned or pipelined."""
+    queue: str = ""
+    """The queue that it counts in: its job's, or the one that it was charged to when it was bound.
+    """
     queue_row: int = NO_ROW
+    recorded_queue: str = ""
+    """The queue that the binder recorded on the pod."""
     bound_at: float | None = None
     """When it was bound: seconds since the epoch."""
     runtime_s: float = math.inf
@@ -160,6 +165,12 @@ class Job:
     uid: Uid = Uid("")
     """Of the PodGroup or of the single pod; empty while the PodGroup has not been seen."""
     queue: str = DEFAULT_QUEUE
+    """The queue that its pending pods ask in, and that its turn comes in."""
+    named_queue: str = DEFAULT_QUEUE
+    """The queue that its PodGroup or pod names."""
+    is_assigned: bool = False
+    """Whether `named_queue` applies to pods that are bound already: who named it may assign to it.
+    """
     priority_class: str | None = None
     says_preemptible: bool | None = None
     """What the PodGroup says about being evicted for others."""
@@ -189,6 +200,8 @@ class Job:
     waiting: Tally = field(default_factory=Tally)
     """Tasks that are pending."""
     gated_count: int = 0
+    charged: Counter[str] = field(default_factory=Counter)
+    """Queue -> how many of its active pods count in it."""
 
     def add(self, task: Task) -> None:
         """Take `task` in with the status it has."""
@@ -208,6 +221,8 @@ class Job:
 
     def _count(self, task: Task, step: int) -> None:
         status = task.status
+        if status.is_active:
+            self.charged[task.queue] += step
         if status.is_active or status is TaskStatus.SUCCEEDED:
             self.placed.count(task, step)
         elif status is TaskStatus.PIPELINED:
@@ -220,6 +235,15 @@ class Job:
                 self.pending[task.uid] = task
             else:
                 del self.pending[task.uid]
+
+    def settled_queue(self) -> str:
+        """Return the queue that the job belongs in: the one it names, but while all its active
+        pods are charged elsewhere, the one that most of them are charged to.
+        """
+        if self.charged[self.named_queue]:
+            return self.named_queue
+        elsewhere = [(-count, name) for name, count in self.charged.items() if count]
+        return min(elsewhere)[1] if elsewhere else self.named_queue
 
     # -- what the gang needs -------------------------------------------------------------------
 
