@@ -14,11 +14,12 @@ from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import ContainerDevice
-from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.kube.objects import Node, Pod
 from bindery.scenario.jobs import Request, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
+from bindery.scheduler.hami.fleet import read_node
 
 PLUGIN: Final = "node_lock"
 _MEMORY_MIB: Final = 16384
@@ -97,21 +98,28 @@ def pod_annotations(pod: ScenarioPod, devices: Sequence[Device]) -> dict[str, st
     return {key: text for key, text in found.items() if text}
 
 
+def holds_devices(pod: Pod) -> bool:
+    """Return whether `pod` says that it holds devices by HAMi's protocol."""
+    return names.ASSIGNED_NODE in pod.metadata.annotations
+
+
 def devices_of(pod: Pod, data: Mapping[str, Any] | None, node: Node | None) -> tuple[str, ...]:
     """Return the devices of `pod` by index on its node: what was handed to the binder for it, or
     what it says itself.
     """
     if data is not None:
         return tuple(str(index) for index in data["indexes"].values())
-    text = pod.metadata.annotations.get(NVIDIA.allocated_key)
-    register = node.metadata.annotations.get(NVIDIA.register_key) if node is not None else None
-    if text is None or register is None:
+    known = read_node(node, VENDORS) if node is not None else None
+    if known is None:
         return ()
+    indexes = {d.id: str(d.index) for devices in known.devices.values() for d in devices}
+    annotations = pod.metadata.annotations
+    texts = [annotations.get(vendor.allocated_key, "") for vendor in VENDORS]
     try:
-        indexes = {device.id: str(device.index) for device in nodedevices.decode(register)}
-        uuids = dict.fromkeys(each.device for slot in poddevices.decode(text) for each in slot)
+        slots = [slot for text in texts for slot in poddevices.decode(text)]
     except HamiFormatError:  # scenarios may be about that
         return ()
+    uuids = dict.fromkeys(each.device for slot in slots for each in slot)
     return tuple(indexes[uuid] for uuid in uuids if uuid in indexes)
 
 

@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
     GPU_MEMORY_LABEL,
     GPU_MODEL_LABEL,
@@ -248,11 +249,11 @@ def pod_object(
             scheduler_name=SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[Container(name="main", resources=_requirements(pod, pod.qos, who))],
+            containers=[Container(name="main", resources=_requirements(pod, pod, who))],
             init_containers=[
                 Container(
                     name=f"init-{index}",
-                    resources=_requirements(container, pod.qos, who),
+                    resources=_requirements(pod, container, who),
                     restart_policy=container.restart_policy or None,
                 )
                 for index, container in enumerate(pod.init_containers)
@@ -279,19 +280,21 @@ def bound_condition(at: float) -> Condition:
     return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 
-def _requirements(request: Request, qos: str, who: PodIdentity) -> ResourceRequirements:
+def _requirements(pod: ScenarioPod, request: Request, who: PodIdentity) -> ResourceRequirements:
     """Return what a container asks for; extended resources always have equal limits."""
     extended = dict(request.resources)
     if who.shared_devices is not None:
         extended |= hami.resources(request)
     elif request.gpus:
         extended[GPU_RESOURCE] = str(request.gpus)
+    if not pod.node:  # as the admission webhook leaves it
+        extended |= in_modules(extended)
     basic = {
         name: amount
         for name, amount in (("cpu", request.cpu), ("memory", request.memory))
         if amount != "0"
     }
-    limits = {**extended, **basic} if qos == "Guaranteed" else extended
+    limits = {**extended, **basic} if pod.qos == "Guaranteed" else extended
     return ResourceRequirements(requests={**extended, **basic}, limits=limits)
 
 

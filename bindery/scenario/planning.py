@@ -173,9 +173,10 @@ class Planner:
 
     def _devices(self, record: PodRecord, pod: PodReport | None) -> tuple[str, ...]:
         """Return the GPUs that the pod holds, or was promised in the last cycle."""
-        if record.who.shared_devices is not None:
+        data, holds = self._handed_over(record.who.uid), hami.holds_devices(record.object)
+        if record.who.shared_devices is not None or data is not None or holds:
             node = self.cluster.nodes.get(record.object.spec.node_name)
-            return hami.devices_of(record.object, self._handed_over(record.who.uid), node)
+            return hami.devices_of(record.object, data, node)
         held = self.engine.cluster.state.nodes.devices.held_by.get(Uid(record.who.uid))
         promised = pod.devices if pod is not None else ()
         return tuple(str(device) for device in (held.devices if held is not None else promised))

@@ -87,23 +87,37 @@ def test_fitting_changes_nothing_of_what_the_node_has() -> None:
 
 
 @pytest.mark.parametrize(
-    ("amounts", "devices", "taken"),
+    ("amounts", "devices", "says"),
     [
-        ({"gpu": 1, "gpumem": 100}, [card(0, healthy=False)], "1 CardNotHealth"),
-        ({"gpu": 1, "gpumem": 20_000}, [card(0)], "1 CardInsufficientMemory"),
-        ({"gpu": 1, "gpumem": 1, "gpucores": 50}, [card(0, cores=40)], "1 CardInsufficientCore"),
-        ({"gpu": 1, "gpumem": 1}, [card(0, count=0)], "1 CardTimeSlicingExhausted"),
-        ({"gpu": 2, "gpumem": 1}, [card(0)], "1 NodeInsufficientDevice"),
+        ({"gpu": 1, "gpumem": 100}, [card(0, healthy=False)], "1/1 CardNotHealth"),
+        ({"gpu": 1, "gpumem": 20_000}, [card(0)], "1/1 CardInsufficientMemory"),
+        ({"gpu": 1, "gpumem": 1, "gpucores": 50}, [card(0, cores=40)], "1/1 CardInsufficientCore"),
+        ({"gpu": 1, "gpumem": 1}, [card(0, count=0)], "1/1 CardTimeSlicingExhausted"),
+        (
+            {"gpu": 2, "gpumem": 9000},
+            [card(0), card(1, memory_mib=1000), card(2, healthy=False)],
+            "1/3 AllocatedCardsInsufficientRequest, 1/3 CardInsufficientMemory, 1/3 CardNotHealth",
+        ),
+        ({"gpu": 2, "gpumem": 1}, [card(0, healthy=False)], "NodeInsufficientDevice"),
     ],
 )
-def test_what_is_short_is_said_in_hamis_words(
-    amounts: dict[str, int], devices: list[NodeDevice], taken: str
+def test_what_is_short_is_said_in_hamis_words_and_of_how_many_devices(
+    amounts: dict[str, int], devices: list[NodeDevice], says: str
 ) -> None:
     fitting = Fitting(node(*devices), ask(**amounts), SPREAD, Tally())
 
     assert fitting.run() is None
-    count, word = taken.split()
-    assert fitting.reasons[word] == int(count)
+    assert str(fitting.reasons) == says
+
+
+def test_what_was_against_devices_for_a_container_that_fits_is_not_said() -> None:
+    first = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9000"})
+    second = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "99000"})
+    both = Ask(PodRequest((first, second), frozenset(), True), Wishes())
+    fitting = Fitting(node(card(0), card(1, memory_mib=1000)), both, SPREAD, Tally())
+
+    assert fitting.run() is None
+    assert str(fitting.reasons) == "2/2 CardInsufficientMemory"
 
 
 def test_modes_that_a_pod_names_are_the_only_ones() -> None:

@@ -111,6 +111,19 @@ def test_each_vendor_counts_memory_and_cores_in_its_own_way(
     assert (found.memory_mib, found.cores) == (memory_mib, cores)
 
 
+def test_a_single_device_of_a_module_asks_for_the_module() -> None:
+    one = Resources(limits={"huawei.com/Ascend910C": "1"})
+    two = Resources(limits={"huawei.com/Ascend910C": "2"})
+    alone, whole = requests.read_pod([], [one]), requests.read_pod([], [two])
+
+    assert alone is not None
+    assert whole is not None
+    assert [pod.slots[0][0].count for pod in (alone, whole)] == [2, 2]
+    assert (alone.rounded, whole.rounded) == (alone.slots[0][0], None)
+    # A pod that HAMi has bound without its webhook holds as many as its limit says.
+    assert alone.counts(BY_WORD["Ascend910C"]) == [1]
+
+
 def test_a_pod_has_a_slot_for_each_container_and_knows_its_passing_ones() -> None:
     gpu = Resources(limits={"nvidia.com/gpu": "1", "nvidia.com/gpumem": "100"})
     pod = requests.read_pod([(gpu, False), (None, True)], [Resources(), gpu])

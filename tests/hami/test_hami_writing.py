@@ -177,3 +177,13 @@ def test_admission_gives_a_gpu_to_who_names_only_a_part_of_one() -> None:
 
     assert changed["spec"]["containers"][0]["resources"]["limits"]["nvidia.com/gpu"] == "1"
     assert pod == manifest({"nvidia.com/gpumem": "1000"})
+
+
+def test_admission_rounds_a_single_device_of_a_module_up() -> None:
+    pod = manifest({"huawei.com/Ascend910C": "1"})
+    pod["spec"]["containers"][0]["resources"]["requests"] = {"huawei.com/Ascend910C": "1"}  # type: ignore[index]
+    resources = admission.with_defaults(pod)["spec"]["containers"][0]["resources"]
+
+    assert resources["limits"] == resources["requests"] == {"huawei.com/Ascend910C": "2"}
+    four = manifest({"huawei.com/Ascend910C": "4"})
+    assert admission.with_defaults(four) == four

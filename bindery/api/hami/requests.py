@@ -6,7 +6,7 @@ into pods are applied here, so that a pod which it has not seen means the same.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from bindery.api import quantity
@@ -32,6 +32,8 @@ class DeviceRequest:
     """Of each device, 100 for a whole one, or the vendor's own unit."""
     is_exclusive: bool = False
     """Whether each device must be used by nobody else."""
+    named_count: int = 0
+    """The count that the container names, which its device plugin serves; 0: `count`."""
 
 
 ContainerRequests = tuple[DeviceRequest, ...]
@@ -64,6 +66,12 @@ class PodRequest:
     """Whether a resource is named that only HAMi's devices know: gpumem and the like."""
 
     @property
+    def rounded(self) -> DeviceRequest | None:
+        """A request that was rounded up to a module of devices, if there is one."""
+        every = (request for slot in self.slots for request in slot)
+        return next((r for r in every if r.named_count not in (0, r.count)), None)
+
+    @property
     def vendors(self) -> tuple[Vendor, ...]:
         """The vendors that are asked for, in the table's order."""
         words = {request.vendor.word for slot in self.slots for request in slot}
@@ -73,7 +81,7 @@ class PodRequest:
         """Return how many devices of `vendor` each slot has when it is served."""
         return [
             sum(
-                1 if request.vendor.count_is_shares else request.count
+                1 if request.vendor.count_is_shares else request.named_count or request.count
                 for request in slot
                 if request.vendor is vendor
             )
@@ -105,6 +113,17 @@ def read_pod(
         passing=frozenset(i for i, (_, sidecar) in enumerate(init_containers) if not sidecar),
         names_shares=any(name in managed for amounts in merged for name in amounts),
     )
+
+
+def in_modules(amounts: Mapping[str, str]) -> dict[str, str]:
+    """Return the counts of `amounts` that must be others: single devices of which only modules of
+    several are given. HAMi's webhook writes the same.
+    """
+    return {
+        vendor.count_resource: str(vendor.module)
+        for vendor in VENDORS
+        if vendor.module > 1 and amounts.get(vendor.count_resource) == "1"
+    }
 
 
 def read_container(amounts: Mapping[str, str]) -> ContainerRequests:
@@ -147,7 +166,8 @@ def _read(vendor: Vendor, amounts: Mapping[str, str]) -> DeviceRequest | None:
         return DeviceRequest(vendor, count, memory_percent=0)
     if count > 1 and vendor.many_are_whole:
         return _many(vendor, count, amounts)
-    return _shared(vendor, count, amounts)
+    request = _shared(vendor, max(count, vendor.module), amounts)
+    return replace(request, named_count=count)
 
 
 def _many(vendor: Vendor, count: int, amounts: Mapping[str, str]) -> DeviceRequest:

@@ -121,6 +121,8 @@ class Vendor:
     legal_units: tuple[int, ...] = ()
     """The only amounts of memory that one device is asked for, in its units."""
     legal_counts: tuple[int, ...] = ()
+    module: int = 1
+    """A single device is rounded up to so many, which are one module."""
     cores_are_percent: bool = False
     """Whether cores are asked for in per cent and counted in the device's own units."""
     cores_are_bits: bool = False

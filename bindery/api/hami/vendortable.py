@@ -45,6 +45,7 @@ def _ascend(word: str, *slices: Slice, modules: bool = False) -> Vendor:
         slices=slices,
         many_are_whole=True,
         legal_counts=(1, *range(2, 17, 2)) if modules else (),
+        module=2 if modules else 1,
         groups=MappingProxyType({2: _MODULES}) if modules else MappingProxyType({}),
         use_ids=(f"hami.io/use-{word}-uuid",),
         avoid_ids=(f"hami.io/no-use-{word}-uuid",),

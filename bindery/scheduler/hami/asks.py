@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from bindery.api.hami import requests, wishes
 from bindery.api.hami.errors import HamiFormatError
-from bindery.api.hami.requests import PodRequest
+from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.api.hami.vendor import Vendor
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.scheduler.hami.fit import Ask
@@ -52,6 +52,8 @@ class Asks:
         except HamiFormatError as error:
             self._problems[shape] = str(error)
             return None
+        if request.rounded is not None:
+            self._problems[shape] = _rounded_text(request.rounded)
         planned = self._planned(request)
         return Ask(planned, wanted) if any(planned.slots) else None
 
@@ -61,3 +63,12 @@ class Asks:
             tuple(each for each in slot if each.vendor in self.vendors) for slot in request.slots
         )
         return PodRequest(slots, request.passing, request.names_shares)
+
+
+def _rounded_text(request: DeviceRequest) -> str:
+    """Return why a pod waits that the webhook has not seen: its device plugin counts devices."""
+    name, count = request.vendor.count_resource, request.count
+    return (
+        f"{request.named_count} of {name}: only modules of {count} are given, and the device plugin"
+        f" gives what the limit says; ask for {count}, which the admission webhook writes too"
+    )

@@ -5,7 +5,6 @@ the tally of a node and changes a copy, container by container. Init containers 
 others begin each start from what the node has without this pod.
 """
 
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -21,10 +20,8 @@ from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.hami import checks, groups, order
 from bindery.scheduler.hami.checks import Demand
 from bindery.scheduler.hami.fleet import HamiNode, Held
+from bindery.scheduler.hami.reasons import NODE_INSUFFICIENT_DEVICE, Reasons
 from bindery.scheduler.hami.usage import Tally
-
-Reasons = Counter[str]
-"""HAMi's words for what is wrong with a device -> how many devices."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +42,8 @@ class Fitting:
     """What the pod wishes, or the default."""
     tally: Tally
     """What is taken without this pod; containers are added as they are placed."""
-    reasons: Reasons = field(default_factory=Counter)
+    reasons: Reasons = field(default_factory=Reasons)
+    """What is against devices for the request that was looked at last."""
     _slots: dict[str, list[Slot]] = field(default_factory=dict)
     _mig: list[MigAllocation] = field(default_factory=list)
 
@@ -78,15 +76,22 @@ class Fitting:
         vendor = request.vendor
         devices = self.node.devices.get(vendor.word, ())
         wanted = 1 if vendor.count_is_shares else request.count
+        if len(devices) < wanted and not self._may_cut(devices):
+            self.reasons = Reasons.of_node(NODE_INSUFFICIENT_DEVICE)
+            return None
+        self.reasons = Reasons(len(devices))
         fitting = [device for device in devices if self._fits(device, request)]
         chosen = self._choose(fitting, request, wanted)
         if chosen is None:
-            if len(devices) < wanted:
-                self.reasons["NodeInsufficientDevice"] += 1
-            elif fitting:
-                self.reasons["AllocatedCardsInsufficientRequest"] += len(fitting)
+            if fitting:
+                self.reasons.add("AllocatedCardsInsufficientRequest", len(fitting))
             return None
         return tuple(self._take(device, request, index, at) for at, device in enumerate(chosen))
+
+    def _may_cut(self, devices: Sequence[NodeDevice]) -> bool:
+        """Whether one of the devices can be cut into several instances for the pod."""
+        mig, modes = DeviceModeWord.MIG.value, self.ask.wishes.modes
+        return (not modes or mig in modes) and any(device.mode == mig for device in devices)
 
     def _fits(self, device: NodeDevice, request: DeviceRequest) -> bool:
         """Return whether one device can be taken; note why not."""
@@ -100,7 +105,7 @@ class Fitting:
         if not why and device.mode == DeviceModeWord.MIG:
             why = "" if self._instance(device, request) else "CardMigTopologyInfeasible"
         if why:
-            self.reasons[why] += 1
+            self.reasons.add(why)
         return not why
 
     def _is_elsewhere(self, device: NodeDevice, vendor: Vendor) -> bool:
@@ -114,8 +119,6 @@ class Fitting:
         self, fitting: Sequence[NodeDevice], request: DeviceRequest, wanted: int
     ) -> list[NodeDevice] | None:
         """Return which of the fitting devices are taken; None if they are too few."""
-        if DevicePolicy.TOPOLOGY in self.policies and len(fitting) >= wanted:
-            return order.best_linked(fitting, wanted, self.node.pair_scores)
         scores = {
             device.id: order.device_score(
                 device,
@@ -127,15 +130,25 @@ class Fitting:
         }
         by_numa = self.ask.wishes.binds_numa
         ordered = order.in_order(fitting, scores, self.policies, by_numa=by_numa)
-        if by_numa:
-            ordered = groups.of_one_numa(ordered, wanted)
-            if not ordered and fitting:
-                self.reasons["NumaNotFit"] += len(fitting)
-        linked = groups.linked(ordered, wanted, request.vendor)
-        if linked is None:
-            self.reasons["NumaNotFit"] += len(ordered)
-            return None
-        return self._repeated(linked, request, wanted)
+        for together in groups.by_numa(ordered) if by_numa else (ordered,):
+            chosen = self._choose_together(together, request, wanted)
+            if chosen is not None:
+                return chosen
+        if fitting and (by_numa or groups.are_linked(wanted, request.vendor)):
+            self.reasons.add("NumaNotFit", len(fitting))
+        return None
+
+    def _choose_together(
+        self, ordered: Sequence[NodeDevice], request: DeviceRequest, wanted: int
+    ) -> list[NodeDevice] | None:
+        """Return `wanted` devices of `ordered` by the vendor's links, by the links that the node
+        has measured where the pod wants that, else in their order; None if there are none.
+        """
+        if groups.are_linked(wanted, request.vendor):
+            return groups.linked(ordered, wanted, request.vendor)
+        if DevicePolicy.TOPOLOGY in self.policies and len(ordered) >= wanted:
+            return order.best_linked(ordered, wanted, self.node.pair_scores)
+        return self._repeated(ordered, request, wanted)
 
     def _repeated(
         self, ordered: Sequence[NodeDevice], request: DeviceRequest, wanted: int

@@ -1,6 +1,6 @@
 """Devices that are to be given together: of one NUMA node, or linked as the vendor's table says.
 
-Called by `fit` with devices that fit one by one, in the order in which they would be taken. Pure.
+Called by `fit` with devices that fit one by one. Pure.
 """
 
 from collections.abc import Collection, Sequence
@@ -13,27 +13,23 @@ _ALIGNED = (4, 8, 16)
 """Runs of so many begin at a multiple of their length: halves and quarters of a torus."""
 
 
-def of_one_numa(ordered: Sequence[NodeDevice], count: int) -> list[NodeDevice]:
-    """Return the devices of the first NUMA node that has `count`; they are ordered by it."""
-    for _, together in groupby(ordered, key=lambda device: device.numa):
-        found = list(together)
-        if len(found) >= count:
-            return found
-    return []
+def by_numa(ordered: Sequence[NodeDevice]) -> list[list[NodeDevice]]:
+    """Return the devices of each NUMA node; they are ordered by it."""
+    return [list(together) for _, together in groupby(ordered, key=lambda device: device.numa)]
 
 
-def linked(ordered: Sequence[NodeDevice], count: int, vendor: Vendor) -> list[NodeDevice] | None:
-    """Return devices of which the first `count` are linked; None if such are not free.
+def are_linked(count: int, vendor: Vendor) -> bool:
+    """Return whether `count` devices of `vendor` must be linked."""
+    return count > 1 and (vendor.alignment is Alignment.RUNS or bool(vendor.groups))
 
-    Vendors without a rule get them in their order.
-    """
-    by_index = {device.index: device for device in ordered}
-    if count > 1 and vendor.alignment is Alignment.RUNS:
+
+def linked(free: Sequence[NodeDevice], count: int, vendor: Vendor) -> list[NodeDevice] | None:
+    """Return `count` devices that are linked as the vendor demands; None if such are not free."""
+    by_index = {device.index: device for device in free}
+    if vendor.alignment is Alignment.RUNS:
         indexes = _run(by_index.keys(), count)
-    elif count > 1 and vendor.groups:
-        indexes = _grouped(by_index.keys(), count, vendor)
     else:
-        return list(ordered)
+        indexes = _grouped(by_index.keys(), count, vendor)
     return None if indexes is None else [by_index[index] for index in indexes]
 
 

@@ -13,8 +13,9 @@ from bindery.api.hami import assignment as assignments
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.scheduler.hami.asks import Asks
-from bindery.scheduler.hami.fit import Ask, Fitting, Reasons, held_by
+from bindery.scheduler.hami.fit import Ask, Fitting, held_by
 from bindery.scheduler.hami.fleet import Fleet, Held
+from bindery.scheduler.hami.reasons import CARD_PROMISED, Reasons
 from bindery.scheduler.hami.usage import NodeUsage
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import TaskStatus, Uid
@@ -94,7 +95,7 @@ class HamiLedger:
         later = operation.kind is OperationKind.PIPELINE
         assignment, reasons = self._fit(ask, node, later=later)
         if assignment is None:
-            raise LedgerRefusalError(f"node {node} has no devices for it: {text(reasons)}")
+            raise LedgerRefusalError(f"node {node} has no devices for it: {reasons}")
         if not assignment.devices:
             return
         planned = _Planned(node, held_by(assignment, ask, node), assignment)
@@ -134,7 +135,7 @@ class HamiLedger:
         if found is not None and not later and usage.promise_count:
             beside = Fitting(node, ask, self._asks.policies(ask), usage.later)
             if beside.run() is None:
-                return None, Reasons({"CardPromised": 1})
+                return None, Reasons.of_node(CARD_PROMISED)
         return found, fitting.reasons
 
     def _held(self, uid: Uid) -> Held | None:
@@ -158,8 +159,3 @@ class HamiLedger:
 
 
 _ENDED = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
-
-
-def text(reasons: Reasons) -> str:
-    """Return `reasons` as HAMi writes them: sorted, with how many devices each concerns."""
-    return ", ".join(f"{count} {word}" for word, count in sorted(reasons.items()))

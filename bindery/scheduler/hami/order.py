@@ -55,25 +55,63 @@ def in_order(
 ) -> list[NodeDevice]:
     """Return `devices`, those to be taken first in front.
 
-    Of equal ones HAMi takes the one at the highest NUMA node, and there the last registered: it
-    scans its list from the end.
+    HAMi sorts its list by the policy and scans it from the end. `by_numa`: the devices of one NUMA
+    node stand together. Equal devices end by their index, the highest first: HAMi does so for lists
+    of policies, and the order of registration, which it keeps otherwise, is random on most nodes.
     """
-    keys: list[dict[str, float]] = []
-    for policy in policies:
-        if policy is DevicePolicy.BINPACK:
-            keys.append({device.id: -scores[device.id] for device in devices})
-        elif policy is DevicePolicy.SPREAD:
-            keys.append({device.id: scores[device.id] for device in devices})
-        elif policy is DevicePolicy.NUMA:
-            keys.append({device.id: device.numa for device in devices})
-    places = {device.id: place for place, device in enumerate(devices)}
+    keys = _keys(policies, by_numa=by_numa)
 
     def key(device: NodeDevice) -> tuple[float, ...]:
-        first = (float(device.numa),) if by_numa else ()
-        wanted = tuple(each[device.id] for each in keys)
-        return (*first, *wanted, -float(device.numa), -float(places[device.id]))
+        return (*(each(device, scores[device.id]) for each in keys), -device.index)
 
     return sorted(devices, key=key)
+
+
+_Key = Callable[[NodeDevice, float], float]
+"""A device and its score; the smallest value is taken first."""
+
+
+def _emptiest(_device: NodeDevice, score: float) -> float:
+    return score
+
+
+def _fullest(_device: NodeDevice, score: float) -> float:
+    return -score
+
+
+def _high_numa(device: NodeDevice, _score: float) -> float:
+    return -device.numa
+
+
+def _low_numa(device: NodeDevice, _score: float) -> float:
+    return device.numa
+
+
+_KEYS: Final[Mapping[DevicePolicy, _Key]] = {
+    DevicePolicy.BINPACK: _fullest,
+    DevicePolicy.SPREAD: _emptiest,
+    DevicePolicy.NUMA: _high_numa,
+}
+"""Policies that sort. The others only filter, and leave the order to spread."""
+
+
+def _keys(policies: Sequence[DevicePolicy], *, by_numa: bool) -> list[_Key]:
+    if len(policies) == 1 and policies[0] is not DevicePolicy.NUMA:
+        return _keys_of_one(policies[0], by_numa=by_numa)
+    named = [policy for policy in dict.fromkeys(policies) if policy in _KEYS]
+    chain = named or [DevicePolicy.SPREAD]
+    if by_numa and chain[0] is not DevicePolicy.NUMA:
+        chain = [DevicePolicy.NUMA, *(each for each in chain if each is not DevicePolicy.NUMA)]
+    return [_KEYS[policy] for policy in chain]
+
+
+def _keys_of_one(policy: DevicePolicy, *, by_numa: bool) -> list[_Key]:
+    if policy is DevicePolicy.MUTEX:
+        return [_high_numa]  # devices in use are refused, and idle ones are alike
+    if by_numa:
+        is_packed = policy is DevicePolicy.BINPACK
+        return [_low_numa, _fullest] if is_packed else [_high_numa, _emptiest]
+    return [_KEYS.get(policy, _emptiest), _high_numa]
 
 
 def best_linked(

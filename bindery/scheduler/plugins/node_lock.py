@@ -6,7 +6,6 @@ lock. Nodes without such devices are none of its business, unless a pod asks for
 that only HAMi knows. The work is done in `bindery.scheduler.hami`.
 """
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -28,7 +27,8 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.hami import order
 from bindery.scheduler.hami.asks import Asks
 from bindery.scheduler.hami.fleet import Fleet
-from bindery.scheduler.hami.ledger import HamiLedger, text
+from bindery.scheduler.hami.ledger import HamiLedger
+from bindery.scheduler.hami.reasons import Reasons
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Need, Shape
@@ -159,10 +159,10 @@ class NodeLock:
         return self._explained[task.shape]
 
     def _explain(self, session: Session, shape: Shape) -> str | None:
-        passing, found = session.placement.passing(shape), Counter[str]()
+        passing, found = session.placement.passing(shape), Reasons()
         for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
             found += self._current().reasons(shape, session.state.nodes.name(int(row)))
-        return f"devices: {text(found)}" if found else None
+        return f"devices: {found}" if found else None
 
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 90 by how full devices are, for pods that ask for some."""

@@ -12,7 +12,7 @@ from typing import Any
 from bindery.api.hami import assignment, wishes
 from bindery.api.hami.assignment import FORGED
 from bindery.api.hami.errors import HamiFormatError
-from bindery.api.hami.requests import read_pod
+from bindery.api.hami.requests import in_modules, read_pod
 from bindery.api.hami.vendortable import NVIDIA
 
 _PARTS = (NVIDIA.memory_resource, NVIDIA.percentage_resource, NVIDIA.cores_resource)
@@ -48,12 +48,19 @@ def problems(pod: Mapping[str, Any]) -> list[str]:
 
 
 def with_defaults(pod: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a copy of `pod` in which no container asks for a part of no GPU."""
+    """Return a copy of `pod` in which no container asks for a part of no GPU, or for less than a
+    module of devices that come in modules.
+    """
     changed = copy.deepcopy(dict(pod))
     for container in _containers(changed):
-        limits = (container.get("resources") or {}).get("limits")
+        resources = container.get("resources") or {}
+        limits, named = resources.get("limits"), resources.get("requests")
         if limits and NVIDIA.count_resource not in limits and any(p in limits for p in _PARTS):
             limits[NVIDIA.count_resource] = "1"
+        counts = in_modules(_texts({**(named or {}), **(limits or {})}))
+        for amounts in (limits, named):
+            if amounts:
+                amounts.update((name, counts[name]) for name in counts.keys() & amounts.keys())
     return changed
 
 
@@ -65,8 +72,11 @@ def _containers(pod: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 def _resources(container: Mapping[str, Any]) -> _Resources:
     resources = container.get("resources") or {}
+    named, limits = resources.get("requests"), resources.get("limits")
+    return _Resources(
+        None if named is None else _texts(named), None if limits is None else _texts(limits)
+    )
 
-    def texts(amounts: Mapping[str, Any] | None) -> dict[str, str] | None:
-        return None if amounts is None else {name: str(text) for name, text in amounts.items()}
 
-    return _Resources(texts(resources.get("requests")), texts(resources.get("limits")))
+def _texts(amounts: Mapping[str, Any]) -> dict[str, str]:
+    return {name: str(text) for name, text in amounts.items()}
