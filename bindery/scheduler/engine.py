@@ -27,9 +27,10 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
 from bindery.scheduler.ledgers.base import OperationKind
-from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
+from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.reports import (
     SCHEDULED,
     CycleReport,
@@ -39,6 +40,7 @@ from bindery.scheduler.reports import (
     RefusedPlan,
     ReservationReport,
 )
+from bindery.scheduler.rounds import Deadline, Position, Round, Turn
 from bindery.scheduler.session import WAITS_FOR_RELEASE, Session
 from bindery.scheduler.usage.source import past_usage
 
@@ -78,6 +80,11 @@ ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
 """By the name that the configuration uses."""
 
 
+_NOT_TRIED_YET = Refusal(
+    "NotTriedYet", "planning takes several cycles now, and it has not been its turn yet"
+)
+
+
 class UnknownActionError(Exception):
     """The configuration names an action that does not exist; `index` is its place in the list."""
 
@@ -100,6 +107,10 @@ class Engine:
         self.past = past_usage(configuration.usage)
         """What queues used in the past."""
         self.report = CycleReport()
+        self._position: Position | None = None
+        """Where the last cycle ran out of time."""
+        self._refusals: dict[tuple[JobKey, Uid], Refusal] = {}
+        """What the last cycle with a deadline found against jobs that it could not place."""
         self.configure(configuration)
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
@@ -140,9 +151,15 @@ class Engine:
         return effects
 
     def cycle(
-        self, fencing_token: int = 0, inspect: Callable[[Session], None] | None = None
+        self,
+        fencing_token: int = 0,
+        inspect: Callable[[Session], None] | None = None,
+        deadline: Deadline | None = None,
     ) -> Generator[BindRequestDraft, None, None]:
         """Plan once; yield each BindRequest as its Statement is committed.
+
+        `deadline`: commit what there is when it has passed; the next cycle continues there (see
+        rounds.py). Without one the cycle tries everything, whatever earlier ones did.
 
         `inspect` sees the session at the end, with all promises in it; it must commit nothing.
 
@@ -152,9 +169,13 @@ class Engine:
         """
         session = self._open()
         report, kept = CycleReport(), set(self.cluster.promises.jobs)
+        # A cycle that fails is not continued: the next one begins a round.
+        position, self._position = self._position, None
+        by_job = [action.name for action in self._actions if action.tries_jobs]
+        turns = Round(by_job, deadline, position if deadline is not None else None)
         try:
             with closing(session):
-                yield from self._plan(session, report, fencing_token)
+                yield from self._plan(session, report, fencing_token, turns)
                 if inspect is not None:
                     inspect(session)
         except BaseException:
@@ -164,11 +185,13 @@ class Engine:
             for job in set(self.cluster.promises.jobs) - kept:
                 self.cluster.promises.end(job)
             raise
+        self._position = turns.position(each.job for each in session.reservations.all)
         report.seconds_by_plugin = self._plugins.take_seconds()
+        report.is_cut = turns.is_cut
         self.report = report
 
     def _plan(
-        self, session: Session, report: CycleReport, fencing_token: int
+        self, session: Session, report: CycleReport, fencing_token: int, turns: Round
     ) -> Generator[BindRequestDraft, None, None]:
         """Run all actions; write what they find out into `report`."""
         waiting = list(session.state.waiting.values())
@@ -181,13 +204,20 @@ class Engine:
         )
         try:
             for action in self._actions:
+                turn = turns.turn(action.name, fills=action.fills) if action.tries_jobs else Turn()
+                if turn is None:
+                    continue
                 started_s = time.perf_counter()
-                for commit in action.execute(session):
+                for commit in action.execute(session, turn):
                     report.evictions.extend(self._evictions(action.name, commit))
                     report.committed_statements += 1
                     report.committed_pods += len(commit.operations)
                     yield from committer.add(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
+                if action.tries_jobs:
+                    turns.finish(action.name, turn)
+                if action.fills and turns.has_deadline:
+                    self._recall_refusals(session, turn)
             yield from committer.flush()
         finally:
             committer.abandon()
@@ -195,6 +225,14 @@ class Engine:
         report.jobs = {job.key: _job_report(session, job) for job in (*waiting, *session.stale)}
         report.fair_shares = session.shares.by_queue()
         self._note_places(report)
+
+    def _recall_refusals(self, session: Session, turn: Turn) -> None:
+        """Let jobs that `turn` has not tried wait for the reason that an earlier cycle found."""
+        for job in session.state.waiting.values():
+            waits = job.pending and not job.promised.total and not turn.has_tried(job)
+            if waits and job not in session.refusals:
+                session.refusals[job] = self._refusals.get((job.key, job.uid), _NOT_TRIED_YET)
+        self._refusals = {(job.key, job.uid): it for job, it in session.refusals.items()}
 
     @contextmanager
     def session(self) -> Iterator[Session]:

@@ -90,6 +90,8 @@ class CycleReport:
     """Queue -> resource -> what it deserves: devices, cores, bytes."""
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     """The same as columns: [resource, queue], in ledger units."""
+    is_cut: bool = False
+    """Whether it ran out of time: the next cycle continues it."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

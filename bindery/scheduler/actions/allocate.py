@@ -5,7 +5,7 @@ turn with other jobs. A gang of which one pod must wait for room to be released 
 its places are promised to it for this cycle and nothing is bound early.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -20,6 +20,7 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 from bindery.scheduler.statement import Statement
 
@@ -42,32 +43,53 @@ class Allocate:
     """Places what fits; explains what does not. `reserver`: keeps room for what does not fit."""
 
     name = "allocate"
+    tries_jobs = True
+    fills = True
 
     def __init__(self, reserver: Reserver | None = None) -> None:
         self._reserver = reserver
 
-    def execute(self, session: Session) -> Iterator[Commit]:
-        """Serve every waiting job once, and again for each extra pod that finds a place."""
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
+        """Serve every waiting job once, and again for each extra pod that finds a place.
+
+        What was promised or reserved in earlier cycles is served whatever the time.
+        """
         attempts = Attempts(session)
         waiting = [job for job in session.state.waiting.values() if job.pending]
         first = [job for job in waiting if session.has_room_coming(job)]
         # Those for which others were evicted get their places before these ask for them again.
-        for job in WorkList(session, first):
-            served = attempts.serve(job)
-            if isinstance(served, Commit):
-                yield served
+        yield from self._serve(attempts, session, WorkList(session, first), reserves=False)
         unserved = [job for job in waiting if job.pending and not job.promised.total]
-        work = WorkList(session, unserved)
-        for job in work:
+        members = turn.members(unserved)
+        reserved = [job for job in unserved if job.key in turn.reserved]
+        tried_before = [job for job in reserved if job.key not in turn.untried]
+        yield from self._serve(attempts, session, WorkList(session, tried_before))
+        work = WorkList(session, members)
+        yield from self._serve(attempts, session, turn.take(work), work.put_back)
+        if turn.is_cut:
+            late = [job for job in reserved if job.key in turn.untried]
+            yield from self._serve(attempts, session, WorkList(session, late))
+
+    def _serve(
+        self,
+        attempts: "Attempts",
+        session: Session,
+        jobs: Iterable[Job],
+        put_back: Callable[[Job], None] = lambda _: None,
+        *,
+        reserves: bool = True,
+    ) -> Iterator[Commit]:
+        """Serve each of `jobs`. `put_back`: serves a job again; `reserves`: keep room for it."""
+        for job in jobs:
             served = attempts.serve(job)
             if isinstance(served, Commit):
                 yield served
-            elif served is Outcome.WAITS and self._reserver is not None:
+            elif reserves and served is Outcome.WAITS and self._reserver is not None:
                 self._reserver.consider(session, job)
             # A gang that is only promised its places gets no extra pods before it has them.
             has_gang = isinstance(served, Commit) or job.is_satisfied
             if served is not Outcome.WAITS and has_gang and job.pending:
-                work.put_back(job)
+                put_back(job)
 
 
 class Outcome(Enum):

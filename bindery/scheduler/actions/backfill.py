@@ -12,6 +12,7 @@ from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.actions.makeroom import MakeRoom
 from bindery.scheduler.model.endings import last_end
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 
 
@@ -19,33 +20,35 @@ class Backfill:
     """Lends reserved room to jobs that give it back in time. `makers`: what can make room."""
 
     name = "backfill"
+    tries_jobs = True
+    fills = False
 
     def __init__(self, makers: Sequence[MakeRoom] = ()) -> None:
         self._makers = makers
 
-    def execute(self, session: Session) -> Iterator[Commit]:
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
         """Serve the waiting jobs that end before some reserved gang starts."""
         starts = [each.start for each in session.reservations.all if each.start is not None]
         latest = max(starts, default=session.now)
         if latest <= session.now or not session.reservations.keep_something:
             return
-        candidates = [
+        candidates = turn.members(
             job
             for job in session.state.waiting.values()
             if _may_try(session, job) and _end(session, job) <= latest
-        ]
+        )
         if not candidates:
             return
         for reservation in session.reservations.all:
             made = (maker.could_serve(session, reservation.job) for maker in self._makers)
             reservation.may_be_lent = not any(made)
-        yield from _fill(session, candidates)
+        yield from _fill(session, candidates, turn)
 
 
-def _fill(session: Session, candidates: Sequence[Job]) -> Iterator[Commit]:
+def _fill(session: Session, candidates: Sequence[Job], turn: Turn) -> Iterator[Commit]:
     attempts: dict[frozenset[Job], Attempts] = {}
     work = WorkList(session, candidates)
-    for job in work:
+    for job in turn.take(work):
         end = _end(session, job)
         lent = frozenset(r.job for r in session.reservations.all if r.lends_until(end))
         if not lent:

@@ -10,6 +10,7 @@ from bindery.scheduler.ledgers.base import Operation
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.queuewalk import QueueWalk
+from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 
 
@@ -31,8 +32,18 @@ class Action(Protocol):
         """The name by which the configuration calls it."""
         ...
 
-    def execute(self, session: Session) -> Iterator[Commit]:
-        """Plan; yield what every Statement did, as soon as it is committed."""
+    @property
+    def tries_jobs(self) -> bool:
+        """Whether it tries waiting jobs one by one, so that the next cycle can continue it."""
+        ...
+
+    @property
+    def fills(self) -> bool:
+        """Whether it only uses free room: it runs also where a cycle continues a later action."""
+        ...
+
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
+        """Plan what `turn` allows; yield what every Statement did, as soon as it is committed."""
         ...
 
 

@@ -7,6 +7,7 @@ from enum import Enum
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.rearrange import Rearrangement
@@ -19,17 +20,21 @@ from bindery.scheduler.statement import Statement
 class MakeRoom:
     """Serves waiting jobs that could not be placed, by evicting others as `rule` allows."""
 
+    tries_jobs = True
+    fills = False
+
     def __init__(self, rule: Rule) -> None:
         self._rule = rule
         self.name = rule.name
 
-    def execute(self, session: Session) -> Iterator[Commit]:
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
         """Try each waiting job once; yield the plans that were committed."""
-        waiting = [job for job in session.state.waiting.values() if _may_try(session, job)]
+        candidates = (job for job in session.state.waiting.values() if _may_try(session, job))
+        waiting = turn.members(candidates)
         if not waiting:
             return
         failed: set[Hashable] = set()
-        for job in WorkList(session, waiting):
+        for job in turn.take(WorkList(session, waiting)):
             claim = Claim(job, tuple(session.next_pods(job)))
             likeness = _likeness(session, claim)
             if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):

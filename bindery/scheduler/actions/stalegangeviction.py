@@ -14,6 +14,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 from bindery.scheduler.times import timestamp
 
@@ -22,11 +23,13 @@ class StaleGangEviction:
     """Evicts gangs, whole, that stay below their minimum. `grace_s`: where they do not say."""
 
     name = "stalegangeviction"
+    tries_jobs = False
+    fills = False
 
     def __init__(self, grace_s: float) -> None:
         self._grace_s = grace_s
 
-    def execute(self, session: Session) -> Iterator[Commit]:
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:  # noqa: ARG002
         """Yield the evictions of each gang whose grace period has passed."""
         parts = [part for job in session.state.jobs.values() for part in _stale_parts(job)]
         since = session.stale_since([(job, name) for job, name, _ in parts])

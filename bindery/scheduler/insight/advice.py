@@ -17,6 +17,7 @@ ADVICE: Final[Mapping[str, str]] = {
     "Invalid": "Mend the PodGroup's spec.",
     "NotSupported": "Remove from the pod what is not supported yet.",
     "CommitUnderWay": "Wait: its BindRequest is being carried out (bindery get requests).",
+    "NotTriedYet": "Wait: the scheduler needs several cycles to try every job that waits.",
     "WaitsForRelease": "Wait: it is placed when the pods that are being deleted are gone.",
     "Unschedulable": "Free or add nodes, or let the pods ask for less or for other nodes; "
     "a lower spec.minMember lets a part start.",

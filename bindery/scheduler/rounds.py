@@ -1,0 +1,176 @@
+"""Rounds: a cycle that runs out of time is continued by the next, so that every job has its turn.
+
+A round runs every action over the jobs that wait when the action begins. A cycle without a deadline
+is one whole round. A cycle whose deadline passes ends between two jobs; the next cycle, with fresh
+state, continues with the jobs that the action has not tried, then with the actions after it. The
+bound: every cycle tries at least one of these jobs, and no job joins them later, so `n` waiting
+jobs and `a` actions need at most `a * (n + 1)` cycles a round.
+
+The clock is passed in. Nothing here reads or changes the plan.
+"""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from bindery.scheduler.model.jobs import Job, JobKey
+
+PRELIMINARY_PART = 0.5
+"""How much of its time a cycle that continues a later action may first spend on free room."""
+
+
+class Deadline:
+    """The time until which a cycle takes up further jobs. `clock`: seconds, monotonic."""
+
+    def __init__(
+        self, budget_s: float = math.inf, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._clock = clock
+        self._budget_s = budget_s
+        self._started_s = clock()
+        self._ended = threading.Event()
+
+    @property
+    def is_bounded(self) -> bool:
+        """Whether it can pass by itself."""
+        return self._budget_s < math.inf
+
+    def has_passed(self, part: float = 1.0) -> bool:
+        """Return whether `part` of the budget has been used, or `end` was called."""
+        used_s = self._clock() - self._started_s if self.is_bounded else 0.0
+        return used_s >= part * self._budget_s or self._ended.is_set()
+
+    def end(self) -> None:
+        """Let it pass now. May be called from another thread."""
+        self._ended.set()
+
+
+@dataclass(frozen=True, slots=True)
+class Position:
+    """Where a cycle ended before its round was over."""
+
+    action: str
+    """The action to continue with."""
+    left: frozenset[JobKey] | None = None
+    """The jobs that it has not tried; None: it has not begun."""
+    reserved: frozenset[JobKey] = frozenset()
+    """The jobs that had a reservation: it is made again before others are served."""
+
+
+class Turn:
+    """What one action may try in one cycle; by default everything."""
+
+    def __init__(
+        self,
+        deadline: Deadline | None = None,
+        *,
+        part: float = 1.0,
+        left: frozenset[JobKey] | None = None,
+        reserved: frozenset[JobKey] = frozenset(),
+    ) -> None:
+        self._deadline = deadline
+        self._part = part
+        self._left = left
+        self._members: frozenset[JobKey] = frozenset()
+        self._tried: set[JobKey] = set()
+        self.reserved = reserved
+        """Jobs that had a reservation in the last cycle, which this one continues."""
+        self.is_cut = False
+        """Whether it ended before its work did."""
+
+    @property
+    def untried(self) -> frozenset[JobKey]:
+        """The members that have not been tried."""
+        return self._members - self._tried
+
+    def has_tried(self, job: Job) -> bool:
+        """Return whether `job` was tried in this cycle."""
+        return job.key in self._tried
+
+    def members(self, jobs: Iterable[Job]) -> list[Job]:
+        """Return those of `jobs` that the action has not tried in this round."""
+        left = self._left
+        found = [job for job in jobs if left is None or job.key in left]
+        self._members = frozenset(job.key for job in found)
+        return found
+
+    def take(self, work: Iterable[Job]) -> Iterator[Job]:
+        """Yield jobs of `work` until the deadline passes; at least one."""
+        has_begun = False
+        for job in work:
+            if has_begun and self._deadline is not None and self._deadline.has_passed(self._part):
+                self.is_cut = True
+                return
+            has_begun = True
+            self._tried.add(job.key)
+            yield job
+
+
+class Round:
+    """The turns of one cycle. `actions`: those that try job by job, in their order.
+
+    `position`: where the last cycle ended, if it was cut. `deadline`: None for a whole round.
+    """
+
+    def __init__(
+        self,
+        actions: Sequence[str],
+        deadline: Deadline | None = None,
+        position: Position | None = None,
+    ) -> None:
+        self._actions = actions
+        self._deadline = deadline
+        self._start = position if position is not None and position.action in actions else None
+        self._has_begun = False
+        """Whether an action of this round has had its turn in this cycle."""
+        self._position: Position | None = None
+        self.is_cut = False
+        """Whether the cycle ended before its work did."""
+
+    @property
+    def has_deadline(self) -> bool:
+        """Whether the cycle may be cut."""
+        return self._deadline is not None
+
+    def turn(self, action: str, *, fills: bool) -> Turn | None:
+        """Return the turn of `action`, which comes next; None: it has none in this cycle.
+
+        `fills`: it uses free room, so it has a turn also where the cycle continues a later one.
+        """
+        start = self._start
+        if self.is_cut:
+            return None
+        if start is None or self._has_begun:
+            if self._has_begun and self._deadline is not None and self._deadline.has_passed():
+                self.is_cut, self._position = True, Position(action)
+                return None
+            self._has_begun = True
+            return Turn(self._deadline)
+        if action == start.action:
+            self._has_begun = True
+            return Turn(self._deadline, left=start.left, reserved=start.reserved)
+        if not fills:
+            return None
+        return Turn(self._deadline, part=PRELIMINARY_PART, reserved=start.reserved)
+
+    def finish(self, action: str, turn: Turn) -> None:
+        """Take note of how `turn` ended."""
+        if not turn.is_cut or not self._has_begun:
+            return
+        self.is_cut = True
+        after = self._actions[self._actions.index(action) + 1 :]
+        if turn.untried:
+            self._position = Position(action, turn.untried)
+        elif after:
+            self._position = Position(after[0])
+
+    def position(self, reserved: Iterable[Job]) -> Position | None:
+        """Return where the next cycle continues; None: it begins a round.
+
+        `reserved`: the jobs that have a reservation at the end of this cycle.
+        """
+        if self._position is None:
+            return None
+        return replace(self._position, reserved=frozenset(job.key for job in reserved))

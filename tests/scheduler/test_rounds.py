@@ -1,0 +1,266 @@
+"""A cycle that runs out of time: what it commits is whole, and the next one continues it."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from plannedworlds import World, worlds
+from recounting import recount, view
+from schedulerworld import (
+    Clock,
+    add,
+    as_created,
+    configuration,
+    delete,
+    engine_with,
+    gang,
+    node,
+    pod,
+    queue,
+    report_of,
+)
+
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.plugins.registry import PluginSet, load
+from bindery.scheduler.rounds import Deadline
+from bindery.scheduler.session import Session
+
+SETTINGS = settings(
+    max_examples=20,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
+)
+BY_JOB = ("allocate", "backfill", "consolidation", "reclaim", "preempt")
+
+
+class Slow:
+    """A plugin for which looking at a job takes a second; it notes which jobs it was asked for."""
+
+    name = "slow"
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+        self.asked: list[str] = []
+
+    def invalid(self, session: Session, job: Job) -> Refusal | None:  # noqa: ARG002
+        self.now_s += 1.0
+        self.asked.append(job.key.name)
+        return None
+
+    def deadline(self, budget_s: float) -> Deadline:
+        """Return a deadline by the time that this plugin takes."""
+        return Deadline(budget_s, lambda: self.now_s)
+
+
+def slowed(engine: Engine) -> Slow:
+    """Let `engine` plan with a slow plugin; return it."""
+    built_in, slow = load(configuration().plugins), Slow()
+    engine._plugins = PluginSet([*built_in.plugins, slow], built_in.seconds)
+    return slow
+
+
+def names(drafts: list[BindRequestDraft]) -> list[str]:
+    return sorted(task.job.name for draft in drafts for task in draft.tasks)
+
+
+def cut_cycle(engine: Engine, slow: Slow, budget_s: float) -> list[BindRequestDraft]:
+    return list(engine.cycle(deadline=slow.deadline(budget_s)))
+
+
+def test_a_cycle_that_runs_out_of_time_commits_what_it_has_and_the_next_one_continues() -> None:
+    engine = engine_with(node("n", 8), *(item for i in range(5) for item in gang(f"g{i}", 1)))
+    slow = slowed(engine)
+
+    assert names(cut_cycle(engine, slow, 2)) == ["g0", "g1"]
+    assert engine.report.is_cut
+    assert names(cut_cycle(engine, slow, 2)) == ["g2", "g3"]
+    assert names(cut_cycle(engine, slow, 2)) == ["g4"]
+    assert not engine.report.is_cut
+
+
+def test_a_cycle_tries_one_job_at_least_however_short_its_time_is() -> None:
+    engine = engine_with(node("n", 8), *gang("g0", 3), *gang("g1", 3))
+    slow = slowed(engine)
+
+    first, second = (cut_cycle(engine, slow, 0) for _ in range(2))
+
+    assert names(first) == ["g0"] * 3
+    assert names(second) == ["g1"] * 3
+
+
+def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did() -> None:
+    engine = engine_with(node("n", 2), *(item for i in range(4) for item in gang(f"g{i}", 3)))
+    slow = slowed(engine)
+    cut_cycle(engine, slow, 2)
+    slow.asked.clear()
+
+    list(engine.cycle())
+
+    assert slow.asked[:4] == ["g0", "g1", "g2", "g3"]
+    assert not engine.report.is_cut
+
+
+def test_jobs_that_come_later_wait_for_the_next_round() -> None:
+    engine = engine_with(node("n", 8), *(item for i in range(3) for item in gang(f"g{i}", 1)))
+    slow = slowed(engine)
+    assert names(cut_cycle(engine, slow, 1)) == ["g0"]
+
+    add(engine.cluster, *gang("earlier-by-name", 1))
+
+    assert names(cut_cycle(engine, slow, 1)) == ["g1"]
+    assert names(cut_cycle(engine, slow, 1)) == ["g2"]
+    assert names(cut_cycle(engine, slow, 1)) == ["earlier-by-name"]
+
+
+def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> None:
+    engine = engine_with(node("n", 1), *gang("a", 2), *gang("b", 3))
+    slow = slowed(engine)
+    list(engine.cycle(deadline=slow.deadline(99)))
+    reason = report_of(engine, "b").message
+    assert report_of(engine, "b").reason == "Unschedulable"
+    add(engine.cluster, *gang("c", 4))
+
+    cut_cycle(engine, slow, 1)
+
+    assert engine.report.is_cut
+    assert report_of(engine, "b").message == reason
+    assert report_of(engine, "c").reason == "NotTriedYet"
+
+
+def test_free_room_is_used_while_a_later_action_is_continued() -> None:
+    engine = engine_with(
+        queue("rich", quotas={"cpu": 0}),
+        queue("poor", quotas={"cpu": 8}),
+        node("n", 8),
+        *(pod(f"runs{i}", queue="rich", on="n") for i in range(8)),
+        *(pod(f"waits{i}", queue="poor") for i in range(4)),
+    )
+    slow = slowed(engine)
+    while not (engine.report.is_cut and engine._position and engine._position.action == "reclaim"):
+        cut_cycle(engine, slow, 4)
+    add(engine.cluster, node("new", 8))
+
+    drafts = cut_cycle(engine, slow, 6)
+
+    assert drafts
+    assert {task.name for draft in drafts for task in draft.tasks} <= {
+        f"waits{i}" for i in range(4)
+    }
+
+
+def test_what_was_promised_is_kept_in_the_cycles_that_continue() -> None:
+    clock = Clock()
+    engine = engine_with(
+        queue("rich", quotas={"cpu": 0}),
+        queue("poor", quotas={"cpu": 4}),
+        node("n", 4),
+        *(pod(f"runs{i}", queue="rich", on="n") for i in range(4)),
+        *(pod(f"waits{i}", queue="poor") for i in range(4)),
+        clock=clock,
+    )
+    slow = slowed(engine)
+    evicted: list[str] = []
+
+    for _ in range(40):
+        assert not cut_cycle(engine, slow, 0)
+        evicted += [eviction.task.name for eviction in engine.report.evictions]
+
+    assert sorted(evicted) == [f"runs{i}" for i in range(4)]
+
+
+@given(worlds(foreign=False), st.integers(0, 3))
+@SETTINGS
+def test_what_cut_cycles_commit_is_whole_and_true(world: World, budget_s: int) -> None:
+    engine = engine_with(*world.objects)
+    slow, state = slowed(engine), engine.cluster.state
+
+    for _ in range(6):
+        for draft in cut_cycle(engine, slow, budget_s):
+            if draft.spec.pod_group is not None:
+                assert state.jobs[draft.tasks[0].job].is_satisfied
+            add(engine.cluster, as_created(draft))
+        assert view(state) == recount(state)
+        assert not state.nodes.pipelined.any()
+
+
+@given(worlds(most_jobs=3), st.integers(0, 3), st.integers(0, 4))
+@SETTINGS
+def test_every_job_that_waits_has_its_turn_in_every_action_within_a_bounded_number_of_cycles(
+    world: World, budget_s: int, cycles_before: int
+) -> None:
+    engine = engine_with(*world.objects)
+    slow, noted = slowed(engine), TurnsTaken(engine)
+    for _ in range(cycles_before):
+        cut_cycle(engine, slow, budget_s)
+    waiting = {job.key.name for job in engine.cluster.state.waiting.values() if job.pending}
+    jobs = len(engine.cluster.state.waiting) + 1  # with the one that always comes
+    noted.clear()
+
+    for number in range(2 * len(BY_JOB) * (jobs + 1)):  # the round under way, and a whole one
+        newcomer = gang(f"a{number}", 1, cpu=99)
+        add(engine.cluster, *newcomer)
+        cut_cycle(engine, slow, budget_s)
+        delete(engine.cluster, *newcomer)
+
+    assert waiting <= noted.tried["allocate"]
+    assert noted.executed.issuperset(BY_JOB)
+
+
+class TurnsTaken:
+    """Notes which actions of `engine` have turns, and which jobs they take up."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.tried: defaultdict[str, set[str]] = defaultdict(set)
+        self.executed: set[str] = set()
+        for action in engine._actions:
+            self._note(action)
+
+    def clear(self) -> None:
+        self.tried.clear()
+        self.executed.clear()
+
+    def _note(self, action: Any) -> None:
+        execute = action.execute
+
+        def noted(session: Session, turn: Any) -> Iterator[Any]:
+            self.executed.add(action.name)
+            take = turn.take
+
+            def taken(work: Iterable[Job]) -> Iterator[Job]:
+                for job in take(work):
+                    self.tried[action.name].add(job.key.name)
+                    yield job
+
+            turn.take = taken
+            yield from execute(session, turn)
+
+        action.execute = noted
+
+
+@given(worlds())
+@SETTINGS
+def test_a_plan_without_a_deadline_is_that_of_one_that_does_not_pass(world: World) -> None:
+    one, other = engine_with(*world.objects), engine_with(*world.objects)
+
+    for _ in range(2):
+        plans = list(one.cycle()), list(other.cycle(deadline=Deadline(1e9)))
+        assert [draft.to_object() for draft in plans[0]] == [d.to_object() for d in plans[1]]
+        assert one.report.jobs == other.report.jobs
+
+
+def test_a_deadline_passes_by_its_clock_or_at_once_when_it_is_ended() -> None:
+    now_s = 0.0
+    deadline = Deadline(4.0, lambda: now_s)
+    assert not deadline.has_passed()
+
+    now_s = 2.0
+    assert deadline.has_passed(0.5)
+    assert not deadline.has_passed()
+
+    deadline.end()
+    assert deadline.has_passed()
