@@ -7,18 +7,23 @@ removes the lock. They know nothing of the binder, and tell whom they served for
 """
 
 import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from bindery.api.hami import lock as locks
-from bindery.api.hami import names, poddevices
-from bindery.api.hami.vendortable import NVIDIA
+from bindery.api.hami import names
+from bindery.api.hami.errors import HamiFormatError
+from bindery.api.hami.vendortable import BY_WORD, NVIDIA
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError
 from bindery.kube.objects import Pod
 from bindery.kube.resources import NODES, PODS
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
+
+_FIELDS: Final = 4
 
 
 class AllocateError(Exception):
@@ -72,43 +77,61 @@ class HamiDevicePlugin:
                 count = int(limits.get(NVIDIA.count_resource, "0"))
                 if count:
                     await self._allocate(pod, count)
-        except (AllocateError, NotFoundError) as error:
+        except AllocateError as error:
             self.failed.append(f"{pod.metadata.name}: {error}")
         self.admitted.set()
 
     async def _allocate(self, admitted: Pod, count: int) -> None:
         current = await self._current_pod()
         try:
-            text = current.metadata.annotations.get(NVIDIA.to_allocate_key, "")
-            devices, left = _erase_first(text, count)
+            devices, left = _erase_first(current.metadata.annotations, count)
             current = await self._annotate(current, {NVIDIA.to_allocate_key: left})
-            # Before the lock is released: who sees it free may look whom it was for.
-            self.served.append((admitted.metadata.name, current.metadata.name, devices))
-            if "NVIDIA" not in current.metadata.annotations.get(NVIDIA.to_allocate_key, ""):
-                await self._annotate(current, {names.BIND_PHASE: names.BindPhase.SUCCESS.value})
-                await self._release(current)
-        except AllocateError:
-            await self._annotate(current, {names.BIND_PHASE: names.BindPhase.FAILED.value})
-            await self._release(current)
-            raise
+        except (AllocateError, NotFoundError) as error:
+            await self._end(current, names.BindPhase.FAILED)
+            raise AllocateError(str(error)) from error
+        # Before the lock is released: who sees it free may look whom it was for.
+        self.served.append((admitted.metadata.name, current.metadata.name, devices))
+        await self._try_success(current)
 
     async def _current_pod(self) -> Pod:
-        """Find the pod that the node is locked for; without a lock, any that may be meant."""
+        """Find the pod that the node is locked for; without a lock, any that may be meant.
+
+        Whoever has the lock is taken unseen: its node, phase and annotations are not looked at.
+        """
         node = await self.client.get(NODES, self.node)
         value = node.metadata.annotations.get(names.NODE_LOCK)
-        if value is not None:
-            lock = locks.decode(value)
-            if not lock.is_anonymous:
+        try:
+            lock = locks.decode(value) if value is not None else None
+            if lock is not None and not lock.is_anonymous:
                 return await self.client.get(PODS, lock.name, lock.namespace)
+        except (HamiFormatError, NotFoundError) as error:
+            raise AllocateError(str(error)) from error
         for pod in await self.client.list(PODS, field_selector=f"spec.nodeName={self.node}"):
             annotations = pod.metadata.annotations
             if (
-                annotations.get(names.BIND_PHASE) in ("allocating", "success")
+                pod.status.phase == "Pending"
+                and annotations.get(names.BIND_PHASE) in ("allocating", "success")
                 and names.BIND_TIME in annotations
                 and annotations.get(names.ASSIGNED_NODE) == self.node
             ):
                 return pod
         raise AllocateError(f"no binding pod found on node {self.node}")
+
+    async def _try_success(self, pod: Pod) -> None:
+        """Say success once no vendor's word is left; of a pod that is gone the lock stays."""
+        try:
+            found = await self.client.get(PODS, pod.metadata.name, pod.metadata.namespace)
+        except NotFoundError:
+            return
+        left = found.metadata.annotations.get(NVIDIA.to_allocate_key, "")
+        if not any(word in left for word in BY_WORD):
+            await self._end(pod, names.BindPhase.SUCCESS)
+
+    async def _end(self, pod: Pod, phase: names.BindPhase) -> None:
+        """Write the last phase, and release the node even if the pod is gone meanwhile."""
+        with suppress(NotFoundError):
+            await self._annotate(pod, {names.BIND_PHASE: phase.value})
+        await self._release(pod)
 
     async def _annotate(self, pod: Pod, annotations: dict[str, str]) -> Pod:
         patch: dict[str, Any] = {"metadata": {"annotations": annotations}}
@@ -137,13 +160,26 @@ class HamiDevicePlugin:
             return
 
 
-def _erase_first(text: str, count: int) -> tuple[str, str]:
-    """Return the devices of the first slot that has some, and the text without them."""
-    # A decoded text has one slot more than containers, and so has what is written back.
-    slots = [*poddevices.decode(text), ()]
-    index = next((i for i, slot in enumerate(slots) if slot), None)
-    if index is None or len(slots[index]) != count:
-        raise AllocateError(f"device number not matched in {text!r}")
-    devices = poddevices.encode((slots[index],))
-    slots[index] = ()
-    return devices, poddevices.encode(tuple(slots))
+def _erase_first(annotations: Mapping[str, str], count: int) -> tuple[str, str]:
+    """Return the devices of the first slot that has some, and the text without them.
+
+    A text of N slots is read as N + 1, and written back with one more. Only a device without a
+    comma is no device; one without a UUID is.
+    """
+    text = annotations.get(NVIDIA.to_allocate_key)
+    if text is None:
+        raise AllocateError("device request not found")
+    slots = [[part for part in slot.split(":") if "," in part] for slot in text.split(";")]
+    if any(len(part.split(",")) < _FIELDS for slot in slots for part in slot):
+        raise AllocateError("pod annotation format error, missing fields")
+    index = next((at for at, slot in enumerate(slots) if slot), None)
+    if index is None:
+        raise AllocateError("no pending device allocation found")
+    devices, slots[index] = slots[index], []
+    if len(devices) != count:
+        raise AllocateError("device number not matched")
+    return _encoded([devices]), _encoded(slots)
+
+
+def _encoded(slots: list[list[str]]) -> str:
+    return "".join("".join(f"{part}:" for part in slot) + ";" for slot in slots)

@@ -5,6 +5,7 @@ that may still be between its binding and its devices, however old the lock is; 
 waited for, and said to be stalled.
 """
 
+import math
 from dataclasses import dataclass
 
 from bindery.api.hami.errors import HamiFormatError
@@ -31,9 +32,21 @@ class Judgement:
     """Whether it must be waited for, however long that takes. If not, it may be taken once both of
     the following are over."""
     until_s: float = 0.0
-    """Seconds since the epoch."""
+    """Seconds since the epoch; HAMi takes a lock that is strictly older than its time."""
     lasting_s: float = 0.0
     """For how long it must have been found so."""
+
+    def may_be_taken(self, now_s: float, found_s: float) -> bool:
+        """Return whether the lock may be taken at `now_s`, if it was found so at `found_s` first;
+        all in seconds since the epoch.
+        """
+        return not self.is_live and now_s > self.until_s and now_s >= found_s + self.lasting_s
+
+    def left_s(self, now_s: float, found_s: float) -> float:
+        """Return for how many seconds it must be waited at least; infinite for a live holder."""
+        if self.is_live:
+            return math.inf
+        return max(0.0, self.until_s - now_s, found_s + self.lasting_s - now_s)
 
 
 def read(value: str) -> NodeLock | None:

@@ -99,15 +99,11 @@ class Held:
     """The value of the lock."""
     holder: PodKey
     judgement: Judgement
+    may_be_taken: bool
     left_s: float
     """Until it may be taken; infinite for a live holder."""
     is_told: bool
     """Whether a watch tells of changes of the holder."""
-
-    @property
-    def is_dead(self) -> bool:
-        """Whether it may be taken now."""
-        return self.left_s <= 0
 
 
 def stalled_error(place: Place, timing: Timing, why: str) -> PluginError:

@@ -7,7 +7,6 @@ more is removed.
 """
 
 import asyncio
-import math
 from collections.abc import Callable
 from typing import Final
 
@@ -169,7 +168,7 @@ class Turns:
         else:
             if not self._is_own(queue, waiter, standing):
                 held = await self._held(queue, standing)
-                if not held.is_dead:
+                if not held.may_be_taken:
                     return held
                 reason = held.judgement.reason
                 _log.warning("a lock is healed", node=place.node, lock=standing, why=reason)
@@ -204,9 +203,14 @@ class Turns:
         now_s, found = self._clock(), (standing, judgement.reason)
         if queue.found != found:
             queue.found, queue.found_s = found, now_s
-        dead_s = max(judgement.until_s, queue.found_s + judgement.lasting_s)
-        left_s = math.inf if judgement.is_live else dead_s - now_s
-        return Held(standing, holder, judgement, left_s, is_told)
+        return Held(
+            standing,
+            holder,
+            judgement,
+            judgement.may_be_taken(now_s, queue.found_s),
+            judgement.left_s(now_s, queue.found_s),
+            is_told,
+        )
 
     async def _wait(self, queue: Queue, held: Held, changed: asyncio.Event) -> bool:
         """Wait until the lock or its holder changes, or may be dead; return whether to read anew.

@@ -1,0 +1,54 @@
+"""When a node's lock may be taken from somebody else."""
+
+import pytest
+
+from bindery.api.hami import names
+from bindery.api.hami.lock import NodeLock
+from bindery.binder.plugins.node_lock import holders
+from bindery.binder.plugins.node_lock.holders import Judgement
+from bindery.binder.plugins.node_lock.objects import HolderPod, HolderSpec, HolderStatus
+from bindery.kube.objects import Meta
+
+SINCE_S, EXPIRE_S = 1_000_000, 300.0
+LOCK = NodeLock(SINCE_S, "team", "holder")
+
+
+def holder(node: str = "", phase: str = "Pending", **annotations: str) -> HolderPod:
+    meta = Meta(name="holder", namespace="team", uid="u", annotations=annotations)
+    return HolderPod(
+        metadata=meta, spec=HolderSpec(node_name=node), status=HolderStatus(phase=phase)
+    )
+
+
+UNBOUND = holders.judge(LOCK, holder(), "n0", EXPIRE_S)
+ANONYMOUS = holders.judge_unknown(NodeLock(SINCE_S), EXPIRE_S)
+MALFORMED = holders.judge_unknown(None, EXPIRE_S)
+ALLOCATED = holders.judge(LOCK, holder("n0", **{names.BIND_PHASE: "success"}), "n0", EXPIRE_S)
+GONE = holders.judge(LOCK, None, "n0", EXPIRE_S)
+LIVE = holders.judge(LOCK, holder("n0"), "n0", EXPIRE_S)
+
+
+@pytest.mark.parametrize(
+    ("judgement", "age_s", "found_s", "taken"),
+    [
+        (UNBOUND, 299.0, 0.0, False),
+        (UNBOUND, 300.0, 0.0, False),
+        (UNBOUND, 300.001, 0.0, True),
+        (ANONYMOUS, 300.0, 0.0, False),
+        (ANONYMOUS, 300.001, 0.0, True),
+        (MALFORMED, 299.0, 0.0, False),
+        (MALFORMED, 300.0, 0.0, True),
+        (ALLOCATED, 10.0, 9.5, False),
+        (ALLOCATED, 10.0, 9.0, True),
+        (GONE, 10.0, 10.0, True),
+        (LIVE, 1_000_000.0, 0.0, False),
+    ],
+)
+def test_a_lock_is_taken_only_once_it_is_strictly_older_than_its_time(
+    judgement: Judgement, age_s: float, found_s: float, taken: bool
+) -> None:
+    now_s, first_s = SINCE_S + age_s, SINCE_S + found_s
+
+    assert judgement.may_be_taken(now_s, first_s) is taken
+    if taken:
+        assert judgement.left_s(now_s, first_s) == 0.0
