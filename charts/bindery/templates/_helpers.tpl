@@ -134,6 +134,9 @@ spec:
           env:
             - name: BINDERY_IMAGE
               value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
+            {{- range $name, $value := $values.environment }}
+            - {name: {{ $name }}, value: {{ $value | quote }}}
+            {{- end }}
           ports:
             - {name: health, containerPort: 8080}
             {{- if eq .component "webhook" }}

@@ -5,9 +5,13 @@ Used by `turns`, which alone changes them. Plain data; the words of its errors a
 
 import asyncio
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+import durationpy
+
+from bindery.api.hami.errors import shown
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.plugins.node_lock.holders import Judgement, read
@@ -16,6 +20,30 @@ from bindery.binder.plugins.node_lock.objects import LockedNode
 
 STALLED: Final = "NodeLockStalled"
 """The reason of pods whose queue does not move on."""
+
+
+EXPIRE_VARIABLE: Final = "HAMI_NODELOCK_EXPIRE"
+"""The environment variable by which HAMi's own components learn when a lock expires."""
+_EXPIRE_S: Final = 300.0
+
+
+def default_expire_s(environment: Mapping[str, str]) -> float:
+    """Return when locks expire if the configuration does not say it: HAMi's variable, a Go duration
+    such as 5m or 1m30s, else HAMi's five minutes.
+
+    Raises:
+        ValueError: the variable is no duration, or not a positive one.
+    """
+    text = environment.get(EXPIRE_VARIABLE, "")
+    if not text:
+        return _EXPIRE_S
+    try:
+        expire_s = float(durationpy.from_str(text).total_seconds())
+    except (durationpy.DurationError, OverflowError) as error:
+        raise ValueError(f"{EXPIRE_VARIABLE} {shown(text)} is no duration such as 5m") from error
+    if expire_s <= 0:
+        raise ValueError(f"{EXPIRE_VARIABLE} {shown(text)} is not positive")
+    return expire_s
 
 
 @dataclass(frozen=True)

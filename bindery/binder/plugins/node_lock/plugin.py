@@ -6,9 +6,11 @@ lets the next one go. docs/decisions/ has why the lock is not taken any earlier.
 scheduler has handed over no devices are none of this plugin's.
 """
 
+import os
 import time
 from typing import ClassVar, Final
 
+import structlog
 from pydantic import BaseModel, Field
 
 from bindery.api.base import ApiModel
@@ -21,10 +23,12 @@ from bindery.binder.plugins.node_lock import admission, holders, pods
 from bindery.binder.plugins.node_lock.lock import LockDesk
 from bindery.binder.plugins.node_lock.mirror import Mirror
 from bindery.binder.plugins.node_lock.objects import HolderPod
-from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing
+from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
 from bindery.binder.plugins.node_lock.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.objects import PodBinding
+
+_log: Final = structlog.get_logger(__name__)
 
 _VALUES: Final = "values"
 """In a context's state: lock -> the value by which the pod has it."""
@@ -33,8 +37,9 @@ _VALUES: Final = "values"
 class Arguments(ApiModel):
     """How long is waited for locks."""
 
-    expire_seconds: float = Field(default=300.0, gt=0)
-    """HAMi's own time: for holders that are not known or not bound, and for malformed locks."""
+    expire_seconds: float | None = Field(default=None, gt=0)
+    """HAMi's own time: for holders that are not known or not bound, and for malformed locks.
+    Default: the environment variable HAMI_NODELOCK_EXPIRE, else 300."""
     stall_seconds: float = Field(default=120.0, gt=0)
     """A queue that has not moved on for so long is given up for a while."""
 
@@ -46,9 +51,15 @@ class NodeLock:
     arguments: ClassVar[type[BaseModel]] = Arguments
 
     def __init__(self, arguments: Arguments) -> None:
-        self._timing = Timing(arguments.expire_seconds, arguments.stall_seconds)
+        expire_s = arguments.expire_seconds or _default_expire_s()
+        self._timing = Timing(expire_s, arguments.stall_seconds)
         self._turns: Turns | None = None
         self._mirror: Mirror | None = None
+
+    @property
+    def expire_s(self) -> float:
+        """After how many seconds a lock of a holder that may not need it any more is taken."""
+        return self._timing.expire_s
 
     async def run(self, client: Client) -> None:
         """Watch nodes' locks and the pods that hold them, for as long as this binder leads."""
@@ -143,6 +154,15 @@ class NodeLock:
         turns = self._turns
         await self._mirror.ready.wait()
         return turns
+
+
+def _default_expire_s() -> float:
+    try:
+        return default_expire_s(os.environ)
+    except ValueError as error:  # HAMi's own components go on with their default, too
+        expire_s = default_expire_s({})
+        _log.warning("locks expire after the default", seconds=expire_s, error=str(error))
+        return expire_s
 
 
 def _assignment(context: BindContext) -> Assignment | None:
