@@ -3,8 +3,12 @@
 KAI-Scheduler's protocol (v0.17: `gpu-fraction`, `gpu-memory`, `gpu-fraction-num-devices`). Asked by
 the scheduler, the binder's plugin and the admission webhook, so that all three give the same
 reasons. Pure. The one invariant: `read` returns a share only for a pod with no `problems`.
+
+The annotations are what a pod asks for, and its owner may change them at any time. What the pod
+was granted is in the binder's record.
 """
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -12,7 +16,7 @@ from decimal import Decimal
 from hashlib import sha256
 from typing import Final
 
-from bindery.api.names import GPU_RESOURCE, MIG_PREFIX
+from bindery.api.names import GPU_RESOURCE, GROUP, MIG_PREFIX
 
 FRACTION_ANNOTATION: Final = "gpu-fraction"
 """On a pod: the part of each device, above 0 and below 1."""
@@ -28,10 +32,14 @@ ANNOTATIONS: Final = (
     DEVICES_ANNOTATION,
     CONTAINER_ANNOTATION,
 )
+ASKING: Final = frozenset(ANNOTATIONS[:3])
+"""The annotations that say how much is asked for."""
 CONFIG_MAP_ANNOTATION: Final = "runai/shared-gpu-configmap"
 """On a pod: what the names of the ConfigMaps begin with that tell its container the devices."""
 RECEIVED_TYPE_ANNOTATION: Final = "received-resource-type"
 """On a pod: in which form it got its GPUs, once it is about to be bound."""
+RECORD_ANNOTATION: Final = f"{GROUP}/granted-gpu-share"
+"""On a bound pod with a share: what it was granted. The binder writes it when it binds the pod."""
 GROUP_LABEL: Final = "runai-gpu-group"
 """On a pod with a share of one device, and on reservation pods: the GPU group."""
 GROUP_LABEL_PREFIX: Final = GROUP_LABEL + "/"
@@ -42,6 +50,9 @@ RESERVATION_NAMESPACE: Final = "kai-resource-reservation"
 RESERVATION_APP: Final = "kai-resource-reservation"
 """The value of the label `app` of reservation pods."""
 RESERVATION_PREFIX: Final = "gpu-reservation-"
+
+PLUGIN: Final = "gpu_sharing"
+"""The plugin of the scheduler, and the one of the binder, to which it hands its choice over."""
 
 NOT_PREPARED: Final = (
     f"it has no annotation {CONFIG_MAP_ANNOTATION}, so nobody can tell it its devices: "
@@ -87,6 +98,14 @@ class GpuShare:
 
 
 @dataclass(frozen=True, slots=True)
+class Grant:
+    """The share that a pod was given, and the GPU group on each of its devices."""
+
+    share: GpuShare
+    groups: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class GpuAsk:
     """All of a pod that decides whether it asks for GPUs in a way that makes sense."""
 
@@ -99,7 +118,7 @@ class GpuAsk:
 
 def asks_for_share(annotations: Mapping[str, str]) -> bool:
     """Return whether a pod with these annotations wants a share of a GPU, sensible or not."""
-    return any(name in annotations for name in ANNOTATIONS[:3])
+    return not ASKING.isdisjoint(annotations)
 
 
 def problems(ask: GpuAsk) -> list[str]:
@@ -119,12 +138,51 @@ def read(annotations: Mapping[str, str]) -> GpuShare | None:
     return GpuShare(portion=int(Decimal(annotations[FRACTION_ANNOTATION]) * WHOLE), devices=devices)
 
 
+def as_annotations(share: GpuShare) -> dict[str, str]:
+    """Return annotations for which `read` returns `share`, a part of each device."""
+    written: dict[str, str] = {}
+    if share.memory_mib:
+        written[MEMORY_ANNOTATION] = str(share.memory_mib)
+    else:
+        written[FRACTION_ANNOTATION] = f"{Decimal(share.portion) / WHOLE:f}"
+    if share.devices > 1:
+        written[DEVICES_ANNOTATION] = str(share.devices)
+    return written
+
+
+def record(pod_uid: str, share: Mapping[str, str], groups: Sequence[str]) -> str:
+    """Return the value of `RECORD_ANNOTATION`: which pod was granted which `share`, as annotations,
+    of the devices of `groups`.
+    """
+    return json.dumps({"pod": pod_uid, "share": dict(share), "groups": list(groups)})
+
+
+def read_record(annotations: Mapping[str, str], pod_uid: str) -> Grant | None:
+    """Return what the pod was granted; None if its record is missing, another pod's or broken."""
+    text = annotations.get(RECORD_ANNOTATION, "")
+    if not text:
+        return None
+    try:
+        found = json.loads(text)
+        names, share = found["groups"], {str(k): str(v) for k, v in found["share"].items()}
+        is_meant = found["pod"] == pod_uid and all(isinstance(name, str) for name in names)
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    granted = read(share)
+    return Grant(granted, tuple(names)) if is_meant and granted is not None else None
+
+
 def groups(labels: Mapping[str, str]) -> tuple[str, ...]:
     """Return the GPU groups that a pod with these labels belongs to, sorted."""
     found = {value for name, value in labels.items() if name.startswith(GROUP_LABEL_PREFIX)}
     if GROUP_LABEL in labels:
         found.add(labels[GROUP_LABEL])
     return tuple(sorted(found))
+
+
+def is_group_label(name: str) -> bool:
+    """Return whether the label `name` says that a pod belongs to a GPU group."""
+    return name == GROUP_LABEL or name.startswith(GROUP_LABEL_PREFIX)
 
 
 def group_labels(names: Sequence[str]) -> dict[str, str]:

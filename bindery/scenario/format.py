@@ -59,6 +59,8 @@ class ConfigurationOverrides(ScenarioModel):
             failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
             usage=self.usage,
             backfill=self.backfill,
+            # Nobody in a scenario forges what the binder has recorded.
+            tenancy_policy_enforced=True,
             staleness_grace_period_seconds=self.staleness_grace_period_seconds,
         )
 

@@ -229,6 +229,10 @@ def pod_object(
         annotations |= hami.pod_annotations(pod, who.shared_devices)
     if pod.preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
+    labels |= pod.labels
+    annotations |= pod.annotations
+    if pod.node:
+        annotations |= shares.recorded(annotations, labels, who.uid)
     deleted = {
         PodState.RELEASING: timestamp(now),
         PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),
@@ -241,8 +245,8 @@ def pod_object(
             uid=who.uid,
             creation_timestamp=timestamp(who.created_at),
             deletion_timestamp=deleted.get(pod.state),
-            labels={**labels, **pod.labels},
-            annotations={**annotations, **pod.annotations},
+            labels=labels,
+            annotations=annotations,
         ),
         spec=PodSpec(
             node_name=pod.node,

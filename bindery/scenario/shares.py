@@ -5,6 +5,7 @@ HAMi's protocol if one of its nodes says how many `shares` a device has; then it
 things, and nothing is done here.
 """
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bindery.api import gpushare
@@ -43,6 +44,15 @@ def annotations(pod: ScenarioPod, *, spread_devices: bool) -> dict[str, str]:
     if spread_devices:
         found[SPREAD_DEVICES_ANNOTATION] = "true"
     return found
+
+
+def recorded(annotations: Mapping[str, str], labels: Mapping[str, str], uid: str) -> dict[str, str]:
+    """Return what the binder has recorded on the pod `uid`, which is on a node, of its share."""
+    if not gpushare.asks_for_share(annotations):
+        return {}
+    share = {key: value for key, value in annotations.items() if key in gpushare.ASKING}
+    record = gpushare.record(uid, share, gpushare.groups(labels))
+    return {gpushare.RECORD_ANNOTATION: record}
 
 
 def labels(pod: ScenarioPod) -> dict[str, str]:

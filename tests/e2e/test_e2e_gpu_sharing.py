@@ -15,7 +15,7 @@ from gpunodes import (
 )
 from support import Corner, Gang, binder_configuration
 
-from bindery.api.gpushare import groups
+from bindery.api.gpushare import WHOLE, GpuShare, Grant, groups, read_record
 from bindery.binder.plugins.gpu_sharing.objects import SHARERS
 from bindery.controlplane.components import Component, Components
 
@@ -42,6 +42,8 @@ async def test_two_pods_share_a_gpu_a_third_opens_another_and_the_reservation_le
     assert [each["NVIDIA_VISIBLE_DEVICES"] for each in told] == ["0", "0", "1"]
     assert {each["GPU_PORTION"] for each in told} == {"0.50"}
     assert a.metadata.annotations["received-resource-type"] == "Fraction"
+    granted = read_record(a.metadata.annotations, a.metadata.uid)
+    assert granted == Grant(GpuShare(portion=WHOLE // 2), groups(a.metadata.labels))
     await wait_reservations(stand_in, 2)
 
     await corner.delete_pod("a-0")

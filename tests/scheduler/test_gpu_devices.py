@@ -7,61 +7,26 @@ from collections import Counter
 from contextlib import suppress
 from typing import Any
 
-import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod, session_of
+from sharedgpus import Share, placed, recorded, reservation, sharer
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.gpushare import (
-    CONFIG_MAP_ANNOTATION,
-    INDEX_ANNOTATION,
-    RESERVATION_NAMESPACE,
-    WHOLE,
-    group_labels,
-    reservation_name,
-)
-from bindery.kube import objects as kube
+from bindery.api.gpushare import WHOLE
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.model.resources import PODS
 
 MEMORY = {"nvidia.com/gpu.memory": "40000"}
-Share = dict[str, str]
 shares = st.one_of(
     st.sampled_from(["0.1", "0.25", "0.5", "0.75", "0.9"]).map(lambda f: {"gpu-fraction": f}),
     st.sampled_from(["1", "10000", "20000", "39999"]).map(lambda m: {"gpu-memory": m}),
 )
 several = st.sampled_from([{}, {"gpu-fraction-num-devices": "2"}])
-
-
-def sharer(name: str, share: Share, groups: tuple[str, ...] = (), **more: Any) -> kube.Pod:
-    """Return a pod that asks for a share; one on a node belongs to `groups`."""
-    made = pod(name, 0, labels=group_labels(groups) if groups else {}, **more)
-    annotations = {**made.metadata.annotations, **share, CONFIG_MAP_ANNOTATION: "x"}
-    metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
-    return msgspec.structs.replace(made, metadata=metadata)
-
-
-def reservation(group: str, on: str, *, index: str = "", **more: Any) -> kube.Pod:
-    """Return the pod that holds a device of the node `on`; `index`: the one that it says it got."""
-    made = pod(
-        reservation_name(on, group),
-        0,
-        1,
-        labels=group_labels([group]),
-        namespace=RESERVATION_NAMESPACE,
-        scheduler="",
-        on=on,
-        **more,
-    )
-    annotations = {INDEX_ANNOTATION: index} if index else {}
-    metadata = msgspec.structs.replace(made.metadata, annotations=annotations)
-    return msgspec.structs.replace(made, metadata=metadata)
 
 
 def columns(table: DeviceTable) -> tuple[bytes, ...]:
@@ -116,6 +81,7 @@ def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     for index in range(data.draw(st.integers(0, 4))):
         group = data.draw(st.sampled_from(["g", "h"]))
         share = {"gpu-fraction": "0.25"}
+        add(cluster, reservation(group, "a"))
         add(cluster, sharer(f"r{index}", share, (group,), on="a", phase="Running"))
     for index in range(8):
         share = data.draw(shares) | data.draw(several)
@@ -200,11 +166,6 @@ def test_a_reservation_counts_for_no_gpu_but_keeps_its_device_from_whole_pods() 
         statement.allocate(cluster.state.tasks["uid-w"], 0)  # type: ignore[index]  # a str is a Uid
 
 
-def placed(engine: Engine) -> set[str]:
-    """Return the pods that the next cycle places."""
-    return {each.pod_name for draft in engine.cycle() for each in draft.spec.pods}
-
-
 def test_a_gpu_is_not_given_away_while_the_reservation_pod_that_holds_it_is_terminating() -> None:
     whole, user = pod("w", 0, 1, on="a"), sharer("u", {"gpu-fraction": "0.5"}, ("g",), on="a")
     engine = engine_with(node("a", gpu=4), whole, user, reservation("g", "a", index="1"))
@@ -242,14 +203,16 @@ def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gp
 
 
 def test_the_place_of_a_reservation_that_is_yet_to_come_is_kept() -> None:
-    cluster = Cluster(SchedulerConfiguration(), lambda: NOW)
+    cluster = Cluster(SchedulerConfiguration(tenancy_policy_enforced=True), lambda: NOW)
     add(cluster, node("a", gpu=1, pods=10))
     pods = cluster.state.nodes.axis.index(PODS)
 
     def free() -> int:
         return int(cluster.state.nodes.idle[pods, 0])
 
-    user, holder = sharer("u", {"gpu-fraction": "0.5"}, ("g",), on="a"), reservation("g", "a")
+    half = {"gpu-fraction": "0.5"}
+    user = recorded(sharer("u", half, on="a"), half, ("g",))
+    holder = reservation("g", "a")
     add(cluster, user)
     assert free() == 8
     add(cluster, holder)

@@ -9,6 +9,7 @@ import math
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
+from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
@@ -46,6 +47,7 @@ class TaskStore:
         self._default_priority = priority_classes.default
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
+        self._grants = Grants(holds, trusts_records=trusts_records)
         self._scheduler_name = scheduler_name
         self._evicting: set[Uid] = set()
         """Tasks whose eviction is committed, and whose pods do not show it yet."""
@@ -73,6 +75,7 @@ class TaskStore:
             if old is not None:
                 self.remove_pod(uid)
             return old is not None
+        pod = self._grants.as_granted(pod)
         if pod.spec.node_name:
             self._note_binding(uid, old)
             self._holds.settle(uid)
@@ -88,12 +91,19 @@ class TaskStore:
         self._state.tasks[uid] = task
         self._enter(task)
         self._settle(task.job)
+        if task.reserves_gpu:
+            self._believe_users(pod)
         if old is None:
             return True
         if old.job != task.job:
             self._settle(old.job)
             self._drop_if_empty(old.job)
         return not _shows_its_binding(old, task)
+
+    def _believe_users(self, reservation: Pod) -> None:
+        """Count the shares of pods that are believed because of `reservation`."""
+        for user in self._grants.reservation_seen(reservation):
+            self.put_pod(user)
 
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
@@ -106,9 +116,13 @@ class TaskStore:
             self._settle(task.job)
             self._drop_if_empty(task.job)
         self.charges.devices.forget(uid)
+        self._grants.forget(uid)
 
     def refresh(self, uid: Uid) -> bool:
         """Work out anew where a task stands after its hold has changed; return whether it moves."""
+        doubted = self._grants.doubted(uid)
+        if doubted is not None:
+            return self.put_pod(doubted)
         task = self._state.tasks.get(uid)
         if task is None:
             return False

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.kube.objects import Node
 from bindery.scheduler.ledgers.devices import DeviceLedger
@@ -29,7 +30,7 @@ _JOINS = 10_000.0
 class GpuSharing:
     """Places whole GPUs and parts of them, device by device."""
 
-    name = "gpu_sharing"
+    name = gpushare.PLUGIN
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
@@ -89,6 +90,13 @@ class GpuSharing:
         if share is None or share.portion == WHOLE:
             return np.zeros(len(rows), dtype=np.float64)
         return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
+
+    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Return the share that the plan grants, which the binder records on the pod."""
+        share = task.shape.request.share
+        if share is None or share.portion == WHOLE:
+            return None
+        return {"share": gpushare.as_annotations(share)}
 
     def ledger(self, session: Session) -> DeviceLedger:
         """Return the ledger of devices for this session."""

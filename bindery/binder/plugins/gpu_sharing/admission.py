@@ -49,13 +49,13 @@ def prepared(pod: PodManifest) -> PodManifest:
     annotations = {
         name: value
         for name, value in annotations.items()
-        if name != gpushare.RECEIVED_TYPE_ANNOTATION
+        if name not in (gpushare.RECEIVED_TYPE_ANNOTATION, gpushare.RECORD_ANNOTATION)
     }
     prefix = annotations.setdefault(CONFIG_MAP_ANNOTATION, _prefix(metadata))
     labels = {
         name: value
         for name, value in (metadata.get("labels") or {}).items()
-        if name != gpushare.GROUP_LABEL and not name.startswith(gpushare.GROUP_LABEL_PREFIX)
+        if not gpushare.is_group_label(name)
     }
     metadata |= {"annotations": annotations, "labels": labels}
     spec = _with_environment(pod["spec"], annotations, prefix)

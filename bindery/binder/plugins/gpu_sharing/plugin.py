@@ -7,14 +7,15 @@ finds it (see `reservations`).
 """
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import ClassVar, Final
 
 import structlog
 from pydantic import BaseModel
 
+from bindery.api import gpushare
 from bindery.api.bindrequest import ReceivedResourceType
-from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX, RECEIVED_TYPE_ANNOTATION
+from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
 from bindery.binder.plugins.gpu_sharing import admission, handover
 from bindery.binder.plugins.gpu_sharing.arguments import Arguments
@@ -36,7 +37,7 @@ SHARES_LABEL: Final = "scheduling.bindery.dev/shares-gpu"
 class GpuSharing:
     """Parts of GPUs, by reservation pods."""
 
-    name: ClassVar[str] = "gpu_sharing"
+    name: ClassVar[str] = gpushare.PLUGIN
     arguments: ClassVar[type[BaseModel]] = Arguments
 
     def __init__(self, arguments: Arguments) -> None:
@@ -107,6 +108,15 @@ class GpuSharing:
         await handover.hand_over(
             context.client, pod, devices, portion, uses_cdi=self._arguments.uses_cdi
         )
+
+    def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
+        """Return the record of what the pod is granted: its owner may change what it asks for."""
+        share, groups = context.data.get("share"), context.binding.selected_gpu_groups
+        # An empty record replaces one that the pod's owner may have written.
+        record = ""
+        if isinstance(share, dict):
+            record = gpushare.record(context.pod.uid, share, groups)
+        return {gpushare.RECORD_ANNOTATION: record}
 
     async def rollback(self, context: BindContext) -> None:
         """Take the groups from the pod, and their reservations away unless others use them."""
@@ -183,7 +193,7 @@ class GpuSharing:
 
 def _group_labels(pod: Sharer) -> Iterable[str]:
     for name in pod.metadata.labels:
-        if name == GROUP_LABEL or name.startswith(GROUP_LABEL_PREFIX):
+        if gpushare.is_group_label(name):
             yield name
 
 
