@@ -9,6 +9,7 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from bindery.api import names, podkeys
 from bindery.api.configuration import (
     BinderConfiguration,
     BindRequestConfiguration,
@@ -65,7 +66,27 @@ def test_the_default_values_fit_their_schema() -> None:
     jsonschema.validate(yaml.safe_load((CHART / "values.yaml").read_text()), SCHEMA)
 
 
+def test_the_policy_guards_the_keys_that_are_written(tmp_path: Path) -> None:
+    podkeys.write(tmp_path / "pod-keys.yaml")
+
+    written = (CHART / "files" / "pod-keys.yaml").read_text()
+    assert written == (tmp_path / "pod-keys.yaml").read_text(), "run `make crds`"
+
+
+def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
+    of_pods = {
+        value
+        for name, value in vars(names).items()
+        if name.endswith(("_LABEL", "_ANNOTATION")) and value.startswith(f"{names.GROUP}/")
+    }
+    of_requests = {names.POD_NAME_LABEL, names.SELECTED_NODE_LABEL, names.STATEMENT_LABEL}
+
+    assert of_pods - of_requests <= podkeys.known_annotations() | podkeys.known_labels()
+
+
 @pytest.mark.e2e
 def test_the_rendered_configuration_is_the_models_default(installation: Installation) -> None:
-    assert installation.scheduler_configuration == SchedulerConfiguration()
+    assert installation.scheduler_configuration == SchedulerConfiguration(
+        tenancy_policy_enforced=True
+    )
     assert installation.binder_configuration == BinderConfiguration()

@@ -71,6 +71,9 @@ subjects:
 {{- $given := (index .root.Values .component).configuration }}
 {{- $fixed := dict "apiVersion" "scheduling.bindery.dev/v1alpha1" "kind" .kind }}
 {{- $lease := dict "leaderElection" (dict "namespace" .root.Release.Namespace) }}
+{{- if and (eq .component "scheduler") .root.Values.tenancyPolicy.enabled }}
+{{- $_ := set $lease "tenancyPolicyEnforced" true }}
+{{- end }}
 {{- if eq .component "binder" }}
 {{- $name := printf "%s-webhook" .root.Release.Name }}
 {{- $host := printf "%s.%s.svc" $name .root.Release.Namespace }}

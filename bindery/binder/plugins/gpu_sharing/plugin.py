@@ -17,6 +17,7 @@ from bindery.api import gpushare
 from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
+from bindery.api.names import SHARES_GPU_LABEL
 from bindery.binder.plugins.gpu_sharing import admission, handover
 from bindery.binder.plugins.gpu_sharing.arguments import Arguments
 from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
@@ -29,9 +30,6 @@ from bindery.kube.objects import PodBinding
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
-
-SHARES_LABEL: Final = "scheduling.bindery.dev/shares-gpu"
-"""On a pod with a share, of however many devices: labels of groups cannot be watched by prefix."""
 
 
 class GpuSharing:
@@ -63,7 +61,10 @@ class GpuSharing:
         reservations = self._reservations = Reservations(client, self._arguments)
         unused = self._unused = UnusedGroups(reservations)
         sharers = Reflector(
-            client, SHARERS, lambda change: _note_end(change, unused), label_selector=SHARES_LABEL
+            client,
+            SHARERS,
+            lambda change: _note_end(change, unused),
+            label_selector=SHARES_GPU_LABEL,
         )
         self._begun.set()
         try:
@@ -123,7 +124,7 @@ class GpuSharing:
         reservations, binding = await self._at_work(), context.binding
         pod = await self._read(context)
         if pod is not None and not pod.spec.node_name:
-            labels: dict[str, str | None] = dict.fromkeys([*_group_labels(pod), SHARES_LABEL])
+            labels: dict[str, str | None] = dict.fromkeys([*_group_labels(pod), SHARES_GPU_LABEL])
             await self._patch(pod, labels, None, context)
             await handover.take_back(context.client, pod)
         for group in binding.selected_gpu_groups:
@@ -142,7 +143,7 @@ class GpuSharing:
         if pod is None:
             raise PluginError("the pod does not exist any more", reason="PodGone", permanent=True)
         groups = context.binding.selected_gpu_groups
-        wanted = {**labels_of(groups), SHARES_LABEL: "true"}
+        wanted = {**labels_of(groups), SHARES_GPU_LABEL: "true"}
         received = ReceivedResourceType.FRACTION.value
         stale = [name for name in _group_labels(pod) if name not in wanted]
         labels: dict[str, str | None] = {**dict.fromkeys(stale), **wanted}

@@ -1,0 +1,102 @@
+"""The annotations and labels of pods that Bindery reads or writes, and who may write each.
+
+The admission policy of the chart is made from them: `python -m bindery.api.podkeys FILE` writes
+what it guards, run by `make crds`. `mistakes.py` beside this module finds keys that nobody reads.
+"""
+
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from bindery.api import gpushare, names
+from bindery.api.hami import assignment
+from bindery.api.hami import names as hami_names
+
+TUNABLE_ANNOTATIONS: Final = frozenset(
+    {names.PREEMPTIBLE_ANNOTATION, names.EXPECTED_RUNTIME_ANNOTATION}
+)
+"""Owners of pods write these, also on pods that are bound."""
+OWNER_ANNOTATIONS: Final = TUNABLE_ANNOTATIONS | {
+    names.POD_GROUP_ANNOTATION,
+    names.SPREAD_DEVICES_ANNOTATION,
+}
+"""Owners of pods write these."""
+OWNER_LABELS: Final = frozenset(
+    {names.QUEUE_LABEL, names.NODE_POOL_LABEL, names.SUB_GROUP_LABEL, names.ROLE_LABEL}
+)
+"""Owners of pods write these."""
+
+
+@dataclass(frozen=True)
+class Records:
+    """Keys that a component of Bindery, or a device plugin, writes onto pods."""
+
+    annotations: frozenset[str]
+    labels: frozenset[str]
+    label_prefix: str = ""
+    """Labels that begin with it belong here too; "" for none."""
+    frozen_annotations: frozenset[str] = frozenset()
+    """What owners write, and what does not change once the pod is bound."""
+
+
+QUEUE_RECORDS: Final = Records(frozenset({names.CHARGED_QUEUE_ANNOTATION}), frozenset())
+"""What a pod counts in. Once it is bound, all other keys of Bindery's group belong here too."""
+SHARE_RECORDS: Final = Records(
+    frozenset({gpushare.RECEIVED_TYPE_ANNOTATION, names.GPU_INDEXES_ANNOTATION}),
+    frozenset({gpushare.GROUP_LABEL, names.SHARES_GPU_LABEL}),
+    gpushare.GROUP_LABEL_PREFIX,
+    frozenset({*gpushare.ANNOTATIONS, gpushare.CONFIG_MAP_ANNOTATION}),
+)
+"""Which GPUs a pod shares."""
+DEVICE_RECORDS: Final = Records(
+    assignment.PROTOCOL_KEYS | {hami_names.WRITTEN_FOR}, frozenset({hami_names.ASSIGNED_NODE})
+)
+"""Which devices a pod has by HAMi's protocol."""
+
+
+def known_annotations() -> frozenset[str]:
+    """Return the annotations of pods that have a meaning."""
+    records = QUEUE_RECORDS.annotations | SHARE_RECORDS.annotations | DEVICE_RECORDS.annotations
+    return OWNER_ANNOTATIONS | records
+
+
+def known_labels() -> frozenset[str]:
+    """Return the labels of pods that have a meaning."""
+    records = QUEUE_RECORDS.labels | SHARE_RECORDS.labels | DEVICE_RECORDS.labels
+    return OWNER_LABELS | records
+
+
+def guarded() -> dict[str, object]:
+    """Return what the chart's policy is made from."""
+
+    def part(records: Records) -> dict[str, object]:
+        return {
+            "annotations": sorted(records.annotations),
+            "labels": sorted(records.labels),
+            "labelPrefix": records.label_prefix,
+            "frozenAnnotations": sorted(records.frozen_annotations),
+        }
+
+    others = SHARE_RECORDS.annotations | SHARE_RECORDS.labels | DEVICE_RECORDS.annotations
+    of_others = {key for key in others if key.startswith(f"{names.GROUP}/")}
+    return {
+        "prefix": f"{names.GROUP}/",
+        "besides": sorted(of_others | TUNABLE_ANNOTATIONS),
+        "queue": part(QUEUE_RECORDS),
+        "gpus": part(SHARE_RECORDS),
+        "devices": part(DEVICE_RECORDS),
+    }
+
+
+def write(path: Path) -> None:
+    """Write what the chart's policy is made from to `path`."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = yaml.safe_dump(guarded(), sort_keys=False)
+    path.write_text(f"# Written by `make crds`.\n{text}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write(Path(sys.argv[1]))
