@@ -54,7 +54,8 @@ class LeaderElection(ApiModel):
     """Which of several replicas acts. Defaults are those of Kubernetes' own components."""
 
     enabled: bool = True
-    namespace: str = "bindery-system"
+    namespace: str = "kube-system"
+    """Where the Lease is; the same for all releases of the chart in a cluster."""
     lease_seconds: float = Field(default=15.0, gt=0)
     """How long a silent leader keeps the Lease."""
     renew_deadline_seconds: float = Field(default=10.0, gt=0)
@@ -141,7 +142,7 @@ class WebhookConfiguration(ApiModel):
     """Pods with this `spec.schedulerName` are looked at."""
     port: int = Field(default=8443, ge=1, le=65535)
     host: str = ""
-    """Where it listens; "": everywhere."""
+    """The address that it listens on; "": that of the option --listen-address."""
     dns_names: tuple[str, ...] = ("bindery-webhook.bindery-system.svc",)
     """Names and addresses by which the API server calls it: its certificate is for them."""
     namespace: str = "bindery-system"

@@ -25,7 +25,7 @@ from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
-from bindery.observability.health import HealthServer
+from bindery.observability.health import HealthServer, Listening
 
 COMPONENT: Final = "bindery-binder"
 _OTHER_CONNECTIONS: Final = 32
@@ -41,7 +41,7 @@ class Options:
     kubeconfig: Path | None
     identity: str
     """Unique to this process, for the Lease."""
-    health_port: int | None
+    listening: Listening
 
 
 async def run(options: Options) -> None:
@@ -82,9 +82,8 @@ class Binder:
         means = self._means
         means.stop.claim_signals()
         async with AsyncExitStack() as stack:
-            if self._options.health_port is not None:
-                server = HealthServer(self._options.health_port, self._checks())
-                await stack.enter_async_context(server)
+            server = HealthServer(self._options.listening, self._checks())
+            await stack.enter_async_context(server)
             async with asyncio.TaskGroup() as group:
                 background = [
                     group.create_task(means.view.pods.run()),

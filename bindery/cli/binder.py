@@ -18,8 +18,10 @@ from bindery.api.configuration import BinderConfiguration
 from bindery.binder import process
 from bindery.binder.plugins import registry
 from bindery.binder.plugins.interface import BinderPlugin
+from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.kube.errors import KubeError
 from bindery.observability import interpreter, logs
+from bindery.observability.health import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="Carries out what the scheduler decided.", no_args_is_help=True)
 
@@ -37,9 +39,9 @@ def run(
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: in-cluster, else the user's own.")
     ] = None,
-    health_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve /healthz, /readyz, /metrics.")
-    ] = None,
+    listen_address: ListenAddress = LOOPBACK,
+    health_port: HealthPort = None,
+    metrics_port: MetricsPort = None,
     identity: Annotated[
         str, typer.Option(metavar="NAME", help="For the Lease; default: host and process.")
     ] = "",
@@ -58,10 +60,13 @@ def run(
         plugins=plugins,
         kubeconfig=kubeconfig,
         identity=identity or f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}",
-        health_port=health_port,
+        listening=Listening(health_port, metrics_port, listen_address),
     )
     try:
         asyncio.run(process.run(options))
+    except ListenError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
     except KubeError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error

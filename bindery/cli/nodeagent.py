@@ -14,10 +14,12 @@ from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
+from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
 from bindery.observability import interpreter, logs
+from bindery.observability.health import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
 
@@ -47,9 +49,9 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Default: in-cluster, else the user's own.")
     ] = None,
-    health_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve /healthz, /readyz, /metrics.")
-    ] = None,
+    listen_address: ListenAddress = LOOPBACK,
+    health_port: HealthPort = None,
+    metrics_port: MetricsPort = None,
     remove_on_exit: Annotated[
         bool, typer.Option("--remove-on-exit", help="Delete the nodes at a clean stop.")
     ] = False,
@@ -78,7 +80,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         logs.configure("nodeagent", log_level)
     except ValueError as error:
         raise typer.BadParameter(str(error), param_hint="--log-level") from error
-    asyncio.run(_run(nodes, kubeconfig, health_port, remove_on_exit))
+    listening = Listening(health_port, metrics_port, listen_address)
+    asyncio.run(_run(nodes, kubeconfig, listening, remove_on_exit))
 
 
 def _from_options(options: dict[str, object]) -> tuple[HollowNode, ...]:
@@ -98,7 +101,7 @@ def _option(location: tuple[int | str, ...]) -> str:
 async def _run(
     nodes: tuple[HollowNode, ...],
     kubeconfig: Path | None,
-    health_port: int | None,
+    listening: Listening,
     remove_on_exit: bool,
 ) -> None:
     stop = asyncio.Event()
@@ -108,6 +111,6 @@ async def _run(
     async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
         agent = HollowAgent(client, nodes)
         try:
-            await agent.run(stop, health_port=health_port, remove_on_exit=remove_on_exit)
-        except OSError as error:  # from listening only: the keepers' errors come in a group
+            await agent.run(stop, listening=listening, remove_on_exit=remove_on_exit)
+        except ListenError as error:
             raise typer.BadParameter(str(error), param_hint="--health-port") from error

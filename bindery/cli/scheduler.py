@@ -13,7 +13,9 @@ from typing import Annotated, Any
 import typer
 
 from bindery.api.yamlfile import FileError
+from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.observability import interpreter, logs
+from bindery.observability.health import LOOPBACK, ListenError, Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.process import Options
@@ -34,9 +36,9 @@ def run(
     kubeconfig: Annotated[
         Path | None, typer.Option(help="Default: the cluster it runs in, else your kubeconfig.")
     ] = None,
-    health_port: Annotated[
-        int, typer.Option(help="Port of /healthz, /readyz and /metrics; 0: a free one.")
-    ] = 8080,
+    listen_address: ListenAddress = LOOPBACK,
+    health_port: HealthPort = 8080,
+    metrics_port: MetricsPort = None,
     identity: Annotated[
         str, typer.Option(help="Name in the Lease; must be unique. Default: host and a number.")
     ] = "",
@@ -60,9 +62,13 @@ def run(
         configuration_file=configuration_file,
         kubeconfig=kubeconfig,
         identity=identity or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
-        health_port=health_port,
+        listening=Listening(health_port, metrics_port, listen_address),
     )
-    asyncio.run(_until_stopped(process.run(options)))
+    try:
+        asyncio.run(_until_stopped(process.run(options)))
+    except ListenError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -12,7 +12,9 @@ import typer
 
 from bindery.binder.webhook import process
 from bindery.cli.binder import load_plugins
+from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.observability import logs
+from bindery.observability.health import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="Checks and prepares pods when they are created.", no_args_is_help=True)
 
@@ -31,13 +33,18 @@ def run(
     kubeconfig: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Default: in-cluster, else the user's own.")
     ] = None,
-    health_port: Annotated[
-        int | None, typer.Option(min=0, max=65535, help="Serve /healthz, /readyz, /metrics.")
-    ] = None,
+    listen_address: ListenAddress = LOOPBACK,
+    health_port: HealthPort = None,
+    metrics_port: MetricsPort = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
     """Serve /validate and /mutate with certificates of its own, and keep these fresh."""
     configuration, plugins = load_plugins(config)
     logs.configure(process.COMPONENT, log_level)
-    options = process.Options(configuration.webhook, plugins, kubeconfig, health_port)
-    asyncio.run(process.run(options))
+    listening = Listening(health_port, metrics_port, listen_address)
+    options = process.Options(configuration.webhook, plugins, kubeconfig, listening)
+    try:
+        asyncio.run(process.run(options))
+    except ListenError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from error

@@ -1,8 +1,9 @@
 """Build the control plane's binaries from their published Go modules, once.
 
 Called by `find` and by `python -m bindery.controlplane`. They go to the user's cache directory
-under a key of their versions and of `go.sum`. The one invariant: a binary in that directory is
-whole, for each is built beside it and renamed, under a lock that a second run waits for.
+under a key of their versions, of `go.sum` and of the linker's flags. The one invariant: a binary in
+that directory is whole, for each is built beside it and renamed, under a lock that a second run
+waits for.
 """
 
 import fcntl
@@ -45,6 +46,7 @@ def key() -> str:
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
         digest.update((module / name).read_bytes())
+    digest.update(_linker_flags().encode())
     kubernetes = checkout.module_version("k8s.io/kubernetes")
     etcd = checkout.module_version("go.etcd.io/etcd/server/v3")
     return f"{kubernetes}-etcd-{etcd}-{digest.hexdigest()[:8]}"
@@ -107,6 +109,10 @@ def _linker_flags() -> str:
         "gitTreeState": "clean",
     }
     stamps = [f"-X k8s.io/component-base/version.{name}={value}" for name, value in values.items()]
+    # helm takes the version for which it renders without a cluster from its own build.
+    for package in ("chartutil", "lint/rules"):
+        stamps.append(f"-X helm.sh/helm/v3/pkg/{package}.k8sVersionMajor={major}")
+        stamps.append(f"-X helm.sh/helm/v3/pkg/{package}.k8sVersionMinor={minor}")
     return " ".join(["-s", "-w", *stamps])
 
 

@@ -87,7 +87,10 @@ class Components:
         self, configuration: SchedulerConfiguration | None = None, *, name: str = "scheduler"
     ) -> Component:
         """Start a scheduler; the default configuration is the chart's."""
-        model = configuration or self._installation.scheduler_configuration
+        installed = self._installation.scheduler_configuration
+        model = configuration or installed
+        if model.leader_election.enabled and model.node_pool != installed.node_pool:
+            self._installation.grant_lease(model.node_pool)
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "scheduler", ["run", f"--config={file}"])
 

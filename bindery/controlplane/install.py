@@ -42,6 +42,23 @@ class Installation:
     binder_configuration: BinderConfiguration
     """The configurations that the chart rendered."""
 
+    def grant_lease(self, node_pool: str) -> None:
+        """Apply the Lease that a release for `node_pool` has, and the scheduler's right to it.
+
+        For schedulers beside the one that was installed; their chart is not applied as a whole.
+
+        Raises:
+            ControlPlaneError: helm or the API server refused something; the text says what.
+        """
+        pool = {"scheduler": {"configuration": {"nodePool": node_pool}}}
+        documents = render(self.control_plane, {**_VALUES, **pool})
+        of_lease = {"Lease", "Role", "RoleBinding"}
+        name = f"bindery-scheduler-{node_pool}"
+        _apply(
+            self.control_plane,
+            [each for each in documents if each["kind"] in of_lease and _name(each) == name],
+        )
+
 
 def install(
     control_plane: ControlPlane, values: Mapping[str, object] | None = None
@@ -94,6 +111,11 @@ def _namespace() -> dict[str, object]:
     labels = {"pod-security.kubernetes.io/enforce": "restricted"}
     metadata = {"name": NAMESPACE, "labels": labels}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+
+
+def _name(document: Mapping[str, object]) -> object:
+    metadata = document["metadata"]
+    return metadata["name"] if isinstance(metadata, dict) else None
 
 
 def _kubeconfig(control_plane: ControlPlane, component: str) -> Path:

@@ -17,7 +17,7 @@ from bindery.kube.events import EventRecorder
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.pods import PodKeeper
 from bindery.nodeagent.shapes import HollowNode
-from bindery.observability.health import HealthServer
+from bindery.observability.health import NOWHERE, HealthServer, Listening
 
 COMPONENT: Final = "bindery-nodeagent"
 _REPORT_S: Final = 5.0
@@ -44,13 +44,16 @@ class HollowAgent:
         )
 
     async def run(
-        self, stop: asyncio.Event, *, health_port: int | None = None, remove_on_exit: bool = False
+        self,
+        stop: asyncio.Event,
+        *,
+        listening: Listening = NOWHERE,
+        remove_on_exit: bool = False,
     ) -> None:
         """Keep the nodes until `stop` is set; then remove them if `remove_on_exit`."""
         loops = (self._events.run, self.nodes.run, self.pods.run, self._report)
         async with AsyncExitStack() as stack:
-            if health_port is not None:
-                await stack.enter_async_context(HealthServer(health_port, self._checks()))
+            await stack.enter_async_context(HealthServer(listening, self._checks()))
             group = await stack.enter_async_context(asyncio.TaskGroup())
             tasks = [group.create_task(loop()) for loop in loops]
             await stop.wait()

@@ -1,11 +1,13 @@
 """The HTTP server beside each component: /healthz, /readyz and /metrics.
 
 Started by each component around its main loop; asked by the kubelet's probes and by Prometheus.
-Checks are plain functions, asked anew for each request. The invariant: a check that fails or
+Checks are plain functions, called for each request. The invariant: a check that fails or
 raises makes its answer 503 and is named in it; it never takes the server down.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
@@ -16,6 +18,28 @@ from prometheus_client.exposition import choose_encoder
 Checks = Mapping[str, Callable[[], bool]]
 
 _NONE: Final[Checks] = MappingProxyType({})
+LOOPBACK: Final = "127.0.0.1"
+
+
+class ListenError(Exception):
+    """An address cannot be listened on: it is taken, or not one of this machine's."""
+
+    def __init__(self, host: str, port: int, error: OSError) -> None:
+        super().__init__(f"cannot listen on {host} port {port}: {error.strerror or error}")
+
+
+@dataclass(frozen=True)
+class Listening:
+    """Where a component answers probes and scrapes. Port 0 takes a free one."""
+
+    health_port: int | None
+    """None: nowhere."""
+    metrics_port: int | None = None
+    """None: /metrics is served beside the probes."""
+    address: str = LOOPBACK
+
+
+NOWHERE: Final = Listening(None)
 
 
 class HealthServer:
@@ -24,41 +48,57 @@ class HealthServer:
     `checks` decide about /readyz: whether the component does its work. `liveness` decide about
     /healthz: whether only a restart can help. An API server that is down is no reason for a
     restart, so there are few of these; without any, an event loop that answers is alive.
-    Without `host` it listens on every address; but port 0, which takes a free port, only on
-    loopback, as every address would mean several ports.
+
+    Raises:
+        ListenError: on entering, if a port cannot be listened on.
     """
 
     def __init__(
         self,
-        port: int,
+        listening: Listening,
         checks: Checks,
         *,
         liveness: Checks = _NONE,
-        host: str | None = None,
         registry: CollectorRegistry = REGISTRY,
     ) -> None:
-        self.port = port
-        """The port that it listens on, once entered."""
+        self.port = 0
+        """The port of the probes, once entered."""
+        self.metrics_port = 0
+        """The port of the metrics, once entered."""
+        self._listening = listening
         self._checks = checks
         self._liveness = liveness
-        self._host = host if host is not None or port else "127.0.0.1"
         self._registry = registry
-        self._runner: web.AppRunner | None = None
+        self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        application = web.Application()
-        application.add_routes(
-            [
-                web.get("/healthz", self._healthz),
-                web.get("/readyz", self._readyz),
-                web.get("/metrics", self._metrics),
-            ]
-        )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self.port).start()
-        self.port = self._runner.addresses[0][1]
+        where = self._listening
+        if where.health_port is None:
+            return self
+        probes = [web.get("/healthz", self._healthz), web.get("/readyz", self._readyz)]
+        metrics = [web.get("/metrics", self._metrics)]
+        async with AsyncExitStack() as stack:
+            if where.metrics_port is None:
+                self.port = await self._serve(stack, [*probes, *metrics], where.health_port)
+                self.metrics_port = self.port
+            else:
+                self.port = await self._serve(stack, probes, where.health_port)
+                self.metrics_port = await self._serve(stack, metrics, where.metrics_port)
+            self._stack = stack.pop_all()
         return self
+
+    async def _serve(self, stack: AsyncExitStack, routes: Sequence[web.RouteDef], port: int) -> int:
+        application = web.Application()
+        application.add_routes(routes)
+        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        try:
+            await web.TCPSite(runner, self._listening.address, port).start()
+        except OSError as error:
+            raise ListenError(self._listening.address, port, error) from error
+        bound: int = runner.addresses[0][1]
+        return bound
 
     async def __aexit__(
         self,
@@ -66,8 +106,7 @@ class HealthServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._stack.aclose()
 
     async def _healthz(self, _request: web.Request) -> web.Response:
         return _answer(self._liveness)

@@ -20,7 +20,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
-from bindery.observability.health import HealthServer
+from bindery.observability.health import HealthServer, Listening
 from bindery.scheduler import metrics
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
@@ -50,8 +50,7 @@ class Options:
     kubeconfig: Path | None
     identity: str
     """Unique to this process; stands in the Lease."""
-    health_port: int
-    """0: a free one."""
+    listening: Listening
 
 
 async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
@@ -101,7 +100,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             events.run(),
             _reload(options, engine, feed),
         )
-        async with HealthServer(options.health_port, checks), _together(*background):
+        async with HealthServer(options.listening, checks), _together(*background):
             await elector.run(lead)
 
 

@@ -1,8 +1,11 @@
 """The chart's resources on a real API server: what each component may do, and what not."""
 
+from collections.abc import Iterator
+
 import pytest
 import yaml
 
+from bindery.controlplane import checkout
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.install import Installation, install, render
 from bindery.controlplane.plane import ControlPlane
@@ -10,12 +13,17 @@ from bindery.controlplane.plane import ControlPlane
 pytestmark = pytest.mark.e2e
 
 
+SUBRESOURCES = {"", "binding", "eviction", "status"}
+
+
 def may(installation: Installation, component: str, verb: str, resource: str, scope: str) -> bool:
     """Ask the API server, under the component's own token."""
     plane = installation.control_plane
     command = [str(plane.kubectl_path), f"--kubeconfig={installation.kubeconfigs[component]}"]
-    kind, _, subresource = resource.partition("/")
-    question = ["auth", "can-i", verb, kind, f"--subresource={subresource}", scope]
+    kind, _, part = resource.partition("/")
+    # A subresource of all objects, or one object by its name.
+    which = [kind, f"--subresource={part}"] if part in SUBRESOURCES else [resource]
+    question = ["auth", "can-i", verb, *which, scope]
     try:
         plane.run([*command, *question])
     except ControlPlaneError as error:
@@ -26,6 +34,7 @@ def may(installation: Installation, component: str, verb: str, resource: str, sc
 
 EVERYWHERE = "--all-namespaces"
 OWN = "--namespace=bindery-system"
+LEASES = "--namespace=kube-system"
 
 
 @pytest.mark.parametrize(
@@ -35,7 +44,8 @@ OWN = "--namespace=bindery-system"
         ("scheduler", "patch", "podgroups.scheduling.bindery.dev/status", EVERYWHERE),
         ("scheduler", "patch", "pods/status", EVERYWHERE),
         ("scheduler", "create", "pods/eviction", EVERYWHERE),
-        ("scheduler", "create", "leases.coordination.k8s.io", OWN),
+        ("scheduler", "update", "leases.coordination.k8s.io/bindery-scheduler", LEASES),
+        ("binder", "update", "leases.coordination.k8s.io/bindery-binder", LEASES),
         ("binder", "create", "pods/binding", EVERYWHERE),
         ("binder", "patch", "bindrequests.scheduling.bindery.dev/status", EVERYWHERE),
         ("nodeagent", "create", "nodes", EVERYWHERE),
@@ -56,6 +66,10 @@ def test_a_component_may_do_its_work(
         ("scheduler", "delete", "pods", EVERYWHERE),
         ("scheduler", "patch", "pods", EVERYWHERE),
         ("scheduler", "update", "leases.coordination.k8s.io", "--namespace=kube-node-lease"),
+        ("scheduler", "update", "leases.coordination.k8s.io/bindery-binder", LEASES),
+        ("scheduler", "create", "leases.coordination.k8s.io", LEASES),
+        ("binder", "update", "leases.coordination.k8s.io", LEASES),
+        ("binder", "create", "leases.coordination.k8s.io", OWN),
         ("binder", "create", "bindrequests.scheduling.bindery.dev", EVERYWHERE),
         ("binder", "patch", "podgroups.scheduling.bindery.dev/status", EVERYWHERE),
         ("binder", "create", "pods/eviction", EVERYWHERE),
@@ -85,6 +99,7 @@ def test_an_installation_can_be_repeated(installation: Installation) -> None:
         ({"schedulr": {}}, "'schedulr' not allowed"),
         ({"scheduler": {"configuration": {"cycleSecond": 1}}}, "'cycleSecond' not allowed"),
         ({"scheduler": {"configuration": {"bindRequest": {"maxPods": 501}}}}, "maxPods"),
+        ({"scheduler": {"configuration": {"actions": ["nonsense"]}}}, "actions/0"),
         ({"binder": {"replicas": -1}}, "replicas"),
         ({"hollow": {"enabled": "yes"}}, "hollow/enabled"),
     ],
@@ -125,3 +140,101 @@ def test_the_api_server_takes_the_deployments_under_the_restricted_standard(
             f"--namespace={namespace}",
             stdin=yaml.safe_dump(pod),
         )
+
+
+def rules(plane: ControlPlane, component: str, *plugins: str) -> dict[str, set[str]]:
+    """Return what the ClusterRole of `component` allows where it runs only `plugins`."""
+    chosen = [{"name": name} for name in plugins]
+    values = {component: {"configuration": {"plugins": chosen}}}
+    [role] = [
+        document
+        for document in render(plane, values)
+        if document["kind"] == "ClusterRole"
+        and document["metadata"]["name"] == f"bindery-{component}"  # type: ignore[index]
+    ]
+    found: dict[str, set[str]] = {}
+    for rule in role["rules"]:  # type: ignore[attr-defined]
+        for resource in rule["resources"]:
+            found.setdefault(resource, set()).update(rule["verbs"])
+    return found
+
+
+def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
+    control_plane: ControlPlane,
+) -> None:
+    bare = rules(control_plane, "binder", "third-party")
+    assert bare["pods"] == bare["nodes"] == {"get", "list", "watch"}
+    assert not bare.keys() & {"configmaps", "persistentvolumes", "resourceclaims"}
+    assert "patch" in rules(control_plane, "binder", "volumes")["persistentvolumes"]
+    assert "create" in rules(control_plane, "binder", "gpu_sharing")["configmaps"]
+    assert "patch" in rules(control_plane, "binder", "node_lock")["nodes"]
+    assert "patch" in rules(control_plane, "binder", "dra")["resourceclaims"]
+
+    bare = rules(control_plane, "scheduler", "predicates")
+    assert not bare.keys() & {"persistentvolumes", "resourceclaims", "storageclasses"}
+    assert "watch" in rules(control_plane, "scheduler", "volumes")["persistentvolumes"]
+    assert "watch" in rules(control_plane, "scheduler", "dra")["resourceslices"]
+
+
+@pytest.fixture
+def of_another_release(installation: Installation) -> Iterator[None]:
+    """The Leases belong to a release called `first` in the namespace `one`."""
+    plane = installation.control_plane
+    leases = ["lease", "bindery-binder", "bindery-scheduler", "--namespace=kube-system"]
+    owner = {"meta.helm.sh/release-name": "first", "meta.helm.sh/release-namespace": "one"}
+    plane.kubectl("annotate", *leases, *(f"{key}={value}" for key, value in owner.items()))
+    yield
+    plane.kubectl("annotate", *leases, *(f"{key}-" for key in owner))
+
+
+def install_second(plane: ControlPlane, *settings: str) -> str:
+    """Let helm look at the cluster and install nothing."""
+    chart = str(checkout.directory("charts/bindery"))
+    command = [str(plane.helm_path), f"--kubeconfig={plane.admin_kubeconfig}", "install", "second"]
+    options = ["--namespace=two", "--dry-run=server", "--skip-crds"]
+    shared = ["priorityClasses.enabled=false", "webhook.enabled=false"]
+    return plane.run([*command, chart, *options, f"--set={','.join([*shared, *settings])}"])
+
+
+@pytest.mark.usefixtures("of_another_release")
+def test_helm_refuses_a_second_binder_or_scheduler_of_a_pool_and_names_the_first_release(
+    installation: Installation,
+) -> None:
+    plane = installation.control_plane
+    first = "release first in namespace one has this cluster's"
+    pool = "scheduler.configuration.nodePool=b"
+    with pytest.raises(ControlPlaneError, match=f"{first} bindery-binder .*binder.enabled=false"):
+        install_second(plane, pool)
+    with pytest.raises(ControlPlaneError, match=f"{first} bindery-scheduler .*nodePool"):
+        install_second(plane, "binder.enabled=false")
+
+    assert "bindery-scheduler-b" in install_second(plane, "binder.enabled=false", pool)
+
+
+def test_each_deployment_has_a_budget_and_a_network_policy_that_keeps_its_metrics(
+    control_plane: ControlPlane,
+) -> None:
+    documents = render(control_plane, {})
+    for kind in ("PodDisruptionBudget", "NetworkPolicy"):
+        names = {d["metadata"]["name"] for d in documents if d["kind"] == kind}  # type: ignore[index]
+        assert names == {"bindery-scheduler", "bindery-binder", "bindery-webhook"}
+    text = yaml.safe_dump_all([d for d in documents if d["kind"] == "NetworkPolicy"])
+    control_plane.kubectl(
+        "create",
+        "--dry-run=server",
+        "--filename=-",
+        "--namespace=default",
+        "--validate=strict",
+        stdin=text.replace("namespace: bindery-system", "namespace: default"),
+    )
+    for policy in (d for d in documents if d["kind"] == "NetworkPolicy"):
+        for rule in policy["spec"]["ingress"]:  # type: ignore[index]
+            ports = {port["port"] for port in rule["ports"]}
+            assert ("from" in rule) == ("metrics" in ports)
+
+
+def test_helm_knows_its_kubernetes_version_without_a_cluster(control_plane: ControlPlane) -> None:
+    chart = str(checkout.directory("charts/bindery"))
+    text = control_plane.run([str(control_plane.helm_path), "template", "bindery", chart])
+
+    assert "kind: Deployment" in text

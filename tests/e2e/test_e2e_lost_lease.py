@@ -11,9 +11,9 @@ from prometheus_client import REGISTRY
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection
-from bindery.controlplane.install import NAMESPACE
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.resources import LEASES
+from bindery.observability.health import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 
@@ -31,7 +31,7 @@ async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> Async
     file = directory / "scheduler.yaml"
     configuration = scheduler_configuration(corner.pool, leader_election=SOON)
     file.write_text(configuration.model_dump_json(by_alias=True))
-    options = process.Options(ConfigurationFile(file), proxy.kubeconfig, "this-one", health_port=0)
+    options = process.Options(ConfigurationFile(file), proxy.kubeconfig, "this-one", Listening(0))
     running = asyncio.create_task(process.run(options))
     lease = f"{process.LEASE_NAME}-{corner.pool}"
     try:
@@ -39,7 +39,7 @@ async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> Async
     finally:
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
-        await corner.client.delete(LEASES, lease, NAMESPACE)
+        await corner.client.delete(LEASES, lease, SOON.namespace)
 
 
 @pytest.mark.usefixtures("installation")
@@ -74,7 +74,7 @@ async def test_a_status_write_that_waits_to_be_tried_again_ends_with_the_lease(
 async def take(corner: Corner, lease: str) -> None:
     """Let somebody else hold the Lease for long."""
     spec = {"holderIdentity": "another", "leaseTransitions": 99, "leaseDurationSeconds": 3600}
-    await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=NAMESPACE)
+    await corner.client.patch(LEASES, lease, {"spec": spec}, namespace=SOON.namespace)
 
 
 async def deposed() -> bool:

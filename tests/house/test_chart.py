@@ -20,6 +20,7 @@ from bindery.api.configuration import (
 )
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
+from bindery.scheduler.engine import ACTIONS
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())
@@ -58,6 +59,10 @@ def test_the_values_schema_knows_every_key_of_the_configuration(
 ) -> None:
     assert set(schema["properties"]) == keys(model) - FIXED_BY_THE_CHART
     assert schema["additionalProperties"] is False
+
+
+def test_the_values_schema_names_the_actions_that_there_are() -> None:
+    assert configuration("scheduler")["properties"]["actions"]["items"]["enum"] == list(ACTIONS)
 
 
 def test_the_default_values_fit_their_schema() -> None:

@@ -134,6 +134,14 @@ class FaultProxy:
         is_watch = "watch=true" in request.path_qs
         if is_watch:
             await self.accepts_streams.wait()
+        try:
+            return await self._pass_on(request, fault, is_watch)
+        except aiohttp.ClientError:  # the API server has died: so does the connection
+            return _abort(request)
+
+    async def _pass_on(
+        self, request: web.BaseRequest, fault: Fault | None, is_watch: bool
+    ) -> web.StreamResponse:
         async with self._session.request(
             request.method,
             self._upstream + request.path_qs,

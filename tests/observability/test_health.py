@@ -3,13 +3,14 @@
 import socket
 
 import aiohttp
+import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from bindery.observability.health import HealthServer
+from bindery.observability.health import HealthServer, ListenError, Listening
 
 
-async def get(server: HealthServer, path: str) -> tuple[int, str]:
-    url = f"http://127.0.0.1:{server.port}{path}"
+async def get(server: HealthServer, path: str, port: int = 0) -> tuple[int, str]:
+    url = f"http://127.0.0.1:{port or server.port}{path}"
     async with aiohttp.ClientSession() as session, session.get(url) as response:
         return response.status, await response.text()
 
@@ -19,14 +20,14 @@ def fail() -> bool:
 
 
 async def test_a_component_whose_checks_pass_is_ready() -> None:
-    async with HealthServer(0, {"watch": lambda: True}) as server:
+    async with HealthServer(Listening(0), {"watch": lambda: True}) as server:
         assert await get(server, "/readyz") == (200, "ok\n")
         assert await get(server, "/healthz") == (200, "ok\n")
 
 
 async def test_failing_checks_are_named_one_a_line() -> None:
     checks = {"pods": lambda: False, "nodes": lambda: True, "lease": fail}
-    async with HealthServer(0, checks) as server:
+    async with HealthServer(Listening(0), checks) as server:
         assert await get(server, "/readyz") == (
             503,
             "pods: failing\nlease: RuntimeError: no connection\n",
@@ -35,14 +36,14 @@ async def test_failing_checks_are_named_one_a_line() -> None:
 
 
 async def test_liveness_has_checks_of_its_own() -> None:
-    async with HealthServer(0, {}, liveness={"cycle": lambda: False}) as server:
+    async with HealthServer(Listening(0), {}, liveness={"cycle": lambda: False}) as server:
         assert await get(server, "/healthz") == (503, "cycle: failing\n")
         assert await get(server, "/readyz") == (200, "ok\n")
 
 
 async def test_a_check_is_asked_anew_each_time() -> None:
     state = {"ready": False}
-    async with HealthServer(0, {"x": lambda: state["ready"]}) as server:
+    async with HealthServer(Listening(0), {"x": lambda: state["ready"]}) as server:
         assert (await get(server, "/readyz"))[0] == 503
         state["ready"] = True
         assert (await get(server, "/readyz"))[0] == 200
@@ -51,20 +52,29 @@ async def test_a_check_is_asked_anew_each_time() -> None:
 async def test_metrics_are_served_in_the_text_format() -> None:
     registry = CollectorRegistry()
     Counter("bound_pods", "Pods.", registry=registry).inc(3)
-    async with HealthServer(0, {}, registry=registry) as server:
+    async with HealthServer(Listening(0), {}, registry=registry) as server:
         status, text = await get(server, "/metrics")
 
     assert status == 200
     assert "bound_pods_total 3.0" in text
 
 
-async def test_by_default_it_listens_on_every_address() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    async with HealthServer(port, {}) as server:
-        assert server.port == port
+async def test_by_default_it_listens_on_this_machine_only() -> None:
+    async with HealthServer(Listening(0), {}) as server:
         assert (await get(server, "/healthz"))[0] == 200
-        hosts = {address[0] for address in server._runner.addresses}
+        with pytest.raises(OSError, match="refused"):
+            socket.create_connection(("127.0.0.2", server.port))
 
-    assert "0.0.0.0" in hosts
+
+async def test_metrics_with_a_port_of_their_own_are_not_beside_the_probes() -> None:
+    async with HealthServer(Listening(0, metrics_port=0), {}) as server:
+        assert (await get(server, "/metrics"))[0] == 404
+        assert (await get(server, "/metrics", server.metrics_port))[0] == 200
+        assert (await get(server, "/healthz", server.metrics_port))[0] == 404
+
+
+async def test_a_port_that_is_taken_is_named_and_what_was_opened_before_is_closed() -> None:
+    async with HealthServer(Listening(0), {}) as first:
+        with pytest.raises(ListenError, match=f"127.0.0.1 port {first.port}: .*in use"):
+            async with HealthServer(Listening(0, metrics_port=first.port), {}):
+                pass

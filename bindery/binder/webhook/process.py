@@ -18,7 +18,7 @@ from bindery.binder.webhook.review import Plugins
 from bindery.binder.webhook.rotation import Place, Rotation
 from bindery.binder.webhook.server import WebhookServer
 from bindery.kube.client import Client
-from bindery.observability.health import HealthServer
+from bindery.observability.health import HealthServer, Listening
 
 COMPONENT: Final = "bindery-webhook"
 
@@ -30,7 +30,7 @@ class Options:
     configuration: WebhookConfiguration
     plugins: tuple[BinderPlugin, ...]
     kubeconfig: Path | None
-    health_port: int | None
+    listening: Listening
 
 
 async def run(options: Options) -> None:
@@ -42,9 +42,8 @@ async def run(options: Options) -> None:
     stop = Stop()
     stop.claim_signals()
     given = options.configuration
-    server = WebhookServer(
-        Plugins(options.plugins, given.scheduler_name), given.port, given.host or None
-    )
+    host = given.host or options.listening.address
+    server = WebhookServer(Plugins(options.plugins, given.scheduler_name), given.port, host)
     place = Place(given.namespace, given.secret, given.configuration, given.dns_names)
     lifetimes = Lifetimes(given.authority_seconds, given.certificate_seconds, given.overlap_seconds)
     async with AsyncExitStack() as stack:
@@ -53,9 +52,8 @@ async def run(options: Options) -> None:
             Client.connect(options.kubeconfig, user_agent=agent)
         )
         await stack.enter_async_context(server)
-        if options.health_port is not None:
-            checks = {"certificate": lambda: server.is_trusted}
-            await stack.enter_async_context(HealthServer(options.health_port, checks))
+        checks = {"certificate": lambda: server.is_trusted}
+        await stack.enter_async_context(HealthServer(options.listening, checks))
         rotation = Rotation(client, place, lifetimes, server.use)
         async with asyncio.TaskGroup() as group:
             work = group.create_task(rotation.run())

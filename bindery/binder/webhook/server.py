@@ -27,7 +27,7 @@ REVIEWS: Final = Counter("bindery_webhook_reviews_total", "Admission reviews.", 
 class WebhookServer:
     """Serves while it is entered; before `use` it refuses all connections."""
 
-    def __init__(self, plugins: Plugins, port: int, host: str | None) -> None:
+    def __init__(self, plugins: Plugins, port: int, host: str) -> None:
         self._plugins, self._port, self._host = plugins, port, host
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2

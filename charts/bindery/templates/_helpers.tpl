@@ -37,29 +37,72 @@ subjects:
     namespace: {{ .root.Release.Namespace }}
 {{- end }}
 
-{{/* Leader election, in the release's namespace only. */}}
+{{/* The names of the plugins that a component runs, as JSON; its default list stands here again. */}}
+{{- define "bindery.plugins" -}}
+{{- $default := list "volumes" "dra" "gpu_sharing" "node_lock" }}
+{{- $given := (index .root.Values .component).configuration.plugins }}
+{{- $names := list }}
+{{- range $given }}{{ $names = append $names .name }}{{ end }}
+{{- ternary $default $names (kindIs "invalid" $given) | toJson }}
+{{- end }}
+
+{{/* The name of a component's Lease: one binder leads in a cluster, one scheduler in a node pool. */}}
+{{- define "bindery.lease" -}}
+{{- $pool := (index .root.Values .component).configuration.nodePool | default "" }}
+{{- printf "bindery-%s%s" .component (ternary "" (printf "-%s" $pool) (empty $pool)) }}
+{{- end }}
+
+{{/* The ConfigMap in which the scheduler of the node pool keeps past usage. */}}
+{{- define "bindery.usage" -}}
+{{- $pool := .Values.scheduler.configuration.nodePool | default "" }}
+{{- printf "bindery-usage%s" (ternary "" (printf "-%s" $pool) (empty $pool)) }}
+{{- end }}
+
+{{/* Leader election. The Lease is made here and belongs to the release, so that helm refuses a second
+release with the same binder or node pool and names the first. Its name and namespace do not depend on the
+release. */}}
 {{- define "bindery.leases" -}}
+{{- $namespace := .root.Values.leaseNamespace }}
+{{- $name := include "bindery.lease" . }}
+{{- $there := lookup "coordination.k8s.io/v1" "Lease" $namespace $name }}
+{{- $owner := dig "metadata" "annotations" "meta.helm.sh/release-name" "" $there }}
+{{- $of := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $there }}
+{{- if and $owner (or (ne $owner .root.Release.Name) (ne $of .root.Release.Namespace)) }}
+{{- $mend := "set binder.enabled=false: one binder serves the whole cluster" }}
+{{- if eq .component "scheduler" }}
+{{- $mend = "set scheduler.configuration.nodePool to a pool that no other release has" }}
+{{- end }}
+{{- fail (printf "release %s in namespace %s has this cluster's %s already; %s" $owner $of $name $mend) }}
+{{- end }}
+apiVersion: coordination.k8s.io/v1
+kind: Lease
+metadata:
+  name: {{ include "bindery.lease" . }}
+  namespace: {{ $namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: Role
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "bindery.lease" . }}
+  namespace: {{ $namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 rules:
   - apiGroups: [coordination.k8s.io]
     resources: [leases]
-    verbs: [get, create, update]
+    resourceNames: [{{ include "bindery.lease" . }}]
+    verbs: [get, update]
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
-  namespace: {{ .root.Release.Namespace }}
+  name: {{ include "bindery.lease" . }}
+  namespace: {{ $namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 roleRef:
   apiGroup: rbac.authorization.k8s.io
   kind: Role
-  name: {{ .root.Release.Name }}-{{ .component }}
+  name: {{ include "bindery.lease" . }}
 subjects:
   - kind: ServiceAccount
     name: {{ .root.Release.Name }}-{{ .component }}
@@ -70,7 +113,7 @@ subjects:
 {{- define "bindery.configuration" -}}
 {{- $given := (index .root.Values .component).configuration }}
 {{- $fixed := dict "apiVersion" "scheduling.bindery.dev/v1alpha1" "kind" .kind }}
-{{- $lease := dict "leaderElection" (dict "namespace" .root.Release.Namespace) }}
+{{- $lease := dict "leaderElection" (dict "namespace" .root.Values.leaseNamespace) }}
 {{- if and (eq .component "scheduler") .root.Values.tenancyPolicy.enabled }}
 {{- $_ := set $lease "tenancyPolicyEnforced" true }}
 {{- end }}
@@ -133,8 +176,13 @@ spec:
             - {{ .component }}
             - run
             - --config=/etc/bindery/{{ $file }}.yaml
+            # Kubelet and Prometheus come from outside the pod, and each has a port of its own.
+            - --listen-address=$(POD_IP)
             - --health-port=8080
+            - --metrics-port=8081
           env:
+            - name: POD_IP
+              valueFrom: {fieldRef: {fieldPath: status.podIP}}
             - name: BINDERY_IMAGE
               value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
             {{- range $name, $value := $values.environment }}
@@ -142,6 +190,7 @@ spec:
             {{- end }}
           ports:
             - {name: health, containerPort: 8080}
+            - {name: metrics, containerPort: 8081}
             {{- if eq .component "webhook" }}
             - {name: webhook, containerPort: 8443}
             {{- end }}
@@ -181,4 +230,47 @@ spec:
       {{- with $values.affinity }}
       affinity: {{- toYaml . | nindent 8 }}
       {{- end }}
+{{- end }}
+
+{{/* Beside a component's Deployment: one replica at most goes at a time, and only those named in the
+values reach its metrics. */}}
+{{- define "bindery.guards" -}}
+{{- $values := index .root.Values .component }}
+{{- if gt (int $values.replicas) 1 }}
+apiVersion: policy/v1
+kind: PodDisruptionBudget
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+spec:
+  maxUnavailable: 1
+  selector:
+    matchLabels: {{- include "bindery.selector" . | nindent 6 }}
+---
+{{- end }}
+{{- if .root.Values.networkPolicy.enabled }}
+apiVersion: networking.k8s.io/v1
+kind: NetworkPolicy
+metadata:
+  name: {{ .root.Release.Name }}-{{ .component }}
+  namespace: {{ .root.Release.Namespace }}
+  labels: {{- include "bindery.labels" .root | nindent 4 }}
+spec:
+  podSelector:
+    matchLabels: {{- include "bindery.selector" . | nindent 6 }}
+  policyTypes: [Ingress]
+  ingress:
+    # The kubelet's probes, and for the webhook the API server: both come from nodes.
+    - ports:
+        - {port: health}
+        {{- if eq .component "webhook" }}
+        - {port: webhook}
+        {{- end }}
+    {{- with .root.Values.networkPolicy.metricsFrom }}
+    - from: {{- toYaml . | nindent 8 }}
+      ports:
+        - {port: metrics}
+    {{- end }}
+{{- end }}
 {{- end }}

@@ -100,7 +100,7 @@ class Recount:
             if submitted is not None and len(self.ever_bound[gang]) == max(1, submitted.minimum):
                 self._figures.gangs_bound += 1
         after = f"after {pod.metadata.name} was bound to {node}"
-        for text in (*self._node_problems(node), *self._queue_problems()):
+        for text in (*self._node_problems(node), *self._queue_problems(pod)):
             self._figures.problem(f"{text} {after}")
 
     def _node_problems(self, node: str) -> list[str]:
@@ -112,18 +112,21 @@ class Recount:
             return found + _card_problems(node, pods)
         return found + _gpu_problems(node, pods, self._ground.gpus_of(node))
 
-    def _queue_problems(self) -> list[str]:
+    def _queue_problems(self, bound: Pod) -> list[str]:
+        if not self._is_limited(bound):
+            return []
         held = sum(
             _requested(pod, "cpu")
             for pod in self.pods.values()
-            if pod.spec.node_name
-            and pod.status.phase not in _ENDED
-            and self._queues.get(pod.metadata.annotations.get(POD_GROUP_ANNOTATION, ""))
-            == self._ground.queues["limited"]
+            if pod.spec.node_name and pod.status.phase not in _ENDED and self._is_limited(pod)
         )
         if held <= LIMITED_CORES * 1000:
             return []
         return [f"{held}m cores run in a queue with a limit of {LIMITED_CORES}"]
+
+    def _is_limited(self, pod: Pod) -> bool:
+        gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+        return self._queues.get(gang) == self._ground.queues["limited"]
 
 
 def _requested(pod: Pod, resource: str) -> int:
