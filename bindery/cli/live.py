@@ -39,7 +39,7 @@ from bindery.kube.resources import (
 )
 from bindery.kube.served import served
 from bindery.kube.store import Malformed
-from bindery.scheduler.feed import WATCHED
+from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
 
 T = TypeVar("T", bound=KubeObject)

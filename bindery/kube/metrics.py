@@ -29,6 +29,9 @@ WATCH_RELISTS: Final = Counter(
 WATCH_MALFORMED: Final = Counter(
     "bindery_watch_malformed", "Objects that did not decode.", ["resource"]
 )
+WATCH_ERRORS: Final = Counter(
+    "bindery_watch_errors", "Changes of which the handling has raised an error.", ["resource"]
+)
 EVENTS_DROPPED: Final = Counter(
     "bindery_events_dropped", "Events that were not written, by type and why.", ["type", "why"]
 )

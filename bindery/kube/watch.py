@@ -19,7 +19,7 @@ import structlog
 from bindery.kube.client import Client
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import GoneError, KubeError
-from bindery.kube.metrics import WATCH_CHANGES, WATCH_MALFORMED, WATCH_RELISTS
+from bindery.kube.metrics import WATCH_CHANGES, WATCH_ERRORS, WATCH_MALFORMED, WATCH_RELISTS
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.requests import Selection
 from bindery.kube.resources import Resource
@@ -54,7 +54,8 @@ class WatchTiming:
 class Reflector(Generic[T]):
     """Mirrors the objects of `resource`, and tells `on_change` of each change, in order.
 
-    `on_change` is called from the event loop and must not block; what it raises ends `run`.
+    `on_change` is called from the event loop and must not block. What it raises is logged and
+    counted, and the next change is told all the same.
     `on_malformed` is told the metadata of each version of an object that does not decode, and why.
     """
 
@@ -159,7 +160,18 @@ class Reflector(Generic[T]):
 
     def _tell(self, change: Change[T]) -> None:
         self._changes[change.type].inc()
-        self.on_change(change)
+        try:
+            self.on_change(change)
+        except Exception:
+            # A defect; but if it ended this watch, one object would hide all others for ever.
+            meta = change.object.metadata
+            WATCH_ERRORS.labels(self.resource.plural).inc()
+            _log.exception(
+                "change not taken",
+                resource=self.resource.plural,
+                namespace=meta.namespace,
+                name=meta.name,
+            )
 
     def _report(self, found: Malformed) -> None:
         if not self._store.is_news(found):

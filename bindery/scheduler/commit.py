@@ -133,6 +133,8 @@ class Committer:
         self._singles: defaultdict[_Kin, list[Operation]] = defaultdict(list)
         self._open: dict[Uid, Task] = {}
         """Pods of committed Statements that stand in no draft yet."""
+        self._bindings: dict[Uid, bindrequest.PodBinding] = {}
+        """What single pods that are gathered get."""
 
     def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
         """Take in a committed Statement; yield the requests that are complete by it."""
@@ -149,6 +151,8 @@ class Committer:
             return
         group = job.key if job.key.is_group else None
         kin = _Kin(job.key.namespace, group, job.queue, after)
+        for operation in allocations:  # so that nothing of one job is left to fail with others
+            self._bindings[operation.task.uid] = self._pod(operation)
         singles = self._singles[kin]
         singles.extend(allocations)
         if len(singles) >= self._configuration.max_pods:
@@ -159,7 +163,18 @@ class Committer:
         """Yield requests for the single pods that have been gathered."""
         while self._singles:
             kin, singles = self._singles.popitem()
-            yield from self._single_drafts(singles, kin.after)
+            first = self._session.state.jobs[singles[0].task.job]
+            with self._session.guarded(first):
+                yield from self._single_drafts(singles, kin.after)
+
+    def release(self, commit: Commit) -> None:
+        """Let go of those pods of `commit` that stand in no draft: they are planned again."""
+        uids = [o.task.uid for o in commit.operations if o.task.uid in self._open]
+        for singles in self._singles.values():
+            singles[:] = [operation for operation in singles if operation.task.uid not in uids]
+        self._cluster.release(uids)
+        for uid in uids:
+            del self._open[uid]
 
     def abandon(self) -> None:
         """Let go of the pods that an error or an early end has left without a request."""
@@ -232,6 +247,8 @@ class Committer:
 
     def _pod(self, operation: Operation) -> bindrequest.PodBinding:
         task, session = operation.task, self._session
+        if task.uid in self._bindings:
+            return self._bindings.pop(task.uid)
         devices = session.state.nodes.devices
         data = {
             name: given

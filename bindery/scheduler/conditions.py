@@ -12,15 +12,16 @@ from enum import Enum
 
 from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
+from bindery.api.shown import shown
 from bindery.kube.objects import Condition, Meta, Pod, PodGroup
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
 from bindery.scheduler.times import timestamp
 
 POD_SCHEDULED = "PodScheduled"
-_MESSAGE_LENGTH = 1024
 
 
 class Subject(Enum):
@@ -49,15 +50,23 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
     """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
-        if job.key in asked_for:
-            continue
-        yield from _pod_writes(cluster, job, now)
-        group = cluster.groups.get(job.key)
-        if group is not None:
-            said = Refusal(job.reason, job.message)
-            yield from _group_write(group, said, now, satisfied=job.satisfied)
+        if job.key not in asked_for:
+            with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
+                yield from list(_job_writes(cluster, job, now))
     for key in sorted(cluster.faulty_groups - report.jobs.keys()):
-        yield from _fault_write(cluster, key, now)
+        with cluster.defects.held_to(Stage.REPORT, of_job(key)):
+            yield from list(_fault_write(cluster, key, now))
+    for pod, why in cluster.aside.pods():
+        if cluster.plans(pod):
+            yield from _pod_write(pod, _unschedulable(why), "", now)
+
+
+def _job_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
+    yield from _pod_writes(cluster, job, now)
+    group = cluster.groups.get(job.key)
+    if group is not None:
+        said = Refusal(job.reason, job.message)
+        yield from _group_write(group, said, now, satisfied=job.satisfied)
 
 
 def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
@@ -92,7 +101,7 @@ def _group_write(
         type=SCHEDULED_CONDITION,
         status="True" if satisfied else "False",
         reason=said.reason,
-        message=said.message[:_MESSAGE_LENGTH],
+        message=shown(said.message),
     )
     conditions = group.status.conditions or ()
     yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
@@ -105,13 +114,13 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
             continue
         known = cluster.pods.get(Uid(uid))
         if known is not None:
-            new = Condition(
-                type=POD_SCHEDULED,
-                status="False",
-                reason="Unschedulable",
-                message=pod.message[:_MESSAGE_LENGTH],
-            )
-            yield from _pod_write(known, new, places.get(uid, ""), now)
+            yield from _pod_write(known, _unschedulable(pod.message), places.get(uid, ""), now)
+
+
+def _unschedulable(message: str) -> Condition:
+    return Condition(
+        type=POD_SCHEDULED, status="False", reason="Unschedulable", message=shown(message)
+    )
 
 
 def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:

@@ -26,6 +26,7 @@ from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
+from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.placement import FilterCache
@@ -120,7 +121,7 @@ class Engine:
                 raise UnknownActionError(index, name)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
-        self.cluster.observers.replace(
+        self.cluster.observe(
             (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
         )
         self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
@@ -173,6 +174,7 @@ class Engine:
         position, self._position = self._position, None
         by_job = [action.name for action in self._actions if action.tries_jobs]
         turns = Round(by_job, deadline, position if deadline is not None else None)
+        defects = self.cluster.defects.fresh
         try:
             with closing(session):
                 yield from self._plan(session, report, fencing_token, turns)
@@ -185,6 +187,9 @@ class Engine:
             for job in set(self.cluster.promises.jobs) - kept:
                 self.cluster.promises.end(job)
             raise
+        finally:
+            if self.cluster.defects.fresh != defects:
+                self.cluster.recount()
         self._position = turns.position(each.job for each in session.reservations.all)
         report.seconds_by_plugin = self._plugins.take_seconds()
         report.is_cut = turns.is_cut
@@ -212,7 +217,10 @@ class Engine:
                     report.evictions.extend(self._evictions(action.name, commit))
                     report.committed_statements += 1
                     report.committed_pods += len(commit.operations)
-                    yield from committer.add(commit)
+                    with session.guarded(commit.job):
+                        yield from committer.add(commit)
+                    if commit.job in session.failed:
+                        committer.release(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
                 if action.tries_jobs:
                     turns.finish(action.name, turn)
@@ -222,7 +230,7 @@ class Engine:
         finally:
             committer.abandon()
         report.fair = session.shares.fair
-        report.jobs = {job.key: _job_report(session, job) for job in (*waiting, *session.stale)}
+        report.jobs = {job.key: self._report_of(session, job) for job in (*waiting, *session.stale)}
         report.fair_shares = session.shares.by_queue()
         self._note_places(report)
 
@@ -233,6 +241,18 @@ class Engine:
             if waits and job not in session.refusals:
                 session.refusals[job] = self._refusals.get((job.key, job.uid), _NOT_TRIED_YET)
         self._refusals = {(job.key, job.uid): it for job, it in session.refusals.items()}
+
+    def _report_of(self, session: Session, job: Job) -> JobReport:
+        """Return what is to be said about `job`; of one of which that fails, just this."""
+        found: list[JobReport] = []
+
+        def fail(text: str) -> None:
+            why = f"reporting it has failed: {text}"
+            found.append(JobReport(job.key, job.uid, False, INTERNAL_ERROR, why, {}))
+
+        with self.cluster.defects.held_to(Stage.REPORT, of_job(job.key), fail):
+            found.append(_job_report(session, job))
+        return found[0]
 
     @contextmanager
     def session(self) -> Iterator[Session]:

@@ -16,28 +16,13 @@ import structlog
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.resources import (
-    BIND_REQUESTS,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    PRIORITY_CLASSES,
-    QUEUES,
-    Resource,
-)
+from bindery.kube.resources import Resource
 from bindery.kube.served import served
 from bindery.kube.store import Change
 from bindery.kube.watch import Reflector
 from bindery.scheduler.cache.cluster import Cluster, ObjectProblem
+from bindery.scheduler.cache.observers import WATCHED
 
-WATCHED: Sequence[Resource[Any]] = (
-    PRIORITY_CLASSES,
-    QUEUES,
-    NODES,
-    POD_GROUPS,
-    PODS,
-    BIND_REQUESTS,
-)
 _ASK_AGAIN_S = 5.0
 
 _log = structlog.get_logger()

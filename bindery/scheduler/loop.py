@@ -165,12 +165,28 @@ class SchedulingLoop:
             self._events.warning(reference, problem.reason, problem.message)
             _log.warning("object unusable", kind=problem.kind, name=meta.name, why=problem.message)
         cluster.problems.clear()
+        self._tell_defects()
         for job in report.jobs.values():
             self._tell_event(job)
         if self.cycles % _FORGET_EVERY == 1:
             for write in overdue_writes(cluster, report, self._clock()):
                 self._status.offer(write)
             self._forget_gone()
+
+    def _tell_defects(self) -> None:
+        """Count the errors that were held to objects; log each where it is new."""
+        for defect in self._engine.cluster.defects.take():
+            metrics.OBJECT_ERRORS.labels(defect.stage, defect.subject.kind).inc()
+            if defect.trace:
+                _log.error(
+                    "object failed",
+                    stage=defect.stage.value,
+                    kind=defect.subject.kind,
+                    namespace=defect.subject.namespace,
+                    name=defect.subject.name,
+                    error=defect.text,
+                    traceback=defect.trace,
+                )
 
     def _tell_event(self, job: JobReport) -> None:
         """Warn at the gang, or at the single pod, when the reason for which it waits changes."""

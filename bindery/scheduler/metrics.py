@@ -26,6 +26,11 @@ REQUESTS = Counter(
     ["outcome"],
 )
 EVICTIONS = Counter("bindery_evictions_total", "Evictions asked for, by outcome.", ["outcome"])
+OBJECT_ERRORS = Counter(
+    "bindery_object_errors_total",
+    "Unexpected errors in the handling of one object, which was left out, by stage and kind.",
+    ["stage", "kind"],
+)
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."

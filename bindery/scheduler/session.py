@@ -7,8 +7,10 @@ say what is true.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
+from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,6 +20,7 @@ from bindery.api.times import seconds
 from bindery.kube.objects import Pod
 from bindery.scheduler import nextpods
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
@@ -42,6 +45,43 @@ WAITS_FOR_RELEASE = "WaitsForRelease"
 """The reason of a job whose places are promised to it."""
 
 
+class _Last:
+    """Comes after every part of a sort key that a plugin makes."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+
+LAST = _Last()
+"""Begins the sort key of what no key can be made for."""
+
+
+class _JobGuard(AbstractContextManager[None, bool]):
+    """Fails a job in a session when its block raises. No generator: hot loops enter it."""
+
+    __slots__ = ("_job", "_session")
+
+    def __init__(self, session: "Session", job: Job) -> None:
+        self._session, self._job = session, job
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._session.fail(self._job, error)
+        return True
+
+
 class Session:
     """What planning reads and writes during one cycle. `now`: seconds since the epoch."""
 
@@ -61,6 +101,8 @@ class Session:
         self._queue_problems: dict[int, tuple[str, str] | None] = {}
         self.refusals: dict[Job, Refusal] = {}
         """Why jobs that were tried in this cycle wait."""
+        self.failed: set[Job] = set()
+        """Jobs of which the planning has raised an error: left alone until the session ends."""
         self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
         """Position -> node row, nodes sorted by name."""
         self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
@@ -107,6 +149,21 @@ class Session:
         """Give the columns back: promises and reservations end here."""
         self.reservations.close()
         self._promises.discard()
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def guarded(self, job: Job) -> AbstractContextManager[None, bool]:
+        """Hold what the block raises to `job`, which then waits for that reason.
+
+        Open Statements are to be inside the block, so that they are discarded.
+        """
+        return _JobGuard(self, job)
+
+    def fail(self, job: Job, error: Exception) -> None:
+        """Leave `job` alone until the session ends: `error` was raised when it was planned."""
+        text = self._cluster.defects.note(Stage.PLANNING, of_job(job.key), error)
+        self.failed.add(job)
+        self.refusals[job] = Refusal(INTERNAL_ERROR, f"planning it has failed: {text}")
 
     # -- what plugins ask ----------------------------------------------------------------------
 

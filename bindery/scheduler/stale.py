@@ -12,7 +12,7 @@ from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.holds import is_final, key_of
+from bindery.scheduler.cache.holds import is_final
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 from bindery.scheduler.precedence import bound_pods
 
@@ -78,14 +78,18 @@ def _orphans(
     known: Collection[_Statement],
 ) -> Iterator[StaleRequest]:
     """Yield those of `live` without the Statement that they build on, and what builds on these."""
-    found = [(r, why) for r in live if (why := _orphaned(cluster, r, failing, known)) is not None]
-    for request, why in found:
-        failing.add((request.metadata.namespace, request.spec.statement.id))
-        yield StaleRequest(request, *why)
-    if found:
-        gone = {key_of(request) for request, _ in found}
-        rest = [request for request in live if key_of(request) not in gone]
-        yield from _orphans(cluster, rest, failing, known)
+    rest, found = list(live), True
+    while found:
+        found, kept = False, []
+        for request in rest:
+            why = _orphaned(cluster, request, failing, known)
+            if why is None:
+                kept.append(request)
+                continue
+            found = True
+            failing.add((request.metadata.namespace, request.spec.statement.id))
+            yield StaleRequest(request, *why)
+        rest = kept
 
 
 def _orphaned(

@@ -8,6 +8,7 @@ import pytest
 from recounting import recount, view
 from schedulerworld import add, configuration, engine_with, gang, node, places, plan, pod, report_of
 
+from bindery.scheduler.defects import Stage
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import TaskStatus
@@ -151,26 +152,73 @@ CALLED = {"crowded": POINTS.keys() - {"may_evict"}, "contested": POINTS.keys()}
 @pytest.mark.parametrize("world", ENGINES)
 @pytest.mark.parametrize("at", [0, 1, 4])
 @pytest.mark.parametrize("point", POINTS)
-def test_a_plugin_that_fails_ends_the_cycle_and_nothing_else(
+def test_a_plugin_that_fails_fails_the_jobs_that_it_is_asked_about_and_nothing_else(
     point: str, at: int, world: str
 ) -> None:
     engine, everything = ENGINES[world](), plan(ENGINES[world]())
     with_plugins(engine, failing(point, POINTS[point], at))
-    drafts = []
-    failed = False
 
-    try:
-        for draft in engine.cycle():
-            drafts.append(draft)  # noqa: PERF402  # kept although the cycle fails
-    except ZeroDivisionError:
-        failed = True
+    drafts = list(engine.cycle())
 
-    assert failed or at > 0 or point not in CALLED[world]
+    failed = {(d.stage, d.text) for d in engine.cluster.defects.take()}
+    stage = Stage.REPORT if point == "explain_wait" else Stage.PLANNING
+    assert failed == {(stage, "ZeroDivisionError: ")} or at > 0 or point not in CALLED[world]
     take_evictions_back(engine)
     assert_nothing_is_left(engine, set(places(drafts)))
     for draft in drafts:
         engine.refused(draft)
     assert plan(with_plugins(engine)) == everything
+
+
+def failing_for(point: str, answer: Any, name: str) -> Any:
+    """Return a plugin whose method `point` fails where it is asked about the job or pod `name`."""
+
+    def ask(*asked: Any) -> Any:
+        if any(name in str(getattr(each, "key", getattr(each, "name", ""))) for each in asked):
+            raise RecursionError("deep")
+        return answer
+
+    plugin = type("FailingFor", (), {"name": "failing"})()
+    setattr(plugin, point, ask)
+    return plugin
+
+
+@pytest.mark.parametrize("point", ["job_key", "pod_key", "invalid", "over_capacity", "bind_data"])
+@pytest.mark.parametrize("world", [gang("bad", 2, cpu=1), [pod("bad")]], ids=["gang", "pod"])
+def test_a_job_for_which_a_plugin_fails_waits_with_that_reason_and_all_others_are_planned(
+    world: list[Any], point: str
+) -> None:
+    engine = engine_with(node("n1", 20), *gang("a", 3), *world, *(pod(f"p{i}") for i in range(3)))
+    with_plugins(engine, failing_for(point, POINTS[point], "bad"))
+
+    planned = plan(engine)
+
+    assert planned.keys() == {"a-0", "a-1", "a-2", "p0", "p1", "p2"}
+    report = report_of(engine, "bad")
+    assert (report.reason, report.message) == (
+        "InternalError",
+        "planning it has failed: RecursionError: deep",
+    )
+    assert_nothing_is_left(engine, set(planned))
+    (first, *again) = engine.cluster.defects.take()
+    assert (first.subject.name, "test_cycle_ends" in first.trace) == ("bad", True)
+    assert not any(each.trace for each in again)
+    assert plan(with_plugins(engine)).keys() == {
+        task.name for task in engine.cluster.state.tasks.values() if task.name.startswith("bad")
+    }
+
+
+def test_a_running_job_that_cannot_be_judged_is_no_victim_and_the_others_are() -> None:
+    engine = engine_with(
+        node("n1", 4),
+        pod("bad", cpu=2, on="n1"),
+        pod("low", cpu=2, on="n1"),
+        *gang("high", 1, cpu=2, priority=60),
+    )
+    with_plugins(engine, failing_for("job_key", (), "bad"))
+
+    assert plan(engine) == {}
+    assert [eviction.task.name for eviction in engine.report.evictions] == ["low"]
 
 
 class Refusing:

@@ -85,7 +85,8 @@ class Allocate:
             if isinstance(served, Commit):
                 yield served
             elif reserves and served is Outcome.WAITS and self._reserver is not None:
-                self._reserver.consider(session, job)
+                with session.guarded(job):
+                    self._reserver.consider(session, job)
             # A gang that is only promised its places gets no extra pods before it has them.
             has_gang = isinstance(served, Commit) or job.is_satisfied
             if served is not Outcome.WAITS and has_gang and job.pending:
@@ -117,6 +118,13 @@ class Attempts:
 
     def serve(self, job: Job) -> Commit | Outcome:
         """Place the gang of `job`, or one extra pod of it; note why it waits otherwise."""
+        served: Commit | Outcome = Outcome.WAITS
+        if job not in self._session.failed:
+            with self._session.guarded(job):
+                served = self._serve(job)
+        return served
+
+    def _serve(self, job: Job) -> Commit | Outcome:
         session = self._session
         for validator in session.plugins.validity:
             refusal = validator.invalid(session, job)

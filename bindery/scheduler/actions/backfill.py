@@ -5,6 +5,7 @@ invariant: what is placed here has gone, by its own word, before the gang is exp
 a gang for which the actions to come can make room at once does not lend it.
 """
 
+import math
 from collections.abc import Iterator, Sequence
 
 from bindery.scheduler.actions.allocate import Attempts, Outcome
@@ -73,10 +74,12 @@ def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit
 
 def _end(session: Session, job: Job) -> float:
     """Return when the pods of `job` that are placed next end if they start now."""
-    return last_end(job, session.next_pods(job), session.now)
+    with session.guarded(job):
+        return last_end(job, session.next_pods(job), session.now)
+    return math.inf
 
 
 def _may_try(session: Session, job: Job) -> bool:
     """Return whether `job` waits, with no room promised or reserved for it."""
-    waits = bool(job.pending) and not job.promised.total
+    waits = job not in session.failed and bool(job.pending) and not job.promised.total
     return waits and session.reservations.of(job) is None

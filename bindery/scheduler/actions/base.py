@@ -11,7 +11,7 @@ from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.queuewalk import QueueWalk
 from bindery.scheduler.rounds import Turn
-from bindery.scheduler.session import Session
+from bindery.scheduler.session import LAST, Session
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,16 +58,20 @@ class WorkList(QueueWalk[Job]):
         self._jobs: defaultdict[int, list[tuple[SortKey, Job]]] = defaultdict(list)
         """Queue row -> heap of its own jobs."""
         for job in jobs:
-            self._jobs[session.queue_row(job)].append((self._session.job_sort_key(job), job))
+            with session.guarded(job):
+                entry = (session.job_sort_key(job), job)
+                self._jobs[session.queue_row(job)].append(entry)
         for heap in self._jobs.values():
             heapq.heapify(heap)
         self._plant(list(self._jobs))
 
     def put_back(self, job: Job) -> None:
         """Serve `job`, which has just been yielded, once more when its turn comes."""
-        heapq.heappush(
-            self._jobs[self._session.queue_row(job)], (self._session.job_sort_key(job), job)
-        )
+        session = self._session
+        if job in session.failed:
+            return
+        with session.guarded(job):
+            heapq.heappush(self._jobs[session.queue_row(job)], (session.job_sort_key(job), job))
 
     def _has(self, row: int) -> bool:
         return bool(self._jobs[row])
@@ -79,6 +83,8 @@ class WorkList(QueueWalk[Job]):
         return heapq.heappop(self._jobs[row])[1]
 
     def _key(self, row: int, item: Job) -> SortKey:
-        entry, plugins = self._session.state.queues.entries[row], self._session.plugins.queue_order
-        keys = tuple(plugin.queue_key(self._session, row, item) for plugin in plugins)
-        return (*keys, entry.created, entry.name)
+        session, entry = self._session, self._session.state.queues.entries[row]
+        with session.guarded(item):
+            keys = (plugin.queue_key(session, row, item) for plugin in session.plugins.queue_order)
+            return (*keys, entry.created, entry.name)
+        return (LAST, entry.created, entry.name)

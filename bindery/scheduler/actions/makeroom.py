@@ -29,25 +29,42 @@ class MakeRoom:
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
         """Try each waiting job once; yield the plans that were committed."""
-        candidates = (job for job in session.state.waiting.values() if _may_try(session, job))
+        candidates = (
+            job
+            for job in session.state.waiting.values()
+            if job not in session.failed and _may_try(session, job)
+        )
         waiting = turn.members(candidates)
         if not waiting:
             return
         failed: set[Hashable] = set()
         for job in turn.take(WorkList(session, waiting)):
-            claim = Claim(job, tuple(session.next_pods(job)))
-            likeness = _likeness(session, claim)
-            if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
-                continue
-            made = self._try(session, claim)
+            made: Commit | _Outcome = _Outcome.NO_PLAN
+            if job not in session.failed:
+                with session.guarded(job):
+                    made = self._serve(session, job, failed)
             if isinstance(made, Commit):
                 failed.clear()
                 yield made
-            elif made is _Outcome.NO_PLAN and likeness is not None:
-                failed.add(likeness)
+
+    def _serve(self, session: Session, job: Job, failed: set[Hashable]) -> "Commit | _Outcome":
+        """Return the committed plan for `job`. `failed`: likenesses of claims without a plan."""
+        claim = Claim(job, tuple(session.next_pods(job)))
+        likeness = _likeness(session, claim)
+        if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
+            return _Outcome.NO_PLAN
+        made = self._try(session, claim)
+        if made is _Outcome.NO_PLAN and likeness is not None:
+            failed.add(likeness)
+        return made
 
     def could_serve(self, session: Session, job: Job) -> bool:
         """Return whether there is a plan now that makes room for `job`. Nothing is changed."""
+        with session.guarded(job):
+            return self._could_serve(session, job)
+        return False
+
+    def _could_serve(self, session: Session, job: Job) -> bool:
         claim = Claim(job, tuple(session.next_pods(job)))
         if not _may_try(session, job) or self._rule.refuse(session, claim):
             return False
@@ -145,6 +162,12 @@ def _likeness(session: Session, claim: Claim) -> Hashable:
 
 def _may_try(session: Session, job: Job) -> bool:
     """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
+    with session.guarded(job):
+        return _is_starving(session, job)
+    return False
+
+
+def _is_starving(session: Session, job: Job) -> bool:
     if not job.pending or job.promised.total or session.has_tried_enough(job):
         return False
     if any(session.task_refusal(task) is not None for task in job.pending.values()):

@@ -31,7 +31,10 @@ class StaleGangEviction:
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:  # noqa: ARG002
         """Yield the evictions of each gang whose grace period has passed."""
-        parts = [part for job in session.state.jobs.values() for part in _stale_parts(job)]
+        parts: list[_Part] = []
+        for job in session.state.jobs.values():
+            with session.guarded(job):
+                parts += _stale_parts(job)
         since = session.stale_since([(job, name) for job, name, _ in parts])
         for (job, name, tasks), at in zip(parts, since, strict=True):
             grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
@@ -39,12 +42,18 @@ class StaleGangEviction:
                 _report(session, job, at + grace_s if grace_s >= 0 else None)
             is_due = 0 <= grace_s < session.now - at
             if is_due and not any(task.uid in session.spared for task in tasks):
-                commit = _evict(session, job, tasks)
+                commit = None
+                with session.guarded(job):
+                    commit = _evict(session, job, tasks)
                 if commit is not None:
                     yield commit
 
 
-def _stale_parts(job: Job) -> Iterator[tuple[Job, str, list[Task]]]:
+_Part = tuple[Job, str, list[Task]]
+"""A job, the name of a sub-group or "", and its running pods."""
+
+
+def _stale_parts(job: Job) -> Iterator[_Part]:
     """Yield what of `job` cannot do its work: it as a whole, or else sub-groups by name.
 
     Pods that are about to be bound, or are promised places, may complete it yet.

@@ -19,6 +19,15 @@ class Charges:
         self.devices = DevicePlaces(state.nodes.devices)
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
         """Node name -> tasks that hold room there."""
+        self.writes = 0
+        """Grows before every write to the columns: if it has not, an error has left sums whole."""
+
+    def empty(self) -> None:
+        """Forget all tasks, and what they hold."""
+        self._state.nodes.empty()
+        self._state.queues.empty()
+        self.devices.empty()
+        self._on_node.clear()
 
     def enter(self, task: Task) -> None:
         """Charge `task`, whose status, node name and queue are settled; find its node's row."""
@@ -47,6 +56,7 @@ class Charges:
         """Charge the tasks that stand on a node which has just become known."""
         tasks = (self._state.tasks[uid] for uid in self._on_node.get(node_name, ()))
         # Those first of which it is known which devices they hold: the others take what is left.
+        self.writes += 1
         for task in sorted(tasks, key=lambda each: (not each.gpu_indexes, each.uid)):
             if task.row == NO_ROW:
                 self._charge_queue(task, -1)
@@ -56,6 +66,7 @@ class Charges:
 
     def node_goes(self, node_name: str) -> None:
         """Take the tasks off a node that is about to be forgotten, or to change its GPU model."""
+        self.writes += 1
         for uid in self._on_node.get(node_name, ()):
             task = self._state.tasks[uid]
             if task.row != NO_ROW:

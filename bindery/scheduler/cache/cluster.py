@@ -5,8 +5,10 @@ completed when it comes. Between events the state is always consistent, so a ses
 at any time. No I/O: problems with objects are collected in `problems` for the process to report.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
@@ -23,17 +25,23 @@ from bindery.kube.objects import (
     PriorityClass,
     Queue,
 )
+from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
+from bindery.scheduler.cache.aside import Aside, stand_ins
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
-from bindery.scheduler.cache.observers import Observers
+from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.reading import job_key, said_invalid
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
+from bindery.scheduler.defects import INTERNAL_ERROR, Defects, Stage, Subject
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
+
+_MOST_PROBLEMS = 1000
+"""A process that does not lead keeps problems until it does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +82,10 @@ class Cluster:
         )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> how many Statements have been committed for it."""
-        self.problems: list[ObjectProblem] = []
+        self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
+        self.defects = Defects()
+        """Errors that nobody has foreseen, held to the objects that they are about."""
+        self.aside = Aside()
         self.promises = Promises()
         self.staleness = StalenessMemory()
         self.observers = Observers()
@@ -86,10 +97,70 @@ class Cluster:
             Whether a plan might come out otherwise now. Not so when it only shows what was planned
             being carried out, or that a node is still alive.
         """
+        known, writes = self.observers.known(change.object), self._tasks.charges.writes
+        try:
+            is_news = self._tell_all(change)
+        except Exception as error:
+            is_half_done = self._tasks.charges.writes != writes
+            self._set_aside(change, error, known)
+            if is_half_done:
+                self._tasks.recount()
+            return True
+        if self.aside:
+            self.aside.drop(change.object)
+        return is_news
+
+    def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
+        """Tell `observers` of changes from now on, each of its kinds, and of what is there."""
+        failed: list[tuple[KubeObject, Exception]] = []
+        self.observers.replace(observers, lambda item, error: failed.append((item, error)))
+        for item, error in failed:
+            self._set_aside(Change(EventType.MODIFIED, item, item), error, None)
+
+    def recount(self) -> None:
+        """Work out sums from their parts after an error that may have left them half changed."""
+        self._tasks.recount()
+
+    def _tell_all(self, change: Change[KubeObject]) -> bool:
         concerns_filters = self.observers.tell(change)
         if concerns_filters:
             self.state.nodes.version += 1  # by which filters are cached
         return self._take_in(change) or concerns_filters
+
+    def _set_aside(
+        self, change: Change[KubeObject], error: Exception, known: KubeObject | None
+    ) -> None:
+        """Leave out the object of `change`, which could not be taken in, and say so at it."""
+        item, meta = change.object, change.object.metadata
+        kind = self.observers.resource(item)
+        subject = Subject(kind.kind, meta.namespace, meta.name)
+        text = self.defects.note(Stage.INTAKE, subject, error)
+        why = f"the scheduler cannot take it in: {text}"
+        self._withdraw(item)
+        if change.type is EventType.DELETED:
+            self.aside.drop(item)
+            return
+        self.problems.append(ObjectProblem(kind.api_version, kind.kind, meta, INTERNAL_ERROR, why))
+        self.aside.put(item, why)
+        for instead in stand_ins(item, known, why):
+            try:
+                self._tell_all(Change(EventType.ADDED, instead, None))
+            except Exception as again:
+                self.defects.note(Stage.INTAKE, subject, again)
+                self._withdraw(instead)
+            else:
+                return
+
+    def _withdraw(self, item: KubeObject) -> None:
+        """Leave nothing of `item`, of which the handling failed halfway."""
+        self.observers.withdraw(item)
+        self.state.nodes.version += 1
+        try:
+            self._take_in(Change(EventType.DELETED, item, item))
+        except Exception:
+            if isinstance(item, Pod):
+                self._tasks.purge(Uid(item.metadata.uid))
+            self._tasks.recount()
 
     def _take_in(self, change: Change[KubeObject]) -> bool:
         item, gone = change.object, change.type is EventType.DELETED
@@ -113,6 +184,11 @@ class Cluster:
                 self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
         return True
+
+    def plans(self, pod: Pod) -> bool:
+        """Return whether this scheduler is to find a node for `pod`."""
+        is_ours = pod.spec.scheduler_name == self._configuration.scheduler_name
+        return is_ours and not pod.spec.node_name and self._in_pool(pod)
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""

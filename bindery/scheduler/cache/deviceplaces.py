@@ -45,6 +45,10 @@ class DevicePlaces:
             # A plan may have chosen them meanwhile.
             self._last[task.uid] = self._table.let_go(task.uid)
 
+    def empty(self) -> None:
+        """Forget what is entered, as the table was emptied; where pods stood stays known."""
+        self._reserving.clear()
+
     def forget(self, uid: Uid) -> None:
         """Forget where a pod stood that is gone."""
         self._last.pop(uid, None)

@@ -20,7 +20,7 @@ from bindery.scheduler.cache.reading import (
     say_the_same,
     status_by_pod,
 )
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
@@ -188,6 +188,40 @@ class TaskStore:
                 task.shape = shape
                 self._enter(task)
 
+    def purge(self, uid: Uid) -> None:
+        """Forget a pod of which the handling failed halfway; `recount` is to follow."""
+        self._state.tasks.pop(uid, None)
+        self._evicting.discard(uid)
+        self.charges.devices.forget(uid)
+
+    def recount(self) -> None:
+        """Work out anew, from the tasks alone, what nodes, queues and jobs hold.
+
+        For use after an error that may have left sums half changed. A task that cannot be entered
+        is forgotten.
+        """
+        state = self._state
+        while (lost := self._enter_all()) is not None:
+            del state.tasks[lost]
+        for key in [key for key, job in state.jobs.items() if not job.tasks]:
+            self._drop_if_empty(key)
+
+    def _enter_all(self) -> Uid | None:
+        """Enter all tasks into emptied columns; return the first that cannot be entered."""
+        state = self._state
+        self.charges.empty()
+        self._leaving.clear()
+        state.waiting.clear()
+        for job in state.jobs.values():
+            job.empty()
+        for task in state.tasks.values():
+            task.row = NO_ROW
+            try:
+                self._enter(task)
+            except Exception:  # its own object is to blame, and is told so where that is handled
+                return task.uid
+        return None
+
     # -- PodGroups -----------------------------------------------------------------------------
 
     def put_group(self, group: PodGroup) -> None:
@@ -303,6 +337,7 @@ class TaskStore:
         return task.pod_status, task.pod_node if task.pod_status.holds_room else ""
 
     def _enter(self, task: Task) -> None:
+        self.charges.writes += 1
         task.status, task.node_name = self._stands(task)
         hold = self._holds.get(task.uid)
         if hold is not None and hold.gpu_groups:
@@ -322,6 +357,7 @@ class TaskStore:
         self.charges.enter(task)
 
     def _withdraw(self, task: Task) -> None:
+        self.charges.writes += 1
         self.charges.withdraw(task)
         if task.is_ours:
             job = self._state.jobs[task.job]

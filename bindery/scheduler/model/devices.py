@@ -73,6 +73,14 @@ class DeviceTable:
         self._capacity[:count, row] = WHOLE
         self._memory[0, row] = memory_mib
 
+    def empty(self) -> None:
+        """Forget what pods hold, release and are promised, and all groups."""
+        for columns in (self._held, self._releasing, self._promised, self._members):
+            columns[:] = 0
+        self._groups.clear()
+        self.held_by.clear()
+        self.promised_to.clear()
+
     def count(self, row: int) -> int:
         """Return how many devices the node at `row` has."""
         if row >= self._capacity.shape[1]:

@@ -213,6 +213,14 @@ class Job:
         del self.tasks[task.uid]
         self._count(task, -1)
 
+    def empty(self) -> None:
+        """Let go of all tasks."""
+        self.tasks.clear()
+        self.pending.clear()
+        self.placed, self.promised, self.waiting = Tally(), Tally(), Tally()
+        self.gated_count = 0
+        self.charged.clear()
+
     def move(self, task: Task, status: TaskStatus) -> None:
         """Give `task` another `status` and keep the counts true."""
         self._count(task, -1)

@@ -253,6 +253,14 @@ class NodeTable:
             columns[:, row] = 0
         self.version += 1
 
+    def empty(self) -> None:
+        """Forget what pods hold and are promised, on all nodes."""
+        self._make_room()
+        self.devices.empty()
+        self._idle[:] = self._allocatable
+        for columns in (self._releasing, self._pipelined, self._foreign):
+            columns[:] = 0
+
     def hold(self, row: int, request: Request, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) a pod that holds room on the node."""
         self._make_room()

@@ -151,6 +151,11 @@ class QueueTable:
         """Return what the queue itself says: place on the resource axis -> rule."""
         return self._rules.get(row, {})
 
+    def empty(self) -> None:
+        """Forget what pods hold and ask for, in all queues."""
+        for columns in (self._allocated, self._non_preemptible, self._pending):
+            columns[:] = 0
+
     def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
         """Add (`sign` 1) or take back (-1) what a pod of the queue holds."""
         columns = [self.allocated] if preemptible else [self.allocated, self.non_preemptible]

@@ -11,14 +11,13 @@ from msgspec.structs import replace
 
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.queue import READY, WARNING
+from bindery.api.shown import shown
 from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.queues.amounts import QueueAmounts
 from bindery.scheduler.queues.findings import Finding, Verdict, verdicts
 from bindery.scheduler.times import timestamp
-
-_MESSAGE_LENGTH = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ def _conditions(queue: Queue, verdict: Verdict, now: float) -> list[Condition]:
 
 
 def _condition(kind: str, status: str, finding: Finding) -> Condition:
-    message = finding.message[:_MESSAGE_LENGTH]
+    message = shown(finding.message)
     return Condition(type=kind, status=status, reason=finding.reason, message=message)
 
 

@@ -16,7 +16,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import SortKey
-from bindery.scheduler.session import Session
+from bindery.scheduler.session import LAST, Session
 
 _MOST_RECOUNTED = 64
 """Up to so many chunks are counted one by one."""
@@ -122,7 +122,10 @@ def _sort_keys(session: Session, chunks: Sequence[Chunk]) -> list[SortKey]:
     keys = []
     with session.statement() as trial:
         for position, chunk in enumerate(chunks):
-            keys.append(session.job_sort_key(chunk.job))
+            key: SortKey = (LAST,)
+            with session.guarded(chunk.job):
+                key = session.job_sort_key(chunk.job)
+            keys.append(key)
             if position + 1 < len(chunks) and chunks[position + 1].job is chunk.job:
                 with suppress(LedgerRefusalError):
                     for task in chunk.tasks:
@@ -142,7 +145,10 @@ class VictimTable:
         rows: list[int] = []
         requests: list[Task] = []
         for job in session.state.jobs.values():
-            for chunk in chunks(session, job, allowed):
+            found: list[Chunk] = []
+            with session.guarded(job):
+                found = chunks(session, job, allowed)
+            for chunk in found:
                 for task in chunk.tasks:
                     chunk_of.append(len(self.chunks))
                     rows.append(task.row)
@@ -182,6 +188,7 @@ class VictimTable:
         first = {id(job): i for i, job in starts.items()}
         self._job_starts = [first[id(chunk.job)] for chunk in self.chunks]
         keys = _sort_keys(session, self.chunks)
+        self.alive &= np.array([c.job not in session.failed for c in self.chunks], dtype=np.bool_)
         ranked = np.array(sorted(range(count), key=keys.__getitem__, reverse=True), dtype=np.intp)
         self.by_queue: dict[int, NDArray[np.intp]] = {}
         """Queue row -> its chunks in the order in which they go: the last job first, in a job

@@ -1,0 +1,37 @@
+"""Text of unknown origin, made safe to show: in conditions, events, logs and terminals.
+
+Names, annotations and errors contain what users wrote: escape sequences that rewrite a terminal,
+marks that reverse the direction of text, or a hundred thousand characters.
+"""
+
+import unicodedata
+from typing import Final
+
+MOST_SHOWN: Final = 1024
+"""How long a message of a condition or an event is at the most."""
+_UNSAFE: Final = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories: controls, format characters (bidirectional marks among them), surrogates,
+characters without a meaning, separators of lines."""
+_ELLIPSIS: Final = "…"
+
+
+def shown(text: str, most: int = MOST_SHOWN, *, keep: str = "") -> str:
+    """Return `text` with unsafe characters escaped, in at most `most` characters.
+
+    `keep`: unsafe characters that stay as they are, such as a line break.
+    """
+    cut = text if len(text) <= most else text[:most]
+    if not cut.isascii() or not cut.isprintable():
+        cut = "".join(c if c in keep else _escaped(c) for c in cut)
+    if len(cut) > most or len(text) > most:
+        cut = cut[: most - len(_ELLIPSIS)] + _ELLIPSIS
+    return cut
+
+
+def _escaped(character: str) -> str:
+    if unicodedata.category(character) not in _UNSAFE:
+        return character
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
