@@ -33,8 +33,9 @@ def reservation(group: str, on: str, *, index: str = "", **more: Any) -> kube.Po
     """Return the pod that holds a device of the node `on`; `index`: the one that it says it got."""
     made = pod(
         reservation_name(on, group),
-        0,
+        "1m",
         1,
+        more={"memory": "32Mi"},
         labels=group_labels([group]),
         namespace=RESERVATION_NAMESPACE,
         scheduler="",

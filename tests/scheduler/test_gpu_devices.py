@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod, session_of
 from sharedgpus import Share, placed, recorded, reservation, sharer
 
-from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError
@@ -45,6 +45,8 @@ def books(cluster: Cluster) -> tuple[Any, ...]:
         *columns(table),
         table._members.tobytes(),
         nodes.idle.tobytes(),
+        nodes.pipelined.tobytes(),
+        {place: frozenset(holders) for place, holders in table._opened_for.items()},
         dict(table.held_by),
         dict(table.promised_to),
         groups,
@@ -202,25 +204,44 @@ def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gp
     assert placed(engine) == {"two"}
 
 
-def test_the_place_of_a_reservation_that_is_yet_to_come_is_kept() -> None:
+def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:
     cluster = Cluster(SchedulerConfiguration(tenancy_policy_enforced=True), lambda: NOW)
     add(cluster, node("a", gpu=1, pods=10))
-    pods = cluster.state.nodes.axis.index(PODS)
+    nodes = cluster.state.nodes
+    cpu, memory, pods = (nodes.axis.index(name) for name in ("cpu", "memory", PODS))
+    all_memory = int(nodes.idle[memory, 0])
 
-    def free() -> int:
-        return int(cluster.state.nodes.idle[pods, 0])
+    def free() -> tuple[int, int, int]:
+        """Return how many pods fit, and what is taken: milli cores and bytes."""
+        taken = all_memory - int(nodes.idle[memory, 0])
+        return int(nodes.idle[pods, 0]), 8000 - int(nodes.idle[cpu, 0]), taken
 
     half = {"gpu-fraction": "0.5"}
     user = recorded(sharer("u", half, on="a"), half, ("g",))
     holder = reservation("g", "a")
     add(cluster, user)
-    assert free() == 8
+    assert free() == (8, 1, 2**25)
     add(cluster, holder)
-    assert free() == 8
+    assert free() == (8, 1, 2**25)
     delete(cluster, user)
-    assert free() == 9
+    assert free() == (9, 1, 2**25)
     delete(cluster, holder)
-    assert free() == 10
+    assert free() == (10, 0, 0)
+
+
+def test_all_that_reservations_are_configured_to_need_is_planned_for() -> None:
+    asks = {"resources": {"requests": {"cpu": "500m"}, "limits": {"memory": "1Gi"}}}
+    plugins = [PluginConfiguration(name="predicates"), PluginConfiguration(name="gang")]
+    sharing = PluginConfiguration(name="gpu_sharing", arguments=asks)
+    engine = engine_with(
+        node("a", cpu=4, gpu=2, memory="8Gi"),
+        sharer("small", {"gpu-fraction": "0.9"}, more={"cpu": "3", "memory": "6Gi"}),
+        plugins=[*plugins, sharing],
+    )
+    assert placed(engine) == {"small"}
+    nodes = engine.cluster.state.nodes
+    cpu, memory = nodes.axis.index("cpu"), nodes.axis.index("memory")
+    assert (nodes.idle[cpu, 0], nodes.idle[memory, 0]) == (500, 2**30)
 
 
 def test_shares_by_memory_are_counted_anew_when_a_smaller_gpu_comes() -> None:

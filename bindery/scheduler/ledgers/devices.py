@@ -14,7 +14,6 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, Operat
 from bindery.scheduler.model.devices import DeviceTable, Places, in_order
 from bindery.scheduler.model.jobs import JobKey, Task
 from bindery.scheduler.model.nodes import NodeTable
-from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.model.state import PlanState
 
 Choose = Callable[[Task, int], Sequence[int] | None]
@@ -82,9 +81,9 @@ class DeviceLedger:
         devices = tuple(wanted[: share.devices])
         portion = table.portion(share, row)
         groups = self._groups(task, row, devices)
-        if now:
-            self._demand_slots(row, groups)
-        return Places(row, devices, groups, portion)
+        places = Places(row, devices, groups, portion)
+        self._demand_slots(places, now=now)
+        return places
 
     def _of_other_jobs(self, task: Task, row: int, devices: list[int]) -> list[int]:
         """Leave out the devices on which pods of a job stand that wants them apart."""
@@ -123,16 +122,19 @@ class DeviceLedger:
             groups.append(group)
         return tuple(groups)
 
-    def _demand_slots(self, row: int, groups: tuple[str, ...]) -> None:
+    def _demand_slots(self, places: Places, *, now: bool) -> None:
         """Demand room for the reservation pods of groups that do not stand on a device yet."""
-        new = sum(self._table.device_of(row, group) is None for group in groups)
-        nodes, pods = self._nodes, self._nodes.axis.index(PODS)
-        promised = nodes.pipelined[pods, row] - nodes.releasing[pods, row]
-        room = int(nodes.idle[pods, row] - max(0, promised))
-        if new > room:
-            raise LedgerRefusalError(
-                f"node {nodes.name(row)} has no room for the {new} more pods that hold its GPUs"
-            )
+        new, row, nodes = len(self._table.opened_by(places, now=now)), places.row, self._nodes
+        if not new:
+            return
+        for index, amount in zip(nodes.reservation.indices, nodes.reservation.amounts, strict=True):
+            idle = int(nodes.idle[index, row])
+            later = idle + int(nodes.releasing[index, row] - nodes.pipelined[index, row])
+            if new * amount > (min(idle, later) if now else later):
+                raise LedgerRefusalError(
+                    f"insufficient {nodes.axis.names[index]} for the reservation pod of a GPU",
+                    fits_later=now and new * amount <= later,
+                )
 
     def _refusal(self, share: GpuShare, row: int, is_apart: bool) -> str:
         name = self._nodes.name(row)

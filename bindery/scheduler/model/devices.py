@@ -47,11 +47,14 @@ class DeviceTable:
     """Columns [device, node row], int64, in units of which `WHOLE` make one device.
 
     `take_slot` is told (row, 1 or -1) of pods that will be needed, or not any more, to hold a
-    device for a group: its reservation pod takes a pod's place on the node.
+    device for a group: its reservation pod needs room on the node too. `promise_slot` is told of
+    those that promises will need.
     """
 
-    def __init__(self, take_slot: Callable[[int, int], None]) -> None:
-        self._take_slot = take_slot
+    def __init__(
+        self, take_slot: Callable[[int, int], None], promise_slot: Callable[[int, int], None]
+    ) -> None:
+        self._take_slot, self._promise_slot = take_slot, promise_slot
         self._capacity: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._held: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
@@ -63,6 +66,8 @@ class DeviceTable:
         """Node row -> group -> where it stands."""
         self.held_by: dict[Holder, Places] = {}
         self.promised_to: dict[Holder, Places] = {}
+        self._opened_for: dict[tuple[int, int], set[Holder]] = {}
+        """(node row, device) on which no group stood -> who has been promised a part of it."""
 
     # -- nodes ---------------------------------------------------------------------------------
 
@@ -211,10 +216,35 @@ class DeviceTable:
         assert holder not in self.promised_to, f"{holder} has been promised devices already"
         self.promised_to[holder] = places
         self._add(self._promised, places, 1)
+        for device in self.opened_by(places, now=False):
+            self._promise_slot(places.row, 1)
+            self._opened_for[places.row, device] = set()
+        for device in places.devices if places.groups else ():
+            if (places.row, device) in self._opened_for:
+                self._opened_for[places.row, device].add(holder)
 
     def break_promise(self, holder: Holder) -> None:
         """Take back `promise`."""
-        self._add(self._promised, self.promised_to.pop(holder), -1)
+        places = self.promised_to.pop(holder)
+        self._add(self._promised, places, -1)
+        for device in places.devices:
+            holders = self._opened_for.get((places.row, device), set())
+            if holders == {holder}:
+                del self._opened_for[places.row, device]
+                self._promise_slot(places.row, -1)
+            holders.discard(holder)
+
+    def opened_by(self, places: Places, *, now: bool) -> list[int]:
+        """Return the devices of `places` that will need a reservation pod because of them.
+
+        `now`: they are to be held, not promised.
+        """
+        row = places.row
+        return [
+            device
+            for device in (places.devices if places.groups else ())
+            if not self._members[device, row] and (now or (row, device) not in self._opened_for)
+        ]
 
     def reserve(self, row: int, group: str, device: int) -> None:
         """Note that a reservation pod holds the device of `group`: `device` for a new group."""

@@ -6,11 +6,13 @@ node's row is used again later, so nothing that refers to a row needs to move.
     idle = allocatable - used;  future idle = idle + releasing - pipelined
 """
 
+from collections import Counter
 from collections.abc import Iterator
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.gpureservation import ReservationResources
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.kube.objects import Node, Taint
@@ -25,10 +27,10 @@ from bindery.scheduler.model.nodereading import (
 )
 from bindery.scheduler.model.resources import (
     MODEL_PREFIX,
-    PODS,
     Request,
     ResourceAxis,
     gpu_amount,
+    reservation_amounts,
 )
 from bindery.scheduler.model.sharedcards import CardTable, shared_cards
 
@@ -56,7 +58,11 @@ class NodeTable:
         self._order_version = -1
         self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._ready_version = -1
-        self.devices = DeviceTable(self._take_slot)
+        self.reservation: Request = axis.request(reservation_amounts(ReservationResources()))
+        """What a reservation pod needs of its node beside the device."""
+        self._slots: Counter[int] = Counter()
+        """Row -> how many reservation pods are to come."""
+        self.devices = DeviceTable(self._take_slot, self._promise_slot)
         """GPUs one by one."""
         self.version = 0
         """Grows whenever something other than usage changes: filters are cached by it."""
@@ -268,10 +274,25 @@ class NodeTable:
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._idle[index, row] -= sign * amount
 
+    def set_reservation(self, request: Request) -> None:
+        """Let the pods that are to come and hold devices for others need `request` each."""
+        if request == self.reservation:
+            return
+        for row, count in self._slots.items():
+            self.hold(row, self.reservation, -count)
+            self.hold(row, request, count)
+        self.reservation = request
+
     def _take_slot(self, row: int, sign: int) -> None:
-        """Keep room for one pod that is to come and says which device is whose, or give it back."""
-        self._make_room()
-        self._idle[self.axis.index(PODS), row] -= sign
+        """Keep room for one pod that is to come and holds a device, or give it back."""
+        self._slots[row] += sign
+        if not self._slots[row]:
+            del self._slots[row]
+        self.hold(row, self.reservation, sign)
+
+    def _promise_slot(self, row: int, sign: int) -> None:
+        """Promise room to one such pod, or take the promise back."""
+        self.promise(row, self.reservation, sign)
 
     def hold_foreign(self, row: int, request: Request, sign: int) -> None:
         """Note that what a pod holds is another scheduler's: it is not divided among queues."""

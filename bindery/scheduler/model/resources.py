@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bindery.api import quantity
+from bindery.api.gpureservation import ReservationResources
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
@@ -184,6 +185,11 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
             raise QuantityError(f"{amount} of {name} in all is out of range")
     running[PODS] = 1
     return running
+
+
+def reservation_amounts(resources: ReservationResources) -> dict[str, int]:
+    """Return what a reservation pod with `resources` requests beside its GPU, by resource."""
+    return {**_parse(resources.planned), PODS: 1}
 
 
 def _requests(container: Container) -> dict[str, int]:

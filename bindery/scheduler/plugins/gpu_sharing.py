@@ -11,20 +11,30 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from pydantic import Field
 
 from bindery.api import gpushare
+from bindery.api.base import ApiModel
+from bindery.api.gpureservation import ReservationResources, given_resources
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.kube.objects import Node
 from bindery.scheduler.ledgers.devices import DeviceLedger
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.nodereading import shares_by_hami
+from bindery.scheduler.model.resources import reservation_amounts
 from bindery.scheduler.model.shapes import Need, Shape
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import NodeFailure, Refusal, Rows
 from bindery.scheduler.session import Session
 
 _JOINS = 10_000.0
+
+
+class Arguments(ApiModel):
+    """The arguments of gpu_sharing."""
+
+    resources: ReservationResources = Field(default_factory=given_resources)
+    """Of reservation pods, beside their device: the same as the binder's plugin is given."""
 
 
 class GpuSharing:
@@ -33,7 +43,8 @@ class GpuSharing:
     name = gpushare.PLUGIN
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
+        resources = Arguments.model_validate(dict(arguments)).resources
+        self._reservation = reservation_amounts(resources)
 
     def supported_needs(self) -> Collection[Need]:
         """Return that shares of GPUs are cared for."""
@@ -108,6 +119,7 @@ class GpuSharing:
                     return [int(device) for device in devices]
             return None
 
+        session.state.nodes.set_reservation(session.state.axis.request(self._reservation))
         return DeviceLedger(session.state, wanted)
 
 

@@ -185,6 +185,8 @@ spec:
               valueFrom: {fieldRef: {fieldPath: status.podIP}}
             - name: BINDERY_IMAGE
               value: "{{ $image.repository }}:{{ $image.tag | default .root.Chart.AppVersion }}"
+            - name: BINDERY_GPU_RESERVATION_RESOURCES
+              value: {{ .root.Values.gpuSharing.reservationResources | toJson | quote }}
             {{- range $name, $value := $values.environment }}
             - {name: {{ $name }}, value: {{ $value | quote }}}
             {{- end }}

@@ -1,11 +1,12 @@
 """What the configuration says about reservation pods."""
 
 import os
-from typing import Any, Final
+from typing import Final
 
 from pydantic import Field
 
 from bindery.api.base import ApiModel
+from bindery.api.gpureservation import ReservationResources, given_resources
 
 IMAGE_VARIABLE: Final = "BINDERY_IMAGE"
 
@@ -25,10 +26,6 @@ class Arguments(ApiModel):
     """How long a reservation pod has to say which device it got (KAI-Scheduler: 40)."""
     uses_cdi: bool = False
     """Whether devices are named as the device plugin's CDI specification does."""
-    resources: dict[str, Any] = Field(
-        default_factory=lambda: {
-            "requests": {"cpu": "1m", "memory": "32Mi"},
-            "limits": {"cpu": "50m", "memory": "128Mi"},
-        }
-    )
-    """Of reservation pods, beside their device."""
+    resources: ReservationResources = Field(default_factory=given_resources)
+    """Of reservation pods, beside their device: the same as the scheduler's plugin is given, which
+    plans for them."""

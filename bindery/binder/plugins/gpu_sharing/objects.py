@@ -122,8 +122,8 @@ def _reservation_container(arguments: Arguments) -> dict[str, Any]:
             )
         ],
         "resources": {
-            "requests": {**resources.get("requests", {}), **device},
-            "limits": {**resources.get("limits", {}), **device},
+            "requests": {**resources.requests, **device},
+            "limits": {**resources.limits, **device},
         },
         "securityContext": {
             "allowPrivilegeEscalation": False,

@@ -1,0 +1,49 @@
+"""What a reservation pod asks of its node beside the GPU that it holds for a group of pods.
+
+One value for the two that need it: the scheduler plans room for these pods, and the binder makes
+them. Where they differ, nodes without that room refuse the pods, and the binding fails.
+"""
+
+import os
+from collections.abc import Mapping
+from typing import Final
+
+from pydantic import Field, field_validator
+
+from bindery.api import quantity
+from bindery.api.base import ApiModel
+from bindery.api.names import GPU_RESOURCE
+
+RESOURCES_VARIABLE: Final = "BINDERY_GPU_RESERVATION_RESOURCES"
+"""In the environment of both processes: `ReservationResources` as JSON. The chart sets it."""
+
+
+class ReservationResources(ApiModel):
+    """Requests and limits of a reservation pod's container."""
+
+    requests: dict[str, str] = Field(default_factory=lambda: {"cpu": "1m", "memory": "32Mi"})
+    limits: dict[str, str] = Field(default_factory=lambda: {"cpu": "50m", "memory": "128Mi"})
+
+    @field_validator("requests", "limits")
+    @classmethod
+    def _are_quantities(cls, amounts: dict[str, str]) -> dict[str, str]:
+        for name, text in amounts.items():
+            if name == GPU_RESOURCE:
+                raise ValueError(f"{name} is added by the binder")
+            quantity.parse(text, name)
+        return amounts
+
+    @property
+    def planned(self) -> Mapping[str, str]:
+        """What its node is asked for: a limit without a request is both, as in Kubernetes."""
+        return {**self.limits, **self.requests}
+
+
+def given_resources() -> ReservationResources:
+    """Return what the environment says, or the default.
+
+    Raises:
+        ValueError: it says something that is not understood.
+    """
+    text = os.environ.get(RESOURCES_VARIABLE, "")
+    return ReservationResources.model_validate_json(text) if text else ReservationResources()
