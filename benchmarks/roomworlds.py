@@ -20,6 +20,7 @@ from bindery.kube.objects import (
     Meta,
     Node,
     NodeStatus,
+    OwnerReference,
     Pod,
     PodGroup,
     PodGroupSpec,
@@ -35,6 +36,10 @@ GPUS: Final = 8
 GANG_SIZE: Final = 10
 _NAMESPACE: Final = "bench"
 _CREATED: Final = "2026-01-01T00:00:00Z"
+_CONTROLLER: Final = OwnerReference(
+    api_version="batch/v1", kind="Job", name="work", uid="uid-work", controller=True
+)
+"""Of all pods: consolidation moves no others."""
 
 
 @dataclass(frozen=True)
@@ -187,6 +192,7 @@ def _pod(
             creation_timestamp=_CREATED,
             labels={QUEUE_LABEL: queue} if queue else {},
             annotations=annotations,
+            owner_references=[_CONTROLLER],
         ),
         spec=PodSpec(
             scheduler_name="bindery",

@@ -176,7 +176,7 @@ def objects_of(scenario: Scenario) -> list[KubeObject]:
     changes: list[Change[KubeObject]] = []
     cluster = ScenarioCluster(scenario, changes.append)
     cluster.populate()
-    lasting = {record.who.uid for record in cluster.pods.values() if record.recreate}
+    lasting = {record.who.uid for record in cluster.pods.values() if record.who.recreate}
     return [
         _controlled(change.object)
         if isinstance(change.object, Pod) and change.object.metadata.uid in lasting

@@ -42,7 +42,6 @@ class PodRecord:
 
     who: PodIdentity
     entry: ScenarioPod
-    recreate: bool
     priority: int
     object: Pod
     stuck: bool
@@ -156,7 +155,7 @@ class ScenarioCluster:
             if record.state is not PodState.RELEASING:
                 continue
             self._remove_pod(name)
-            if record.recreate:
+            if record.who.recreate:
                 who = replace(
                     record.who,
                     generation=record.who.generation + 1,
@@ -166,7 +165,7 @@ class ScenarioCluster:
                 entry = record.entry.model_copy(
                     update={"state": PodState.PENDING, "node": "", "gpu": ()}
                 )
-                self._create_pod(who, entry, recreate=True, priority=record.priority)
+                self._create_pod(who, entry, priority=record.priority)
 
     def put_request(self, request: BindRequest) -> None:
         """Create a BindRequest or replace it by a newer state of it."""
@@ -228,8 +227,9 @@ class ScenarioCluster:
                     bound_at=self.now - (job.runtime or 0.0) if runs else None,
                     spread_devices=job.spread_devices,
                     shared_devices=self._shared_devices(entry.node),
+                    recreate=job.recreate,
                 )
-                self._create_pod(who, entry, recreate=job.recreate, priority=priority)
+                self._create_pod(who, entry, priority=priority)
 
     def _shared_devices(self, node_name: str) -> tuple[Device, ...] | None:
         """Return the devices of a node, in a scenario about HAMi's protocol."""
@@ -245,15 +245,13 @@ class ScenarioCluster:
 
     # -- pods ------------------------------------------------------------------------------------
 
-    def _create_pod(
-        self, who: PodIdentity, entry: ScenarioPod, *, recreate: bool, priority: int
-    ) -> None:
+    def _create_pod(self, who: PodIdentity, entry: ScenarioPod, *, priority: int) -> None:
         pod = objects.pod_object(
             entry, who, priority=priority, node_pool=self._node_pool, now=self.now
         )
         pod = self._claims.furnish(pod, entry.claims)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
-        self.pods[who.name] = PodRecord(who, entry, recreate, priority, pod, stuck)
+        self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck)
         self._added(pod)
 
     def _remove_pod(self, name: str) -> None:

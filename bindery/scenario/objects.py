@@ -31,6 +31,7 @@ from bindery.kube.objects import (
     Node,
     NodeSpec,
     NodeStatus,
+    OwnerReference,
     Pod,
     PodGroup,
     PodGroupSpec,
@@ -95,6 +96,8 @@ class PodIdentity:
     """Whether its job wants no two pods on one device."""
     shared_devices: tuple[Device, ...] | None = None
     """The devices of its node, of a pod in a scenario about HAMi's protocol; None in others."""
+    recreate: bool = True
+    """Whether its job's controller creates another pod in its place when it is deleted."""
 
     @property
     def uid(self) -> str:
@@ -247,6 +250,7 @@ def pod_object(
             deletion_timestamp=deleted.get(pod.state),
             labels=labels,
             annotations=annotations,
+            owner_references=[_controller(who)] if who.recreate else [],
         ),
         spec=PodSpec(
             node_name=pod.node,
@@ -272,6 +276,14 @@ def pod_object(
             phase=_PHASES[pod.state],
             conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
         ),
+    )
+
+
+def _controller(who: PodIdentity) -> OwnerReference:
+    """Return the reference to the Job that creates the pods of `who`'s job."""
+    uid = object_uid("job", who.namespace, who.job_name)
+    return OwnerReference(
+        api_version="batch/v1", kind="Job", name=who.job_name, uid=uid, controller=True
     )
 
 

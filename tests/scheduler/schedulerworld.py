@@ -31,6 +31,9 @@ from bindery.scheduler.session import Session
 NOW = 1_750_000_000.0
 NAMESPACE = "team"
 GPU = "nvidia.com/gpu"
+CONTROLLER = kube.OwnerReference(
+    api_version="batch/v1", kind="Job", name="work", uid="uid-job-work", controller=True
+)
 
 Amounts = Mapping[str, str | int]
 
@@ -96,10 +99,14 @@ def pod(
     charged: str = "",
     conditions: Sequence[kube.Condition] = (),
     more: Amounts | None = None,
+    controlled: bool = True,
     **spec: Any,
 ) -> kube.Pod:
-    """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec, `charged`:
-    the queue that the binder has recorded."""
+    """Return a pod that asks for `cpu` and `gpu`; `spec`: further fields of its spec.
+
+    `charged`: the queue that the binder has recorded. `controlled`: with a controller, which
+    creates another one in its place when it is deleted.
+    """
     annotations = {POD_GROUP_ANNOTATION: group or "", CHARGED_QUEUE_ANNOTATION: charged}
     if preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
@@ -114,6 +121,7 @@ def pod(
             deletion_timestamp=deleting,
             annotations={key: value for key, value in annotations.items() if value},
             labels={key: value for key, value in said.items() if value} | dict(labels or {}),
+            owner_references=[CONTROLLER] if controlled else [],
         ),
         spec=podspec.PodSpec(
             node_name=on,

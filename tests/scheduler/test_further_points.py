@@ -96,9 +96,9 @@ class Licences:
             yield NodeFailure("have no pool", self.mask(session, lambda name: not self.has(name)))
 
     def invalid_task(self, session: Session, task: Task) -> Refusal | None:
-        found = session.pod(task)
-        assert found is not None
-        wanted = [claim.name for claim in found.spec.resource_claims or ()]
+        found = session.pod(task)  # none if it is bound
+        claims = () if found is None else found.spec.resource_claims or ()
+        wanted = [claim.name for claim in claims]
         return Refusal("Forbidden", "licences are not for it") if "forbidden" in wanted else None
 
     def filters_tasks_of(self, shape: Shape) -> bool:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from contestedworlds import play, scenarios
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from bindery.scenario.faults import Faults
@@ -21,6 +21,7 @@ from bindery.scheduler.session import Session
 
 JOBS = [f"j{i}" for i in range(10)]
 NODES = [f"node{i}" for i in range(4)]
+CONFINED_TO = NODES[1:3]
 HELD = ("Pipelined", "Binding")
 
 
@@ -43,7 +44,22 @@ class Vetoes:
     job_nodes: frozenset[tuple[str, str]]
     ledger_nodes: frozenset[tuple[str, str]]
     """Job and node."""
+    confined_jobs: frozenset[str] = frozenset()
+    """Jobs of which pods are placed on one and the same node of `CONFINED_TO`."""
     name: str = field(default="vetoes", init=False)
+
+    def domains_of(self, job: str) -> Sequence[str]:
+        """Return the nodes that a pod of `job` may be placed on."""
+        return CONFINED_TO if job in self.confined_jobs else NODES
+
+    def domains(self, session: Session, job: Job) -> Sequence[Any] | None:
+        if job.key.name not in self.confined_jobs:
+            return None
+        rows = session.state.nodes.rows
+        masks = np.zeros((len(CONFINED_TO), len(session.state.nodes.nodes)), dtype=np.bool_)
+        for mask, node in zip(masks, CONFINED_TO, strict=True):
+            mask[[rows[node]] if node in rows else []] = True
+        return list(masks)
 
     def invalid(self, session: Session, job: Job) -> Refusal | None:  # noqa: ARG002
         return Refusal("Forbidden", "") if job.key.name in self.invalid_jobs else None
@@ -127,7 +143,41 @@ vetoes = st.builds(
     spared_from=some([(one, other) for one in JOBS for other in JOBS]),
     job_nodes=some([(job, node) for job in JOBS for node in NODES]),
     ledger_nodes=some([(job, node) for job in JOBS for node in NODES]),
+    confined_jobs=some(JOBS),
 )
+
+NOTHING: frozenset[Any] = frozenset()
+
+
+def runs(name: str, gpus: int, *nodes: str) -> dict[str, Any]:
+    """Return a job of which every pod runs on one of `nodes`."""
+    pods = [{"gpus": gpus, "state": "Running", "node": node} for node in nodes]
+    return {"name": name, "queue": "q0", "minMember": 0, "pods": pods}
+
+
+def waits(name: str, gpus: int) -> dict[str, Any]:
+    """Return a job of one pod that waits."""
+    return {"name": name, "queue": "q0", "minMember": 0, "pods": [{"gpus": gpus}]}
+
+
+def cluster(gpus: Sequence[int], *jobs: dict[str, Any]) -> Scenario:
+    """Return nodes with `gpus`, and `jobs` in one queue."""
+    nodes = [{"name": f"node{i}", "gpus": count} for i, count in enumerate(gpus)]
+    gpu = {"quota": 0, "weight": 0}
+    queues = [{"name": "q0", "gpu": gpu}]
+    return Scenario.model_validate({"nodes": nodes, "queues": queues, "jobs": list(jobs)})
+
+
+ROOM_BY_A_MOVE = cluster([2, 4], waits("j2", 4), runs("j3", 2, "node1"))
+"""Only j3 can make room for j2, by moving to node0."""
+HELD_BACK_THOUGH_IT_FITS = cluster(
+    [1, 2, 4, 2],
+    waits("j0", 1),
+    runs("j1", 2, "node1"),
+    waits("j2", 3),
+    runs("j3", 2, "node2", "node2"),
+)
+"""j0 needs no room that others would have to make."""
 
 
 def planner_with(scenario: Scenario, order: Sequence[object]) -> Planner:
@@ -150,6 +200,10 @@ def assert_all_hold(engine: Engine, forbids: Vetoes) -> None:
         assert (victim, preemptor) not in forbids.spared_from
         assert preemptor not in forbids.jobs_not_starving
         assert (victim, eviction.moves_to) not in forbids.job_nodes | forbids.ledger_nodes
+        if eviction.moves_to:
+            assert victim not in forbids.invalid_jobs | forbids.jobs_over_capacity
+            assert victim not in forbids.jobs_not_ready | forbids.jobs_not_pipelined
+            assert eviction.moves_to in forbids.domains_of(victim)
     moving = {eviction.task.uid for eviction in report.evictions}  # others are served by that
     for key, job in report.jobs.items():
         states = {pod.state for uid, pod in job.pods.items() if uid not in moving}
@@ -160,8 +214,19 @@ def assert_all_hold(engine: Engine, forbids: Vetoes) -> None:
         assert key.name not in forbids.jobs_not_pipelined or "Pipelined" not in states
         for pod in planned:
             assert (key.name, pod.node) not in forbids.job_nodes | forbids.ledger_nodes
+            assert pod.node in forbids.domains_of(key.name)
 
 
+@example(
+    scenario=ROOM_BY_A_MOVE,
+    forbids=Vetoes(frozenset({"j3"}), *[NOTHING] * 8),
+    order=[None, "vetoes", "consent"],
+)
+@example(
+    scenario=HELD_BACK_THOUGH_IT_FITS,
+    forbids=Vetoes(frozenset({"j3"}), NOTHING, frozenset({"j0"}), *[NOTHING] * 6),
+    order=[None, "vetoes", "consent"],
+)
 @given(scenarios(), vetoes, st.permutations([None, "vetoes", "consent"]))
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_what_a_plugin_forbids_no_other_can_allow(
@@ -188,3 +253,11 @@ def test_where_a_plugin_that_forbids_stands_makes_no_difference(
             for each in (one, other)
         ]
         assert places[0] == places[1]
+
+
+def test_nobody_moves_for_a_job_that_is_held_back_though_it_fits() -> None:
+    forbids = Vetoes(NOTHING, NOTHING, frozenset({"j0"}), *[NOTHING] * 6)
+    planner = planner_with(HELD_BACK_THOUGH_IT_FITS, [None, forbids])
+
+    for _ in play(planner, 2):
+        assert planner.engine.report.evictions == []

@@ -86,6 +86,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         is_ours=pod.spec.scheduler_name == scheduler_name,
+        is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
     )
 
 
@@ -98,7 +99,7 @@ def say_the_same(one: Task, other: Task) -> bool:
         and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
-        and one.gone_by == other.gone_by
+        and (one.gone_by, one.is_recreated) == (other.gone_by, other.is_recreated)
         and one.recorded_queue == other.recorded_queue
         and _devices(one) == _devices(other)
     )

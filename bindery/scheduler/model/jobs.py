@@ -86,6 +86,8 @@ class Task:
     """When a pod that is being deleted should be gone: seconds since the epoch."""
     is_ours: bool = True
     """Whether this scheduler plans it; all others only use room."""
+    is_recreated: bool = True
+    """Whether a controller creates another pod in its place when it is deleted."""
     status: TaskStatus = TaskStatus.PENDING
     row: int = NO_ROW
     """Its node's row; NO_ROW while it stands nowhere, or on a node that is not known."""

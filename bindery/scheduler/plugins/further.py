@@ -54,7 +54,10 @@ class TaskValid(Protocol):
     """Whether one pod can be planned at all."""
 
     def invalid_task(self, session: "Session", task: Task) -> Refusal | None:
-        """Return why `task` cannot be planned whatever is free; None when it can. Be quick."""
+        """Return why `task` cannot be planned whatever is free; None when it can. Be quick.
+
+        Running pods are asked about too, before they are moved; `session.pod` does not have them.
+        """
         ...
 
 

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
@@ -39,6 +40,7 @@ def evict_chunk(
     most = rule.most_jobs
     if most is not None and table.job_count((*gone, index)) > most:
         return False
+    table.returning.of(index)  # to be asked while its gang is whole
     savepoint = statement.savepoint()
     try:
         for task in table.chunks[index].tasks:
@@ -67,14 +69,31 @@ def move_victims(
     """
     moved: set[int] = set()
     for index in reversed(gone):
-        chunk, savepoint = table.chunks[index], statement.savepoint()
-        within = over_capacity(session, chunk.job, chunk.tasks) is None
+        chunk = table.chunks[index]
         may_stay = len(chunk.tasks) > 1  # of a gang that moves some may stand well
-        if within and all(move(session, statement, t, may_stay=may_stay) for t in chunk.tasks):
+        if table.returning.of(index) and move_all(
+            session, statement, chunk.job, chunk.tasks, may_stay=may_stay
+        ):
             moved.add(index)
-        else:
-            statement.rollback(savepoint)
     return moved
+
+
+def move_all(
+    session: Session, statement: Statement, job: Job, tasks: Sequence[Task], *, may_stay: bool
+) -> bool:
+    """Promise other places to the evicted `tasks` of `job`, all in one of the sets of nodes that
+    plugins leave to it, or to none of them. `may_stay`: the nodes on which they stand will do, too.
+    """
+    if over_capacity(session, job, tasks) is not None:
+        return False
+    savepoint = statement.savepoint()
+    for domain in session.domains(job):
+        if all(_move(session, statement, t, domain, may_stay=may_stay) for t in tasks) and all(
+            plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining
+        ):
+            return True
+        statement.rollback(savepoint)
+    return False
 
 
 def keep_in_place(statement: Statement) -> None:
@@ -102,10 +121,17 @@ def keep_in_place(statement: Statement) -> None:
         statement.replay(plan)
 
 
-def move(session: Session, statement: Statement, task: Task, *, may_stay: bool) -> bool:
-    """Promise the evicted `task` another place. `may_stay`: its own will do, too."""
+def _move(
+    session: Session,
+    statement: Statement,
+    task: Task,
+    domain: BoolColumn | None,
+    *,
+    may_stay: bool,
+) -> bool:
+    """Promise the evicted `task` another place in `domain`. `may_stay`: its own will do, too."""
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
-    finder = session.placement.finder(session.state.jobs[task.job])
+    finder = session.placement.finder(session.state.jobs[task.job], domain)
     place = finder.best(task)
     if place is not None and place.row == task.row and not may_stay:
         if _changes_devices(session, statement, task):

@@ -13,7 +13,13 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import can_never_fit
-from bindery.scheduler.solver.moves import evict_chunk, keep_in_place, move, over_capacity, promise
+from bindery.scheduler.solver.moves import (
+    evict_chunk,
+    keep_in_place,
+    move_all,
+    over_capacity,
+    promise,
+)
 from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
@@ -52,9 +58,13 @@ class Rearrangement:
         session, claim, table = self._session, self._claim, self._table
         eligible = self._rule.eligible(session, claim, table) & table.alive
         pods = len(claim.tasks)
+        if pods >= _MOST_PODS or self._place():  # where it fits already, room is not what it lacks
+            return False
         for index in victims(
             session, table, permitted(session, claim, table, eligible, self._rule.name)
         ):
+            if not table.returning.of(index):
+                continue
             pods += len(table.chunks[index].tasks)
             if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
                 return False
@@ -83,15 +93,18 @@ class Rearrangement:
             chunk = self._table.chunks[index]
             moving.setdefault(chunk.job, []).extend(chunk.tasks)
         for job in WorkList(self._session, moving):
-            tasks = moving[job] or self._claim.tasks
-            if over_capacity(self._session, job, tasks) is not None or not self._fit(job, tasks):
+            if not self._fit(job, moving[job]):
                 self._statement.rollback(savepoint)
                 return False
         return True
 
-    def _fit(self, job: Job, tasks: Sequence[Task]) -> bool:
+    def _fit(self, job: Job, moving: Sequence[Task]) -> bool:
+        """Place the pods of `job` that are `moving`, or those of the claim."""
         if job is not self._claim.job:
-            return all(move(self._session, self._statement, task, may_stay=True) for task in tasks)
+            return move_all(self._session, self._statement, job, moving, may_stay=True)
+        tasks = self._claim.tasks
+        if over_capacity(self._session, job, tasks) is not None:
+            return False
         finder = self._session.placement.finder(job, self._domain)
         for task in tasks:
             place = finder.best(task)

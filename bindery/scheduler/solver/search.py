@@ -55,8 +55,12 @@ class Search:
         self._claim = claim
         self._rule = rule
         self._table = table
-        candidates = rule.movable if with_moves else rule.eligible
-        eligible = candidates(session, claim, table) & table.alive
+        eligible = rule.eligible(session, claim, table) & table.alive
+        if with_moves:
+            movable = rule.movable(session, claim, table) & table.alive
+            eligible |= table.returning.among(movable & ~eligible)
+        elif rule.moves_all:
+            eligible = table.returning.among(eligible)
         self._left = permitted(session, claim, table, eligible, rule.name)
         """Chunk -> whether it may still go in this plan."""
         self._with_moves = with_moves
@@ -231,7 +235,7 @@ class Search:
         """Evict a chunk, and before it those of its job that go first, if the rule allows it."""
         chunk, table = self._table.chunks[index], self._table
         if not self._rule.allows(self._session, self._claim, chunk):
-            if not self._with_moves:
+            if not self._with_moves or not table.returning.of(index):
                 return False
             self._must_move.add(index)
         first = range(table.first_of_job(index), index) if chunk.is_core else ()

@@ -17,6 +17,7 @@ from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.session import LAST, Session
+from bindery.scheduler.solver.returning import Returning
 
 _MOST_RECOUNTED = 64
 """Up to so many chunks are counted one by one."""
@@ -164,6 +165,8 @@ class VictimTable:
         for pod, task in enumerate(requests):
             request = session.state.nodes.demand(task.row, task.shape.request)
             self.request[list(request.indices), pod] = request.amounts
+        self.returning = Returning(session, self.chunks)
+        """Which chunks would be placed again after their eviction."""
         count = len(self.chunks)
         self._counted: BoolColumn = np.zeros(count, dtype=np.bool_)
         self._held = np.zeros((len(session.state.axis), len(session.state.nodes.nodes)), np.int64)

@@ -1,0 +1,58 @@
+"""Which victims would be placed again after their eviction: only these are moved, not killed.
+
+A pod returns only if a controller creates another one in its place, and starts again only if no
+plugin has anything against its job. Asked before the victim is evicted, while its gang is whole.
+"""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, JobKey
+from bindery.scheduler.session import Session
+
+if TYPE_CHECKING:
+    from bindery.scheduler.solver.victims import Chunk
+
+_UNKNOWN = -1
+
+
+class Returning:
+    """Answers for `chunks`, each once a session."""
+
+    def __init__(self, session: Session, chunks: "Sequence[Chunk]") -> None:
+        self._session = session
+        self._chunks = chunks
+        self._answers = np.full(len(chunks), _UNKNOWN, dtype=np.int8)
+        """Chunk -> 1 if all its pods return, 0 if not."""
+        self._of_jobs: dict[JobKey, bool] = {}
+
+    def of(self, index: int) -> bool:
+        """Return whether all pods of the chunk at `index` would be placed again."""
+        if self._answers[index] == _UNKNOWN:
+            self._answers[index] = self._ask(self._chunks[index])
+        return bool(self._answers[index])
+
+    def among(self, mask: BoolColumn) -> BoolColumn:
+        """Return those chunks of `mask` of which all pods would be placed again."""
+        for index in np.flatnonzero(mask & (self._answers == _UNKNOWN)).tolist():
+            self._answers[index] = self._ask(self._chunks[index])
+        return np.asarray(mask & (self._answers == 1))
+
+    def _ask(self, chunk: "Chunk") -> bool:
+        job = chunk.job
+        if job.key not in self._of_jobs:
+            self._of_jobs[job.key] = _may_be_planned(self._session, job)
+        return self._of_jobs[job.key] and all(
+            task.is_recreated and self._session.task_refusal(task) is None for task in chunk.tasks
+        )
+
+
+def _may_be_planned(session: Session, job: Job) -> bool:
+    """Return whether `job`, if it stood as it does now, would be planned and bound."""
+    plugins = session.plugins
+    return all(plugin.invalid(session, job) is None for plugin in plugins.validity) and all(
+        plugin.is_ready(session, job) for plugin in plugins.readiness
+    )
