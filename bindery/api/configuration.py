@@ -106,6 +106,11 @@ class SchedulerConfiguration(ApiModel):
     """The longest time between two cycles when nothing happens."""
     min_cycle_seconds: float = Field(default=0.05, ge=0)
     """The shortest time between two cycles, so that events are taken in batches."""
+    cycle_budget_seconds: float = Field(default=5.0, gt=0)
+    """How long a cycle takes up further jobs: then it commits what it has, and the next one
+    continues there."""
+    max_cycle_seconds: float = Field(default=120.0, gt=0)
+    """A cycle that has not ended after so long hangs, as of a plugin: the process ends."""
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     """How long a (job, node) pair is avoided after a bind to it failed."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)

@@ -17,6 +17,7 @@ from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.observability import interpreter, logs
 from bindery.observability.health import LOOPBACK, ListenError, Listening
 from bindery.scheduler import process
+from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.process import Options
 
@@ -69,6 +70,20 @@ def run(
     except ListenError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from error
+    except BaseExceptionGroup as group:
+        hangs = group.subgroup(CycleHangsError)
+        if hangs is None:
+            raise
+        typer.echo(f"{_first(hangs)}; the log says where it is", err=True)
+        raise typer.Exit(1) from group
+
+
+def _first(group: BaseExceptionGroup[CycleHangsError]) -> BaseException:
+    """Return the first error of `group`, however deep it is."""
+    error: BaseException = group
+    while isinstance(error, BaseExceptionGroup):
+        error = error.exceptions[0]
+    return error
 
 
 async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:

@@ -11,9 +11,11 @@ from dataclasses import dataclass
 
 import structlog
 
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
+from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
 from bindery.scheduler.engine import Engine
@@ -22,6 +24,7 @@ from bindery.scheduler.feed import Feed
 from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.reports import CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
+from bindery.scheduler.rounds import Deadline
 from bindery.scheduler.stale import stale_requests
 from bindery.scheduler.status import StatusWriter
 
@@ -62,6 +65,9 @@ class SchedulingLoop:
         self._writer, self._evictor = writers.requests, writers.evictor
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
         self._clock = clock
+        self._runner = CycleRunner(self._submit)
+        self._free = asyncio.Lock()
+        """Held while a cycle uses the engine."""
         self._told: dict[str, tuple[str, bool]] = {}
         """Job UID -> reason and whether it was satisfied, as of the last event about it."""
         self._clear_at_s = 0.0
@@ -74,17 +80,33 @@ class SchedulingLoop:
             await self._wait_for_change()
             if leadership.is_valid():
                 try:
-                    await self._cycle(leadership.fencing_token)
+                    async with self._free:
+                        await self._cycle(leadership.fencing_token)
+                except CycleHangsError as error:
+                    _log.error("cycle hangs", after_s=error.after_s, stack=error.stack)
+                    raise
                 except Exception:
                     # A defect, in a plugin perhaps: the statement at fault has been undone.
                     metrics.CYCLE_ERRORS.inc()
                     _log.exception("cycle failed")
                     await asyncio.sleep(self._engine.configuration.cycle_seconds)
 
+    async def configure(self, configuration: SchedulerConfiguration) -> None:
+        """Plan by `configuration` from the next cycle on."""
+        async with self._free:
+            self._engine.configure(configuration)
+
+    def is_healthy(self) -> bool:
+        """Return whether no cycle hangs."""
+        return self._runner.is_healthy()
+
     async def _wait_for_change(self) -> None:
+        configuration = self._engine.configuration
         if not self.cycles:
             return  # everything has just been listed
-        configuration = self._engine.configuration
+        if self._engine.report.is_cut:
+            await asyncio.sleep(configuration.min_cycle_seconds)
+            return
         try:
             async with asyncio.timeout(configuration.cycle_seconds):
                 await self._feed.changed.wait()
@@ -98,14 +120,19 @@ class SchedulingLoop:
         self._clear_stale()
         started_s = time.perf_counter()
         self.cycles += 1
-        cycle = self._engine.cycle(fencing_token)
+        configuration, runner = self._engine.configuration, self._runner
+        deadline = Deadline(configuration.cycle_budget_seconds)
+        cycle = self._engine.cycle(fencing_token, deadline=deadline)
         with self._feed.lent(), structlog.contextvars.bound_contextvars(cycle=self.cycles):
             try:
-                for draft in cycle:
-                    self._submit(draft)
-                    await asyncio.sleep(0)  # lets commits go out while the rest is planned
+                await runner.run(cycle, deadline, configuration.max_cycle_seconds)
+            except asyncio.CancelledError:
+                if runner.has_finished:
+                    self._evictor.submit(self._engine.report.evictions)
+                raise
             finally:
-                cycle.close()
+                for draft in runner.dropped:
+                    self._engine.refused(draft)
                 self._writer.abandon()
         report = self._engine.report
         self._evictor.submit(report.evictions)

@@ -31,6 +31,9 @@ OBJECT_ERRORS = Counter(
     "Unexpected errors in the handling of one object, which was left out, by stage and kind.",
     ["stage", "kind"],
 )
+CUT_CYCLES = Counter(
+    "bindery_cut_cycles_total", "Cycles that ran out of time and were continued by the next."
+)
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."
@@ -47,6 +50,7 @@ def record(report: CycleReport, cycle_s: float) -> None:
         ACTION_SECONDS.labels(action).observe(action_s)
     for plugin, plugin_s in report.seconds_by_plugin.items():
         PLUGIN_SECONDS.labels(plugin).inc(plugin_s)
+    CUT_CYCLES.inc(report.is_cut)
     PLANNED_PODS.inc(report.committed_pods)
     STATEMENTS.inc(report.committed_statements)
     pending: Tally[str] = Tally()

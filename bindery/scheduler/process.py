@@ -94,13 +94,15 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             identity=options.identity,
             configuration=configuration.leader_election,
         )
+        liveness = {"cycles end": loop.is_healthy}
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
         background = (
             feed.run(),
             events.run(),
-            _reload(options, engine, feed),
+            _reload(options, loop, engine, feed),
         )
-        async with HealthServer(options.listening, checks), _together(*background):
+        health = HealthServer(options.listening, checks, liveness=liveness)
+        async with health, _together(*background):
             await elector.run(lead)
 
 
@@ -120,10 +122,10 @@ def _lease_name(configuration: SchedulerConfiguration) -> str:
     return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
 
 
-async def _reload(options: Options, engine: Engine, feed: Feed) -> None:
+async def _reload(options: Options, loop: SchedulingLoop, engine: Engine, feed: Feed) -> None:
     """Plan by the configuration file's new content whenever it changes."""
     async for configuration in options.configuration_file.changes():
-        engine.configure(configuration)
+        await loop.configure(configuration)
         await feed.follow(engine.watched_resources())
         _log.info("configuration changed", file=str(options.configuration_file.path))
 

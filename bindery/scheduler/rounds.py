@@ -9,7 +9,6 @@ jobs and `a` actions need at most `a * (n + 1)` cycles a round.
 The clock is passed in. Nothing here reads or changes the plan.
 """
 
-import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -21,30 +20,31 @@ PRELIMINARY_PART = 0.5
 """How much of its time a cycle that continues a later action may first spend on free room."""
 
 
+class CycleStoppedError(Exception):
+    """The cycle was told to stop: what it has not handed out is taken back."""
+
+
 class Deadline:
     """The time until which a cycle takes up further jobs. `clock`: seconds, monotonic."""
 
-    def __init__(
-        self, budget_s: float = math.inf, clock: Callable[[], float] = time.monotonic
-    ) -> None:
+    def __init__(self, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._budget_s = budget_s
         self._started_s = clock()
-        self._ended = threading.Event()
-
-    @property
-    def is_bounded(self) -> bool:
-        """Whether it can pass by itself."""
-        return self._budget_s < math.inf
+        self._is_stopped = threading.Event()
 
     def has_passed(self, part: float = 1.0) -> bool:
-        """Return whether `part` of the budget has been used, or `end` was called."""
-        used_s = self._clock() - self._started_s if self.is_bounded else 0.0
-        return used_s >= part * self._budget_s or self._ended.is_set()
+        """Return whether `part` of the budget has been used."""
+        return self._clock() - self._started_s >= part * self._budget_s
 
-    def end(self) -> None:
-        """Let it pass now. May be called from another thread."""
-        self._ended.set()
+    def stop(self) -> None:
+        """Let the cycle end with an error. May be called from another thread."""
+        self._is_stopped.set()
+
+    def check(self) -> None:
+        """Raise CycleStoppedError if the cycle is to stop."""
+        if self._is_stopped.is_set():
+            raise CycleStoppedError
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,12 +97,18 @@ class Turn:
         return found
 
     def take(self, work: Iterable[Job]) -> Iterator[Job]:
-        """Yield jobs of `work` until the deadline passes; at least one."""
-        has_begun = False
+        """Yield jobs of `work` until the deadline passes; at least one.
+
+        Raises:
+            CycleStoppedError: the cycle is to stop.
+        """
+        deadline, has_begun = self._deadline, False
         for job in work:
-            if has_begun and self._deadline is not None and self._deadline.has_passed(self._part):
-                self.is_cut = True
-                return
+            if deadline is not None:
+                deadline.check()
+                if has_begun and deadline.has_passed(self._part):
+                    self.is_cut = True
+                    return
             has_begun = True
             self._tried.add(job.key)
             yield job

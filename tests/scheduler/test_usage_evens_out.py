@@ -68,7 +68,8 @@ def play(k_value: float) -> Played:
         bind_requests(cluster, faults, planner.engine.bind_effects)
         seen = planner.observe()
         gpu, rows = engine.cluster.state.axis.index("gpu"), engine.cluster.state.queues.rows
-        used = engine.past.parts[gpu]
+        assert engine.past.latest is not None
+        used = engine.past.latest[1][gpu]
         played.held.append((seen.allocated["early"]["gpu"], seen.allocated["late"]["gpu"]))
         played.usage.append((float(used[rows["early"]]), float(used[rows["late"]])))
         played.evictions = seen.evictions

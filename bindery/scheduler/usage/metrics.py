@@ -55,13 +55,13 @@ class QueueCollector(Collector):
             "Past usage of a queue as a part of capacity.",
             labels=["queue", "resource"],
         )
-        moment = self._past.moment
+        moment, parts = self._past.latest or (None, None)
         for row, name in enumerate(moment.resources if moment is not None else ()):
-            if moment is None or name == PODS:
+            if moment is None or parts is None or name == PODS:
                 continue
             short, scale = short_name(name), quantity.scale(name)
             capacity.add_metric([short], moment.capacity[row] / scale)
             for column, queue in enumerate(moment.queues):
                 held.add_metric([queue, short], moment.held[row, column] / scale)
-                usage.add_metric([queue, short], self._past.parts[row, column])
+                usage.add_metric([queue, short], parts[row, column])
         yield from (held, capacity, usage)

@@ -3,8 +3,12 @@
 Told once a cycle what queues hold, it sums that up over slices of time; `keeper.py` stores it.
 What is held at a cycle counts for the time since the last one. Only time that was observed counts:
 between `interrupt` and the next cycle nothing is held and nothing offered. Never more than
-`MOST_SLICES` slices are kept, however long the window is.
+`MOST_SLICES` slices are kept, however long the window is. A cycle accounts in a thread of its own
+while the keeper reads and writes in the event loop's, so each does it whole.
 """
+
+from collections.abc import Callable
+from threading import RLock
 
 import numpy as np
 
@@ -25,6 +29,7 @@ class UsageRecord:
         self.history = History.empty()
         """The record's own: the arrays of its newest slice change with each moment."""
         self._slice_s = decay.horizon_s / SLICES
+        self._lock = RLock()
         self._seen_at: float | None = None
         """When queues were last looked at, seconds since the epoch."""
 
@@ -34,31 +39,40 @@ class UsageRecord:
         [resource, queue], as parts of capacity. A clock that went back counts nothing, and what
         was seen at a time that is yet to come is forgotten.
         """
-        if self._seen_at is not None and moment.now > self._seen_at:
-            self._add(moment, self._seen_at)
-        self._seen_at = moment.now
-        history = self.history
-        rows = places(history.resources, moment.resources)
-        columns = places(history.queues, moment.queues)
-        known = np.ix_(np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0))
-        usage = np.zeros((len(rows), len(columns)))
-        usage[known] = history.parts(self.decay, moment.now)[
-            np.ix_(rows[rows >= 0], columns[columns >= 0])
-        ]
-        return usage
+        with self._lock:
+            if self._seen_at is not None and moment.now > self._seen_at:
+                self._add(moment, self._seen_at)
+            self._seen_at = moment.now
+            history = self.history
+            rows = places(history.resources, moment.resources)
+            columns = places(history.queues, moment.queues)
+            known = np.ix_(np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0))
+            usage = np.zeros((len(rows), len(columns)))
+            usage[known] = history.parts(self.decay, moment.now)[
+                np.ix_(rows[rows >= 0], columns[columns >= 0])
+            ]
+            return usage
+
+    def told(self, tell: Callable[[History], str]) -> str:
+        """Return what `tell` makes of the history, which does not change meanwhile."""
+        with self._lock:
+            return tell(self.history)
 
     def interrupt(self) -> None:
         """Stop counting until the next cycle: nobody has looked meanwhile."""
-        self._seen_at = None
+        with self._lock:
+            self._seen_at = None
 
     def forget(self) -> None:
         """Begin anew."""
-        self.history = History.empty()
-        self.interrupt()
+        with self._lock:
+            self.history = History.empty()
+            self.interrupt()
 
     def precede(self, earlier: History) -> None:
         """Take in what was recorded before this process began to."""
-        self.history = earlier.followed_by(self.history).coarsened(MOST_SLICES)
+        with self._lock:
+            self.history = earlier.followed_by(self.history).coarsened(MOST_SLICES)
 
     def _add(self, moment: Moment, since: float) -> None:
         history = self.history.within(moment.now - self.decay.horizon_s, moment.now)

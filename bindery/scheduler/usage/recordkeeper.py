@@ -8,6 +8,7 @@ writes over what a later one has stored.
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
@@ -90,7 +91,7 @@ class RecordKeeper:
         """Store the record if it has changed since, and nobody of a later term has stored one."""
         if not self._is_loaded or not leadership.is_valid():
             return
-        text = encode(self._record.history, leadership.fencing_token)
+        text = self._record.told(partial(encode, term=leadership.fencing_token))
         if text == self._stored:
             return
         try:

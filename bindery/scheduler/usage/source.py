@@ -51,15 +51,14 @@ class PastUsage:
     def __init__(self, source: UsageSource, k_value: float) -> None:
         self.source = source
         self.k_value = k_value
-        self.moment: Moment | None = None
-        """What was last accounted for."""
-        self.parts: Amounts = np.zeros((0, 0))
-        """[resource, queue]: usage as of `moment`."""
+        self.latest: tuple[Moment, Amounts] | None = None
+        """What was last accounted for, and usage [resource, queue] as of then."""
 
     def account(self, moment: Moment) -> Amounts:
         """Take note of `moment`; return usage as a part of capacity [resource, queue]."""
-        self.moment, self.parts = moment, self.source.account(moment)
-        return self.parts
+        parts = self.source.account(moment)
+        self.latest = moment, parts
+        return parts
 
 
 def past_usage(configuration: UsageConfiguration) -> PastUsage:

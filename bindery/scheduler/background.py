@@ -1,0 +1,144 @@
+"""Runs one cycle in a thread of its own, so that the event loop goes on beside it.
+
+However long a cycle or a plugin takes, the Lease is renewed, watches are read, committed requests
+are written and probes are answered. The loop is the only caller. The invariant: while a cycle runs
+it alone reads and changes the cluster; what it commits is handed to the event loop's thread, in
+order. A cycle that takes longer than `limit_s` hangs: nothing can end its thread, so the process
+has to end.
+"""
+
+import asyncio
+import contextvars
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Callable, Generator
+from contextlib import closing, suppress
+
+from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.rounds import CycleStoppedError, Deadline
+
+STOP_S = 10.0
+"""How long a cycle that is to stop may go on: it stops between two jobs."""
+
+
+class CycleHangsError(Exception):
+    """A cycle does not end. `stack`: where its thread is, as a traceback has it."""
+
+    def __init__(self, after_s: float, stack: str) -> None:
+        self.stack, self.after_s = stack, after_s
+        super().__init__(f"a planning cycle has not ended after {after_s:.0f} s")
+
+
+class CycleRunner:
+    """Runs cycles one after the other. `take`: is called with each draft, in the event loop."""
+
+    def __init__(self, take: Callable[[BindRequestDraft], None]) -> None:
+        self._take = take
+        self._limit_s = 0.0
+        self._started_s: float | None = None
+        self.dropped: list[BindRequestDraft] = []
+        """Drafts that came after the cycle was to stop: nobody has taken them."""
+        self.has_finished = False
+        """Whether the last cycle came to its end, even though it was to stop."""
+
+    def is_healthy(self) -> bool:
+        """Return whether no cycle has been running for longer than its limit."""
+        started_s = self._started_s
+        return started_s is None or time.monotonic() - started_s <= self._limit_s
+
+    async def run(
+        self,
+        cycle: Generator[BindRequestDraft, None, None],
+        deadline: Deadline,
+        limit_s: float,
+    ) -> None:
+        """Run `cycle` to its end; when cancelled, stop it between two jobs and wait for that.
+
+        Raises:
+            CycleHangsError: it has not ended after `limit_s`, or `STOP_S` after a cancellation.
+            Exception: whatever the cycle raises.
+        """
+        self._limit_s, self._started_s = limit_s, time.monotonic()
+        self.has_finished = False
+        thread = _CycleThread(cycle, self._take)
+        thread.start()
+        try:
+            await self._wait(thread, limit_s)
+        except asyncio.CancelledError:
+            deadline.stop()
+            thread.stop()
+            await self._wait(thread, STOP_S)
+            raise
+        finally:
+            self.dropped = thread.dropped
+            if thread.done.done():
+                self._started_s = None
+                self.has_finished = thread.done.exception() is None
+        thread.done.result()
+
+    async def _wait(self, thread: "_CycleThread", limit_s: float) -> None:
+        done, _ = await asyncio.wait({thread.done}, timeout=limit_s)
+        if not done:
+            raise CycleHangsError(limit_s, thread.stack())
+
+
+class _CycleThread:
+    """A cycle and its thread. `done`: becomes done in the event loop, after the last draft."""
+
+    def __init__(
+        self,
+        cycle: Generator[BindRequestDraft, None, None],
+        take: Callable[[BindRequestDraft], None],
+    ) -> None:
+        self._cycle = cycle
+        self._take = take
+        self._is_stopped = threading.Event()
+        self.dropped: list[BindRequestDraft] = []
+        self._loop = asyncio.get_running_loop()
+        self.done: asyncio.Future[None] = self._loop.create_future()
+        # A daemon: the interpreter does not wait for a thread that hangs.
+        context = contextvars.copy_context()
+        self._thread = threading.Thread(
+            target=context.run, args=(self._run,), name="cycle", daemon=True
+        )
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Take no more drafts."""
+        self._is_stopped.set()
+
+    def stack(self) -> str:
+        """Return where the thread is, as a traceback has it."""
+        frames = sys._current_frames()  # noqa: SLF001  # the documented way to them
+        frame = frames.get(self._thread.ident or 0)
+        return "".join(traceback.format_stack(frame)) if frame is not None else ""
+
+    def _run(self) -> None:
+        error: BaseException | None = None
+        try:
+            with closing(self._cycle):
+                for draft in self._cycle:
+                    if self._is_stopped.is_set():
+                        self.dropped.append(draft)
+                        error = CycleStoppedError()
+                        break
+                    self._call(self._take, draft)
+        except BaseException as raised:
+            error = raised
+        self._call(self._finish, error)
+
+    def _call(self, function: Callable[..., None], *arguments: object) -> None:
+        """Let the event loop call `function`."""
+        with suppress(RuntimeError):  # the event loop is closed: the process is about to end
+            self._loop.call_soon_threadsafe(function, *arguments)
+
+    def _finish(self, error: BaseException | None) -> None:
+        if error is None:
+            self.done.set_result(None)
+        else:
+            self.done.set_exception(error)
