@@ -3,7 +3,7 @@
 import asyncio
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from typing import Any
 
 import pytest
@@ -96,14 +96,17 @@ async def test_drafts_come_in_order_and_in_the_event_loops_thread() -> None:
 
 
 async def test_what_a_cycle_raises_is_raised_where_it_was_awaited() -> None:
-    def fail() -> None:
+    def broken() -> Generator[BindRequestDraft, None, None]:
+        yield from engine_with(node("n"), *gang("g", 2)).cycle()
         raise ZeroDivisionError
 
-    engine = with_plugin(engine_with(node("n"), *gang("g", 2)), Blocking(fail))
-    runner = CycleRunner(lambda _: None)
+    drafts: list[BindRequestDraft] = []
+    runner = CycleRunner(drafts.append)
 
     with pytest.raises(ZeroDivisionError):
-        await run(engine, runner)
+        await runner.run(broken(), Deadline(LONG_S), LONG_S)
+
+    assert len(drafts) == 1
 
     assert runner.is_healthy()
     assert not runner.has_finished
