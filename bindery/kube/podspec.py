@@ -62,6 +62,9 @@ class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     required: list[Any] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
+    preferred: list[Any] | None = msgspec.field(
+        default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
+    )
 
 
 class Affinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -29,6 +29,7 @@ from bindery.scheduler.commit import BindRequestDraft, Committer
 from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import ignored_text
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
 from bindery.scheduler.plugins.interface import Refusal
@@ -337,6 +338,9 @@ def _job_report(session: Session, job: Job) -> JobReport:
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED
+    ignored = frozenset().union(*(task.shape.ignored for task in job.tasks.values()))
+    if ignored:
+        message = f"{message}; {ignored_text(ignored)}" if message else ignored_text(ignored)
     kept = session.reservations.of(job)
     reserved = None
     if kept is not None:

@@ -87,6 +87,27 @@ def test_a_change_is_refused_for_what_it_makes_wrong_alone() -> None:
     assert answer(["one"], ["one", "two"])["status"]["message"] == "two"
 
 
+def test_a_key_that_nobody_reads_is_refused_once_it_comes() -> None:
+    group = "scheduling.bindery.dev"
+
+    def answer(old: dict[str, str] | None, new: dict[str, str], scheduler: str = "bindery") -> Any:
+        old_pod, pod = (
+            {"spec": {"schedulerName": scheduler}, "metadata": {"annotations": annotations}}
+            for annotations in (old, new)
+        )
+        request = {"uid": "7", "object": pod, "oldObject": None if old is None else old_pod}
+        return Plugins([], "bindery").validate(json.dumps({"request": request}).encode())
+
+    refused = answer(None, {f"{group}/podgroup": "g"})["response"]
+    assert not refused["allowed"]
+    assert f"did you mean the annotation {group}/pod-group?" in refused["status"]["message"]
+    assert not answer({}, {f"{group}/queue": "q"})["response"]["allowed"]
+    kept = {f"{group}/queue": "q"}
+    assert answer(kept, {**kept, "more": "1"})["response"]["allowed"]
+    assert answer(None, {f"{group}/pod-group": "g"})["response"]["allowed"]
+    assert answer(None, {f"{group}/podgroup": "g"}, "other")["response"]["allowed"]
+
+
 def test_a_plugin_that_breaks_refuses_nothing_and_is_named_in_a_warning() -> None:
     plugins = Plugins([Broken(), Adds("a")], "bindery")
 

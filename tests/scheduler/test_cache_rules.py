@@ -254,3 +254,41 @@ def test_what_was_not_planned_is_a_reason_to_plan_anew(change: kube.KubeObject) 
     cluster = cluster_with(node("n"), node("m"), pod("a"), request("r", {"uid-a": "n"}))
 
     assert changes_plans(cluster, change)
+
+
+def test_a_key_that_nobody_reads_is_reported_at_the_pod_once() -> None:
+    misspelt = {"scheduling.bindery.dev/pod-group": "g"}
+    cluster = cluster_with(pod("a", labels=misspelt), pod("fine"))
+
+    (problem,) = cluster.problems
+    assert (problem.kind, problem.meta.name, problem.reason) == ("Pod", "a", "UnknownKey")
+    assert problem.message.endswith("has no effect: it must be an annotation")
+    modify(cluster, pod("a", labels=misspelt))
+    assert len(cluster.problems) == 1
+    modify(cluster, pod("a", labels={**misspelt, "more": "1"}))
+    assert len(cluster.problems) == 2
+
+
+def test_the_deletion_of_a_pod_group_tells_which_pods_run_on() -> None:
+    bound = pod("a", group="g", on="n", charged="q")
+    cluster = cluster_with(node("n"), group("g", 1, "q"), bound, group("gone", 1))
+
+    delete(cluster, group("g", 1, "q"), group("gone", 1))
+    cluster.note_time(NOW)
+    assert not cluster.problems
+    cluster.note_time(NOW + 60)
+    cluster.note_time(NOW + 120)
+
+    (problem,) = cluster.problems
+    assert (problem.kind, problem.meta.name, problem.reason) == ("PodGroup", "g", "PodsRunOn")
+    assert "1 pod runs on, charged to queue q" in problem.message
+
+
+def test_the_deletion_of_a_whole_gang_is_no_problem() -> None:
+    bound = pod("a", group="g", on="n", charged="q")
+    cluster = cluster_with(node("n"), group("g", 1, "q"), bound)
+
+    delete(cluster, group("g", 1, "q"), bound)
+    cluster.note_time(NOW + 60)
+
+    assert not cluster.problems

@@ -3,7 +3,16 @@
 from typing import Any
 
 import pytest
-from schedulerworld import configuration, engine_with, node, plan, pod, report_of, requirements
+from schedulerworld import (
+    configuration,
+    engine_with,
+    gang,
+    node,
+    plan,
+    pod,
+    report_of,
+    requirements,
+)
 
 from bindery.api.quantity import QuantityError
 from bindery.kube.podspec import (
@@ -171,6 +180,28 @@ def test_a_pod_with_a_constraint_that_is_not_supported_waits_and_says_so(what: s
 )
 def test_a_wish_does_not_keep_a_pod_waiting(spec: dict[str, Any]) -> None:
     assert plan(engine_with(node("n"), pod("p", **spec))) == {"p": "n"}
+
+
+IGNORED: dict[str, dict[str, Any]] = {
+    "preferred pod affinity": {"affinity": Affinity(pod_affinity=PodAffinity(preferred=[{}]))},
+    "preferred pod anti-affinity": {
+        "affinity": Affinity(pod_anti_affinity=PodAffinity(preferred=[{}]))
+    },
+    "topology spread constraints with ScheduleAnyway": {
+        "topology_spread_constraints": [SOFT_SPREAD]
+    },
+}
+
+
+@pytest.mark.parametrize("what", IGNORED)
+def test_the_gang_names_a_preference_that_has_no_effect(what: str) -> None:
+    placed = engine_with(node("n"), *gang("g", 2, **IGNORED[what]))
+    waits = engine_with(node("n", cpu=1), *gang("g", 2, **IGNORED[what]))
+
+    assert len(plan(placed)) == 2
+    assert plan(waits) == {}
+    assert report_of(placed, "g").message == f"ignored: {what}"
+    assert report_of(waits, "g").message.endswith(f"; ignored: {what}")
 
 
 def test_a_pod_whose_request_cannot_be_read_waits_and_says_so() -> None:

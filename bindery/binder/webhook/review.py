@@ -1,4 +1,4 @@
-"""One AdmissionReview: what the binder's plugins say about a pod that is to be created or changed.
+"""One AdmissionReview: whether a pod may be created or changed, by its keys and by plugins.
 
 Pure; called by `server` for each request of the API server (admission.k8s.io/v1). A change is
 refused for what it makes wrong, not for what was wrong before, so that nobody is kept from mending
@@ -14,6 +14,7 @@ from typing import Any, Final
 
 import structlog
 
+from bindery.api.mistakes import mistaken_keys
 from bindery.binder.plugins.interface import (
     BinderPlugin,
     MutatesPods,
@@ -46,7 +47,7 @@ class Plugins:
             MalformedReviewError: it cannot be read.
         """
         request = _request(body)
-        problems: list[str] = []
+        problems = _new_mistakes(request) if self._is_ours(request) else []
         warnings: list[str] = []
         for plugin in self._for(request):
             if isinstance(plugin, ValidatesPods):
@@ -83,8 +84,11 @@ class Plugins:
         )
 
     def _for(self, request: Mapping[str, Any]) -> Sequence[BinderPlugin]:
+        return self.all if self._is_ours(request) else ()
+
+    def _is_ours(self, request: Mapping[str, Any]) -> bool:
         spec = request["object"].get("spec") or {}
-        return self.all if spec.get("schedulerName") == self.scheduler_name else ()
+        return bool(spec.get("schedulerName") == self.scheduler_name)
 
 
 def changes(old: PodManifest, new: PodManifest) -> list[dict[str, Any]]:
@@ -122,6 +126,19 @@ def _new_problems(plugin: ValidatesPods, request: Mapping[str, Any]) -> list[str
         return problems
     known = plugin.validate(old)
     return [problem for problem in problems if problem not in known]
+
+
+def _new_mistakes(request: Mapping[str, Any]) -> list[str]:
+    """Return what is wrong with keys that the pod did not have before."""
+    known = _mistakes(request.get("oldObject"))
+    return [problem for problem in _mistakes(request["object"]) if problem not in known]
+
+
+def _mistakes(pod: object) -> list[str]:
+    metadata = pod.get("metadata") if isinstance(pod, dict) else None
+    if not isinstance(metadata, dict):
+        return []
+    return mistaken_keys(metadata.get("annotations") or {}, metadata.get("labels") or {})
 
 
 def _answer(request: Mapping[str, Any], *, allowed: bool, **more: Any) -> Review:

@@ -12,7 +12,8 @@ from typing import Any
 
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.mistakes import mistaken_keys
+from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
 from bindery.kube.objects import (
@@ -42,6 +43,10 @@ from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
 """A process that does not lead keeps problems until it does."""
+_MOST_MISTAKES = 5
+"""How many wrong keys of a pod are named in its event."""
+RUNS_ON_AFTER_S = 2.0
+"""How long after its PodGroup a gang's pods may go before it is reported that they run on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,6 +94,8 @@ class Cluster:
         self.promises = Promises()
         self.staleness = StalenessMemory()
         self.observers = Observers()
+        self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
+        """Deleted PodGroup -> when it was seen to be deleted, and its metadata."""
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Take in one watch event; kinds that only plugins know are for them.
@@ -198,7 +205,22 @@ class Cluster:
     def note_time(self, now: float) -> None:
         """Take note of what time alone changes: promises that end, pods stuck in deletion."""
         self.promises.expire(now)
+        self._report_orphans(now - RUNS_ON_AFTER_S)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
+
+    def _report_orphans(self, before: float) -> None:
+        """Tell which pods run on although their PodGroup was deleted `before`."""
+        due = [key for key, (deleted_at, _) in self._deleted_groups.items() if deleted_at <= before]
+        for key in due:
+            _, meta = self._deleted_groups.pop(key)
+            job = self.state.jobs.get(key)
+            count = job.charged.total() if job is not None and not job.exists else 0
+            if job is not None and count:
+                pods = "pod runs" if count == 1 else "pods run"
+                text = f"{count} {pods} on, charged to queue {job.queue}: delete pods to end them"
+                self.problems.append(
+                    ObjectProblem(API_VERSION, "PodGroup", meta, "PodsRunOn", text)
+                )
 
     # -- commits -------------------------------------------------------------------------------
 
@@ -258,9 +280,21 @@ class Cluster:
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
-            self._take_up_promise(pod, self.pods.get(uid))
+            known = self.pods.get(uid)
+            self._report_mistakes(pod, known)
+            self._take_up_promise(pod, known)
             self.pods[uid] = pod
         return self._tasks.put_pod(pod)
+
+    def _report_mistakes(self, pod: Pod, known: Pod | None) -> None:
+        """Warn at `pod` of keys that it may rely on and that nobody reads."""
+        meta, old = pod.metadata, known.metadata if known is not None else Meta()
+        if (meta.annotations, meta.labels) == (old.annotations, old.labels):
+            return
+        mistakes = mistaken_keys(meta.annotations, meta.labels)
+        if mistakes:
+            text = "; ".join(mistakes[:_MOST_MISTAKES])
+            self.problems.append(ObjectProblem("v1", "Pod", meta, "UnknownKey", text))
 
     def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
         """Keep the place that another scheduler, which led before, has promised to `pod`."""
@@ -298,6 +332,7 @@ class Cluster:
         if gone:
             self.faulty_groups.discard(key)
             if self.groups.pop(key, None) is not None:
+                self._deleted_groups[key] = (self._clock(), group.metadata)
                 self._tasks.remove_group(key)
                 self.promises.end(key)
                 self.failures.forget(key)

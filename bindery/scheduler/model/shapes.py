@@ -46,6 +46,14 @@ class Need(StrEnum):
     HAMI_DEVICES = "devices that HAMi shares"
 
 
+class Preference(StrEnum):
+    """What a pod may prefer and no plugin scores. The value is what people read."""
+
+    POD_AFFINITY = "preferred pod affinity"
+    POD_ANTI_AFFINITY = "preferred pod anti-affinity"
+    TOPOLOGY_SPREAD = "topology spread constraints with ScheduleAnyway"
+
+
 @dataclass(frozen=True, eq=False)
 class Shape:
     """What placement reads of a pod. Compared by identity: equal pods share one object."""
@@ -61,6 +69,8 @@ class Shape:
     """What is wrong with the share of a GPU that is asked for."""
     needs: frozenset[Need] = frozenset()
     """What must be supported by plugins."""
+    ignored: frozenset[Preference] = frozenset()
+    """What has no effect on the choice of a node."""
     forged_annotation: str = ""
     """An annotation that says what devices the pod has got, and that the binder has not written."""
     annotations: Mapping[str, str] = field(default_factory=dict)
@@ -154,6 +164,7 @@ class ShapeBook:
             tolerations=tuple(spec.tolerations or ()),
             refusal=refusal,
             needs=_needs(spec, annotations) | ({Need.HAMI_DEVICES} if forged else frozenset()),
+            ignored=_ignored(spec),
             forged_annotation=forged,
             annotations=annotations,
             containers=tuple(spec.containers),
@@ -237,6 +248,28 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
         Need.HAMI_DEVICES: not HAMI_RESOURCES.isdisjoint(_resource_names(spec)),
     }
     return frozenset(need for need, value in asked.items() if value)
+
+
+def ignored_text(ignored: frozenset[Preference]) -> str:
+    """Return which preferences have no effect."""
+    return f"ignored: {', '.join(each for each in Preference if each in ignored)}"
+
+
+def _ignored(spec: PodSpec) -> frozenset[Preference]:
+    affinity, anti = (
+        (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
+        if spec.affinity is not None
+        else (None, None)
+    )
+    prefers: dict[Preference, object] = {
+        Preference.POD_AFFINITY: affinity is not None and affinity.preferred,
+        Preference.POD_ANTI_AFFINITY: anti is not None and anti.preferred,
+        Preference.TOPOLOGY_SPREAD: any(
+            constraint.when_unsatisfiable == "ScheduleAnyway"
+            for constraint in spec.topology_spread_constraints or ()
+        ),
+    }
+    return frozenset(preference for preference, value in prefers.items() if value)
 
 
 def share_problems(pod: Pod) -> tuple[str, ...]:

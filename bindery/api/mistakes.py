@@ -1,0 +1,67 @@
+"""Annotations and labels of a pod that look like Bindery's and that nobody reads.
+
+A key that is misspelt, or an annotation where a label belongs, loses a pod its gang or its queue's
+limit. Asked by the admission webhook, which refuses such pods, and by the scheduler, which warns at
+them. Pure.
+"""
+
+from collections.abc import Iterator, Mapping
+from difflib import get_close_matches
+from typing import Final
+
+from bindery.api.names import GROUP
+from bindery.api.podkeys import OWNER_ANNOTATIONS, OWNER_LABELS, known_annotations, known_labels
+
+_DOMAIN: Final = GROUP.partition(".")[2]
+_KNOWN: Final = {"annotation": known_annotations(), "label": known_labels()}
+_OWNERS: Final = {"annotation": OWNER_ANNOTATIONS, "label": OWNER_LABELS}
+_OTHER: Final = {"annotation": "label", "label": "annotation"}
+_ARTICLES: Final = {"annotation": "an annotation", "label": "a label"}
+_SIMILAR: Final = 0.75
+"""Ratio of `difflib.SequenceMatcher` from which a name counts as misspelt."""
+_MOST_SHOWN: Final = 80
+
+
+def looks_like_ours(keys: Mapping[str, str]) -> bool:
+    """Return whether any of `keys` may be meant for Bindery."""
+    return any(_DOMAIN in key for key in keys)
+
+
+def mistaken_keys(annotations: Mapping[str, str], labels: Mapping[str, str]) -> list[str]:
+    """Return what is wrong with the keys of a pod, one sentence each, in the order of the keys."""
+    found = (*_mistakes("annotation", annotations), *_mistakes("label", labels))
+    return [text for _, text in sorted(found)]
+
+
+def _mistakes(kind: str, keys: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    for key in keys:
+        if key in _KNOWN[kind] or _DOMAIN not in key:
+            continue
+        domain, _, name = key.partition("/")
+        if domain != GROUP and not (domain.endswith(_DOMAIN) and _meant(kind, name, 1.0)):
+            continue
+        yield key, f"{kind} {key[:_MOST_SHOWN]} has no effect{_advice(kind, key, name)}"
+
+
+def _advice(kind: str, key: str, name: str) -> str:
+    other = _OTHER[kind]
+    if key in _KNOWN[other]:
+        return f": it must be {_ARTICLES[other]}"
+    meant = _meant(kind, name, _SIMILAR)
+    if meant is None:
+        return ": it is not known"
+    return f": did you mean the {meant[0]} {meant[1]}?"
+
+
+def _meant(kind: str, name: str, similar: float) -> tuple[str, str] | None:
+    """Return the kind and the key that `name` may stand for; `similar`: how close it must be."""
+    for each in (kind, _OTHER[kind]):
+        by_name = {_plain(key.rpartition("/")[2]): key for key in sorted(_OWNERS[each])}
+        close = get_close_matches(_plain(name), by_name, n=1, cutoff=similar)
+        if close:
+            return each, by_name[close[0]]
+    return None
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.lower() if letter.isalnum())
