@@ -45,7 +45,13 @@ class Records:
 QUEUE_RECORDS: Final = Records(frozenset({names.CHARGED_QUEUE_ANNOTATION}), frozenset())
 """What a pod counts in. Once it is bound, all other keys of Bindery's group belong here too."""
 SHARE_RECORDS: Final = Records(
-    frozenset({gpushare.RECEIVED_TYPE_ANNOTATION, names.GPU_INDEXES_ANNOTATION}),
+    frozenset(
+        {
+            gpushare.RECEIVED_TYPE_ANNOTATION,
+            gpushare.RECORD_ANNOTATION,
+            names.GPU_INDEXES_ANNOTATION,
+        }
+    ),
     frozenset({gpushare.GROUP_LABEL, names.SHARES_GPU_LABEL}),
     gpushare.GROUP_LABEL_PREFIX,
     frozenset({*gpushare.ANNOTATIONS, gpushare.CONFIG_MAP_ANNOTATION}),

@@ -88,15 +88,21 @@ class ShapeVectors:
         candidates = np.flatnonzero(self._allowed)
         self._refresh(candidates)
 
-    def best(self) -> Place | None:
-        """Return the best place for one more pod; None if it fits nowhere."""
+    def best(self, *, may_wait: bool = True) -> Place | None:
+        """Return the best place for one more pod; None if it fits nowhere.
+
+        `may_wait`: room that is being released may win over idle room, where plugins want that.
+        """
         self._catch_up()
         if not len(self.now):
             return None
         position = int(self.now.argmax())
-        if self.now[position] != _NOWHERE:
-            return Place(int(self._session.order[position]), True)
-        return self._best_later() if self._session.is_releasing else None
+        is_releasing = self._session.is_releasing
+        if self.now[position] == _NOWHERE:
+            return self._best_later(self._later) if is_releasing else None
+        row = int(self._session.order[position])
+        place = self._worth_waiting(row) if may_wait and is_releasing else None
+        return place or Place(row, True)
 
     def at(self, row: int) -> Place | None:
         """Return the node at `row` as a place for one more pod; None if it does not fit there."""
@@ -113,9 +119,21 @@ class ShapeVectors:
         self._later[position] = False
         self.now[position] = _NOWHERE
 
-    def _best_later(self) -> Place | None:
+    def _worth_waiting(self, row: int) -> Place | None:
+        """Return the place that a pod waits for although it fits at `row` now."""
+        rows = self._session.order[self._later]
+        for plugin in self._session.plugins.waits:
+            better = plugin.worth_waiting(self._session, self._shape, row, rows)
+            if better is not None and better.any():
+                wanted = np.zeros(len(self._later), dtype=np.bool_)
+                wanted[self._session.position[rows[better]]] = True
+                return self._best_later(wanted)
+        return None
+
+    def _best_later(self, wanted: BoolColumn) -> Place | None:
+        """Return the best of the `wanted` positions, for room that is being released."""
         session = self._session
-        rows = session.order[self._later]
+        rows = session.order[wanted]
         if not len(rows):
             return None
         return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
@@ -243,14 +261,14 @@ class JobFinder:
 
     def best(self, task: Task) -> Place | None:
         """Return the best place for `task`; None if it fits nowhere."""
-        return self._vectors(task).best()
+        return self._vectors(task).best(may_wait=not task.spreads_devices)
 
     def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
         """Return the best place for `task`, or the one that is kept for it if it does as well:
         room that is free now wins over room that is yet to come.
         """
         best = self.best(task)
-        if kept_row is None or best is None:
+        if kept_row is None or best is None or best.row == kept_row:
             return best
         kept = self._vectors(task).at(kept_row)
         return kept if kept is not None and kept.fits_now >= best.fits_now else best

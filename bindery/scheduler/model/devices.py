@@ -145,6 +145,14 @@ class DeviceTable:
         fits &= self._members[:, rows] > 0
         return np.asarray(fits.sum(axis=0) >= share.devices)
 
+    def joins_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
+        """Return where it fits onto devices that are shared already, once all that is being
+        released has gone.
+        """
+        fits = self._room_later(rows) >= self.portions(share, rows)
+        fits &= self._members[:, rows] > 0
+        return np.asarray(fits.sum(axis=0) >= share.devices)
+
     def candidates(self, share: GpuShare, row: int, *, now: bool) -> NDArray[np.intp]:
         """Return the devices of `row` that have room for a part of `share`, by index."""
         rows = np.array([row])

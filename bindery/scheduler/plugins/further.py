@@ -98,6 +98,21 @@ class NodeRoom(Protocol):
 
 
 @runtime_checkable
+class WorthWaiting(Protocol):
+    """Prefers room that is being released on some nodes to idle room on others."""
+
+    def worth_waiting(
+        self, session: "Session", shape: Shape, row: int, rows: Rows
+    ) -> BoolColumn | None:
+        """Return which of `rows` pods of `shape` wait for rather than take the node at `row`.
+
+        They fit at `row` now, and at `rows` once all that is being released has gone. None: they do
+        not wait. Asked for each pod while anything is being released.
+        """
+        ...
+
+
+@runtime_checkable
 class BindEffects(Protocol):
     """What the binder plugin of the same name would do, for rehearsals and scenarios alone."""
 

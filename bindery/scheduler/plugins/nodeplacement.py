@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.base import ApiModel
+from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_RESOURCE
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.devices import in_order
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
@@ -47,6 +49,19 @@ class NodePlacement:
         table = session.state.nodes.devices
         spread = self._arguments.device == "spread"
         return [str(d) for d in in_order(table, row, range(table.count(row)), spread=spread)]
+
+    def worth_waiting(
+        self, session: Session, shape: Shape, row: int, rows: Rows
+    ) -> BoolColumn | None:
+        """Return where a part of a GPU will fit onto a shared one: with binpack it waits for that
+        rather than take a GPU that pods could have which ask for whole ones.
+        """
+        share, table = shape.request.share, session.state.nodes.devices
+        if share is None or share.portion == WHOLE or self._arguments.device == "spread":
+            return None
+        if table.joins_now(share, np.array([row]))[0]:
+            return None
+        return table.joins_later(share, rows)
 
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.
