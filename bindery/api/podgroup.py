@@ -5,6 +5,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.gangstates import GangState
 
 SCHEDULED: Final = "Scheduled"
 """The PodGroup condition that says whether its gang has been planned, and why not."""
@@ -64,6 +65,7 @@ class PodGroupSpec(ApiModel):
 class PodGroupStatus(ApiModel):
     """What the scheduler found."""
 
+    state: GangState = GangState.WAITING
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={
@@ -84,14 +86,18 @@ class PodGroup(CustomResource):
         columns=(
             PrinterColumn(name="Queue", json_path=".spec.queue"),
             PrinterColumn(name="Min", type="integer", json_path=".spec.minMember"),
-            PrinterColumn(
-                name="Scheduled", json_path='.status.conditions[?(@.type=="Scheduled")].status'
-            ),
+            PrinterColumn(name="State", json_path=".status.state"),
             PrinterColumn(
                 name="Reason", json_path='.status.conditions[?(@.type=="Scheduled")].reason'
+            ),
+            PrinterColumn(
+                name="Message",
+                json_path='.status.conditions[?(@.type=="Scheduled")].message',
+                priority=1,
             ),
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
     spec: PodGroupSpec = PodGroupSpec()
-    status: PodGroupStatus | None = None
+    # A default of the schema, not a write: the API server shows it from the first read on.
+    status: PodGroupStatus = PodGroupStatus()

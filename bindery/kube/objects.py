@@ -150,6 +150,7 @@ class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
 
 
 class PodGroupStatus(ConditionedStatus, frozen=True, rename="camel", kw_only=True, gc=False):
+    state: str = ""
     queue: str = ""
 
 

@@ -1,7 +1,7 @@
 """What objects should say about themselves, and whether they say it already. Pure.
 
 Pods that wait carry `PodScheduled=False` with an honest reason, and the node where room is being
-made for them; PodGroups say `Scheduled` with why not. Written only when it changes. A job whose
+made for them; what PodGroups say is in `gangstatus`. Written only when it changes. A job for which
 evictions are just being asked for says nothing new: the next cycle knows how that went. What queues
 say is in `queues/status.py`.
 """
@@ -10,18 +10,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bindery.api.podgroup import INVALID
-from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
+from bindery.api.gangstates import GangState
 from bindery.api.shown import shown
-from bindery.kube.objects import Condition, Meta, Pod, PodGroup
+from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.defects import Stage, of_job
+from bindery.scheduler.gangstatus import GangStatus, dated, find, gang_status, same_words
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.reports import SCHEDULED, CycleReport, JobReport
-from bindery.scheduler.times import timestamp
+from bindery.scheduler.reports import STILL_COMING, CycleReport, JobReport
 
 POD_SCHEDULED = "PodScheduled"
+_BINDING_SHOWN_AFTER_S = 10.0
+"""Most gangs are bound sooner, and then the state in between costs no write. What a BindRequest
+waits for stands in its own status after two seconds."""
+_COMING_SHOWN_AFTER_S = 2.0
+"""Most gangs are complete sooner."""
 
 
 class Subject(Enum):
@@ -44,18 +47,25 @@ class ConditionWrite:
     """Bad news are urgent; good news wait until nothing else is to be written."""
     nominated_node: str | None = None
     """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
+    patience_s: float = 0.0
+    """How long to wait for a newer write before this one."""
+    state: str | None = None
+    """The state of a gang."""
 
 
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
-    """Yield what has to be written after a cycle. `now`: seconds since the epoch."""
+    """Yield what has to be written after a cycle. `now`: seconds since the epoch.
+
+    Looks at the jobs that wait and at those that have changed since they were looked at last.
+    """
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
         if job.key not in asked_for:
             with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
                 yield from list(_job_writes(cluster, job, now))
-    for key in sorted(cluster.faulty_groups - report.jobs.keys()):
+    for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):
         with cluster.defects.held_to(Stage.REPORT, of_job(key)):
-            yield from list(_fault_write(cluster, key, now))
+            yield from list(_group_write(cluster, key, None, now))
     for pod, why in cluster.aside.pods():
         if cluster.plans(pod):
             yield from _pod_write(pod, _unschedulable(why), "", now)
@@ -63,48 +73,45 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
 
 def _job_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
     yield from _pod_writes(cluster, job, now)
-    group = cluster.groups.get(job.key)
-    if group is not None:
-        said = Refusal(job.reason, job.message)
-        yield from _group_write(group, said, now, satisfied=job.satisfied)
-
-
-def overdue_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
-    """Yield good news that an earlier leader did not come to write: gangs that wait no more."""
-    for key, group in cluster.groups.items():
-        conditions = group.status.conditions or ()
-        said = _find(conditions, SCHEDULED_CONDITION)
-        job = cluster.state.jobs.get(key)
-        if key in report.jobs or said is None or said.status == "True" or job is None:
-            continue
-        if job.tasks and job.is_satisfied and job.invalid is None:
-            yield from _group_write(group, Refusal(SCHEDULED, ""), now, satisfied=True)
-
-
-def _fault_write(cluster: Cluster, key: JobKey, now: float) -> Iterator[ConditionWrite]:
-    """Let a PodGroup of which no pod waits say what is wrong with it, or no longer is."""
-    group, job = cluster.groups[key], cluster.state.jobs[key]
-    if job.invalid is not None:
-        yield from _group_write(group, Refusal(INVALID, job.invalid), now, satisfied=False)
-    elif job.tasks and job.is_satisfied:
-        yield from _group_write(group, Refusal(SCHEDULED, ""), now, satisfied=True)
-    else:
-        come = f"{job.placed.total} of the {job.min_member} pods it needs have come"
-        said = Refusal("NotEnoughPods", come)
-        yield from _group_write(group, said, now, satisfied=False)
+    yield from _group_write(cluster, job.key, job, now)
 
 
 def _group_write(
-    group: PodGroup, said: Refusal, now: float, *, satisfied: bool
+    cluster: Cluster, key: JobKey, report: JobReport | None, now: float
 ) -> Iterator[ConditionWrite]:
-    new = Condition(
-        type=SCHEDULED_CONDITION,
-        status="True" if satisfied else "False",
-        reason=said.reason,
-        message=shown(said.message),
+    group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
+    if group is None or job is None:
+        return
+    status = gang_status(job, group, report, cluster.trails.of(key))
+    if status is None:
+        return
+    said = [
+        (find(group, new.type), new)
+        for new in (status.scheduled, status.evicted)
+        if new is not None
+    ]
+    state = group.status.state or GangState.WAITING
+    if state == status.state and all(same_words(old, new) for old, new in said):
+        return
+    dated_ones = [dated(new, old, now) for old, new in said]
+    kinds = {condition.type for condition in dated_ones}
+    is_coming = status.scheduled.reason in STILL_COMING
+    others = [each for each in group.status.conditions or () if each.type not in kinds]
+    yield ConditionWrite(
+        Subject.POD_GROUP,
+        group.metadata,
+        dated_ones[0],
+        (*others, *dated_ones),
+        is_urgent=status.scheduled.status == "False" and not is_coming,
+        patience_s=_patience_s(status, is_coming=is_coming),
+        state=status.state,
     )
-    conditions = group.status.conditions or ()
-    yield from _write(Subject.POD_GROUP, group.metadata, conditions, new, now)
+
+
+def _patience_s(status: GangStatus, *, is_coming: bool) -> float:
+    if status.state is GangState.BINDING:
+        return _BINDING_SHOWN_AFTER_S
+    return _COMING_SHOWN_AFTER_S if is_coming else 0.0
 
 
 def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
@@ -141,24 +148,12 @@ def _write(
     subject: Subject, meta: Meta, conditions: Sequence[Condition], new: Condition, now: float
 ) -> Iterator[ConditionWrite]:
     old = _find(conditions, new.type)
-    if old is not None and _says(old) == _says(new):
+    if same_words(old, new):
         return
-    turned = old is None or old.status != new.status
-    since = timestamp(now) if turned or old is None else old.last_transition_time
-    new = Condition(
-        type=new.type,
-        status=new.status,
-        reason=new.reason,
-        message=new.message,
-        last_transition_time=since,
-    )
+    new = dated(new, old, now)
     others = tuple(condition for condition in conditions if condition.type != new.type)
     yield ConditionWrite(subject, meta, new, (*others, new), is_urgent=new.status == "False")
 
 
 def _find(conditions: Sequence[Condition], kind: str) -> Condition | None:
     return next((condition for condition in conditions if condition.type == kind), None)
-
-
-def _says(condition: Condition) -> tuple[str, str, str]:
-    return condition.status, condition.reason, condition.message

@@ -34,6 +34,7 @@ from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.reports import (
+    GATED,
     SCHEDULED,
     CycleReport,
     Eviction,
@@ -317,6 +318,11 @@ class Engine:
         text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
         cluster.failures.note_refused_room(claimant, until, text)
 
+    def evicted(self, eviction: Eviction) -> None:
+        """Note that the pod of `eviction` has been evicted: its gang keeps the trail."""
+        self.cluster.trails.note(eviction, self._clock())
+        self.cluster.changed_jobs.add(eviction.task.job)
+
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""
         self.cluster.forget(draft.key)
@@ -327,7 +333,7 @@ def _job_report(session: Session, job: Job) -> JobReport:
     satisfied = job.exists and job.invalid is None and job.is_satisfied
     if refusal is None:
         gated = job.gated_count > 0 and not satisfied
-        reason = "SchedulingGated" if gated else SCHEDULED
+        reason = GATED if gated else SCHEDULED
         message = f"{job.gated_count} pods are gated" if gated else ""
     else:
         reason, message = refusal.reason, refusal.message

@@ -45,6 +45,8 @@ class Evictor:
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = asyncio.Semaphore(CONCURRENT_CALLS)
         self.refused: list[RefusedPlan] = []
+        self.evicted: list[Eviction] = []
+        """What has been carried out, for the loop to take."""
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
         """Carry out `evictions`, plan by plan."""
@@ -112,6 +114,7 @@ class Evictor:
             return _Problem(str(error))
         if not dry_run:
             EVICTIONS.labels("evicted").inc()
+            self.evicted.append(eviction)
             _log.info("evicted", pod=task.name, namespace=task.namespace, reason=eviction.reason)
             pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
             self._events.normal(pod, "Evicted", eviction.reason)

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 import structlog
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import API_VERSION
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.conditions import Subject, overdue_writes, pending_writes
+from bindery.scheduler.conditions import Subject, pending_writes
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
+from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.reports import CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
@@ -76,6 +78,8 @@ class SchedulingLoop:
 
     async def run(self, leadership: Leadership) -> None:
         """Plan until cancelled."""
+        # What an earlier leader, or an earlier term, has left unsaid.
+        self._engine.cluster.changed_jobs.update(self._engine.cluster.groups)
         while True:
             await self._wait_for_change()
             if leadership.is_valid():
@@ -164,6 +168,7 @@ class SchedulingLoop:
         for plan in self._evictor.refused:
             self._engine.dropped(plan)
         self._evictor.refused.clear()
+        self._tell_evicted()
 
     def _clear_stale(self) -> None:
         loop_s = asyncio.get_running_loop().time()
@@ -183,6 +188,9 @@ class SchedulingLoop:
         cluster = self._engine.cluster
         for write in pending_writes(cluster, report, self._clock()):
             self._status.offer(write)
+        cluster.changed_jobs.clear()
+        for eviction in report.evictions:  # they say nothing before it is known how these went
+            cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
         self._queues.look(report)
         for problem in cluster.problems:
             meta = problem.meta
@@ -196,8 +204,6 @@ class SchedulingLoop:
         for job in report.jobs.values():
             self._tell_event(job)
         if self.cycles % _FORGET_EVERY == 1:
-            for write in overdue_writes(cluster, report, self._clock()):
-                self._status.offer(write)
             self._forget_gone()
 
     def _tell_defects(self) -> None:
@@ -215,6 +221,20 @@ class SchedulingLoop:
                     traceback=defect.trace,
                 )
 
+    def _tell_evicted(self) -> None:
+        """Let gangs keep the trail of what was evicted of them, and count it."""
+        cluster = self._engine.cluster
+        for eviction in self._evictor.evicted:
+            self._engine.evicted(eviction)
+            key = eviction.task.job
+            job, group = cluster.state.jobs.get(key), cluster.groups.get(key)
+            queue = job.queue if job is not None else ""
+            metrics.EVICTED_PODS.labels(eviction.action, queue).inc()
+            if group is not None:
+                # The same words for all of a plan's, so that they become one event with a count.
+                self._events.normal(_reference(key, group.metadata.uid), "Evicted", eviction.reason)
+        self._evictor.evicted.clear()
+
     def _tell_event(self, job: JobReport) -> None:
         """Warn at the gang, or at the single pod, when the reason for which it waits changes."""
         told = self._told.get(job.uid)
@@ -223,9 +243,7 @@ class SchedulingLoop:
         self._told[job.uid] = (job.reason, job.satisfied)
         if job.satisfied and told is None:
             return
-        kind = Subject.POD_GROUP if job.key.is_group else Subject.POD
-        version = "scheduling.bindery.dev/v1alpha1" if job.key.is_group else "v1"
-        reference = ObjectReference(version, kind.value, job.key.namespace, job.key.name, job.uid)
+        reference = _reference(job.key, job.uid)
         if job.satisfied:
             self._events.normal(reference, "Scheduled", job.message or "its gang has been planned")
         else:
@@ -238,3 +256,10 @@ class SchedulingLoop:
         self._status.forget(self._status.known - alive)
         for uid in self._told.keys() - alive:
             del self._told[uid]
+
+
+def _reference(key: JobKey, uid: str) -> ObjectReference:
+    """Return the PodGroup, or single pod, of a job as what an event is about."""
+    kind = Subject.POD_GROUP if key.is_group else Subject.POD
+    version = API_VERSION if key.is_group else "v1"
+    return ObjectReference(version, kind.value, key.namespace, key.name, uid)

@@ -34,6 +34,11 @@ OBJECT_ERRORS = Counter(
 CUT_CYCLES = Counter(
     "bindery_cut_cycles_total", "Cycles that ran out of time and were continued by the next."
 )
+EVICTED_PODS = Counter(
+    "bindery_evicted_pods_total",
+    "Pods evicted, by the action that evicted them and the queue that they were charged to.",
+    ["action", "queue"],
+)
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."

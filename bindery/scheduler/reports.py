@@ -9,6 +9,12 @@ from bindery.scheduler.model.jobs import JobKey, Task, Uid
 
 SCHEDULED = "Scheduled"
 """The reason of a job that has what its gang needs."""
+NOT_ENOUGH_PODS = "NotEnoughPods"
+"""The reason of a job of which not all pods have been created that its gang needs."""
+GATED = "SchedulingGated"
+"""The reason of a job whose pods have scheduling gates."""
+STILL_COMING = frozenset({NOT_ENOUGH_PODS, GATED})
+"""The reasons of gangs that are not complete yet: nothing is wrong with them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ under way, so that a burst of gangs is bound before anybody is told about it.
 """
 
 import asyncio
+import math
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -27,8 +28,10 @@ REWORD_AFTER_S = 5.0
 SHOWN_AFTER_S = 30.0
 """After so long the watch has shown what was written: if the object says something else, somebody
 has written over it, and it is written again."""
-GOOD_NEWS_AFTER_S = 30.0
-"""How long good news wait at most while commits go on."""
+TRY_AGAIN_AFTER_S = 2.0
+GOOD_NEWS_AFTER_S = 5.0
+"""How long good news wait while commits go on; then they trickle, one after the other."""
+TRICKLE_S = 0.05
 
 _RESOURCES: dict[Subject, Resource[Any]] = {
     Subject.POD: PODS,
@@ -45,16 +48,17 @@ class _Written:
 
     def says(self, write: ConditionWrite) -> bool:
         """Return whether this was the same as `write`."""
-        return self.is_like(write) and self.write.condition.message == write.condition.message
+        return self.is_like(write) and _words(self.write) == _words(write)
 
     def is_like(self, write: ConditionWrite) -> bool:
         """Return whether `write` only puts it in other words."""
         old, new = self.write.condition, write.condition
-        return (old.type, old.status, old.reason, self.write.nominated_node) == (
+        return (old.type, old.status, old.reason, self.write.nominated_node, self.write.state) == (
             new.type,
             new.status,
             new.reason,
             write.nominated_node,
+            write.state,
         )
 
 
@@ -69,6 +73,8 @@ class StatusWriter:
         self._is_busy = is_busy
         self._waiting: dict[Uid, tuple[float, ConditionWrite]] = {}
         """Object UID -> since when, and what is to be written."""
+        self._failed: dict[Uid, float] = {}
+        """When the last write to an object failed; it is tried again."""
         self._written: dict[Uid, _Written] = {}
         """What has been written but may not show in the watch yet."""
         self._wake = asyncio.Event()
@@ -90,6 +96,7 @@ class StatusWriter:
         for uid in uids:
             self._written.pop(uid, None)
             self._waiting.pop(uid, None)
+            self._failed.pop(uid, None)
 
     @property
     def known(self) -> set[Uid]:
@@ -100,6 +107,7 @@ class StatusWriter:
         """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
         self._waiting.clear()
         self._written.clear()
+        self._failed.clear()
         while leadership.is_valid():
             due = self._due()
             if not due:
@@ -110,22 +118,29 @@ class StatusWriter:
                     await asyncio.sleep(0.05)  # lets one cycle's writes gather
                 continue
             await asyncio.gather(*(self._write(write) for write in due[:CONCURRENT_WRITES]))
+            if self._is_busy() and not any(write.is_urgent for write in due):
+                await asyncio.sleep(TRICKLE_S)
 
     def _due(self) -> list[ConditionWrite]:
         now, busy = self._clock(), self._is_busy()
         due: list[ConditionWrite] = []
         for uid, (since, write) in self._waiting.items():
-            if write.is_urgent:
-                written = self._written.get(uid)
-                recently = written is not None and now - written.at < REWORD_AFTER_S
-                if recently and written is not None and written.is_like(write):
-                    continue
-            elif busy and now - since < GOOD_NEWS_AFTER_S:
+            if busy and not write.is_urgent and any(not each.is_urgent for each in due):
                 continue
-            due.append(write)
+            if self._is_due(uid, write, now - since, now):
+                due.append(write)
             if len(due) == CONCURRENT_WRITES:
                 break
         return due
+
+    def _is_due(self, uid: Uid, write: ConditionWrite, waited_s: float, now: float) -> bool:
+        if now - self._failed.get(uid, -math.inf) < TRY_AGAIN_AFTER_S:
+            return False
+        if not write.is_urgent:
+            return waited_s >= (write.patience_s or (GOOD_NEWS_AFTER_S if self._is_busy() else 0.0))
+        written = self._written.get(uid)
+        recently = written is not None and now - written.at < REWORD_AFTER_S
+        return not (recently and written is not None and written.is_like(write))
 
     async def _write(self, write: ConditionWrite) -> None:
         uid = Uid(write.meta.uid)
@@ -138,6 +153,8 @@ class StatusWriter:
         if write.nominated_node is not None:
             # Null takes the field away.
             status["nominatedNodeName"] = write.nominated_node or None
+        if write.state is not None:
+            status["state"] = write.state
         body = {"metadata": {"uid": write.meta.uid}, "status": status}
         try:
             await self._client.patch(
@@ -151,10 +168,16 @@ class StatusWriter:
         except NotFoundError:
             return
         except KubeError as error:
-            # The next cycle offers it again.
             _log.warning("condition not written", object=write.meta.name, error=str(error))
+            self._failed[uid] = self._clock()
+            self._waiting.setdefault(uid, (self._clock(), write))
             return
+        self._failed.pop(uid, None)
         self._written[uid] = _Written(write, self._clock())
+
+
+def _words(write: ConditionWrite) -> list[tuple[str, str, str, str]]:
+    return [(each.type, each.status, each.reason, each.message) for each in write.all_conditions]
 
 
 def _to_wire(condition: Condition) -> dict[str, str]:

@@ -1,9 +1,13 @@
 """What objects should say about themselves, and that it is written only when it changes."""
 
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from msgspec.structs import replace
 from schedulerworld import (
     NOW,
     Clock,
+    add,
+    delete,
     engine_with,
     gang,
     group,
@@ -13,9 +17,11 @@ from schedulerworld import (
     pod,
 )
 
-from bindery.kube.objects import Condition
-from bindery.scheduler.conditions import ConditionWrite, Subject, overdue_writes, pending_writes
+from bindery.kube.objects import Condition, PodGroup
+from bindery.scheduler.conditions import ConditionWrite, Subject, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.reports import Eviction
 
 EARLIER = "2025-06-15T10:00:00Z"
 THEN = "2025-06-15T15:06:40Z"
@@ -25,6 +31,7 @@ THEN = "2025-06-15T15:06:40Z"
 def writes_of(engine: Engine) -> dict[str, ConditionWrite]:
     plan(engine)
     writes = list(pending_writes(engine.cluster, engine.report, NOW))
+    engine.cluster.changed_jobs.clear()
     names = [write.meta.name for write in writes]
     assert len(names) == len(set(names))
     return dict(zip(names, writes, strict=True))
@@ -125,16 +132,147 @@ def test_words_change_with_the_reason_and_not_with_time() -> None:
     assert "cordoned" in writes_of(engine)["p"].condition.message
 
 
-def test_good_news_that_an_earlier_leader_did_not_write_are_written() -> None:
-    engine = engine_with(node("n"), *gang("g", 2))
-    plan(engine)  # its pods are Binding now, so no later cycle reports it
+def test_what_is_said_follows_from_what_is_and_not_from_what_was_seen() -> None:
     waits = Condition(type="Scheduled", status="False", reason="Unschedulable")
-    known = engine.cluster.groups[next(iter(engine.cluster.groups))]
-    modify(engine.cluster, replace(known, status=replace(known.status, conditions=[waits])))
+    engine = engine_with(
+        node("n"),
+        group("g", 2, conditions=[waits]),
+        pod("a", group="g", on="n"),
+        pod("b", group="g", on="n"),
+    )
 
-    assert plan(engine) == {}
-    overdue = list(overdue_writes(engine.cluster, engine.report, NOW))
+    write = writes_of(engine)["g"]
 
-    assert [says(write) for write in overdue] == [
-        (Subject.POD_GROUP, "Scheduled", "True", "Scheduled")
+    assert (says(write)[2:], write.state) == (("True", "Scheduled"), "Running")
+
+
+def test_a_gang_that_is_being_bound_is_told_only_if_that_takes_long() -> None:
+    engine = engine_with(node("n"), *gang("g", 2))
+    write = writes_of(engine)["g"]
+
+    assert (write.state, write.is_urgent) == ("Binding", False)
+    assert write.patience_s > 0
+
+    modify(engine.cluster, *(pod(f"g-{i}", group="g", on="n") for i in range(2)))
+    write = writes_of(engine)["g"]
+    assert (write.state, write.patience_s) == ("Running", 0.0)
+
+
+def test_a_gang_of_which_all_pods_have_ended_is_finished_also_when_they_are_cleared_away() -> None:
+    ends = {"g-0": "Succeeded", "g-1": "Failed"}
+    pods = [pod(name, group="g", on="n", phase=phase) for name, phase in ends.items()]
+    engine = engine_with(node("n"), group("g", 2), *pods)
+
+    write = writes_of(engine)["g"]
+    assert (says(write)[2:], write.state) == (("True", "Finished"), "Finished")
+    assert write.condition.message == "1 pods have succeeded, 1 have failed"
+
+    delete(engine.cluster, *pods)
+    modify(engine.cluster, told(engine, write))
+    assert writes_of(engine) == {}
+
+
+def test_counts_are_of_now_when_pods_go() -> None:
+    engine = engine_with(node("n"), group("g", 3), *(pod(f"g-{i}", group="g") for i in range(2)))
+    write = writes_of(engine)["g"]
+    assert write.condition.message == "2 of the 3 pods it needs have come"
+    assert not write.is_urgent
+
+    modify(engine.cluster, told(engine, write))
+    delete(engine.cluster, pod("g-0", group="g"), pod("g-1", group="g"))
+    write = writes_of(engine)["g"]
+    assert says(write)[2:] == ("False", "NotEnoughPods")
+    assert write.condition.message == "0 of the 3 pods it needs have come"
+
+
+def test_an_evicted_gang_says_so_and_keeps_the_trail_when_it_runs_again() -> None:
+    clock = Clock()
+    engine = engine_with(node("n"), group("g", 2), clock=clock)
+    bound = [pod(f"g-{i}", group="g", on="n") for i in range(2)]
+    add(engine.cluster, *bound)
+    modify(engine.cluster, told(engine, writes_of(engine)["g"]))
+
+    for task in list(engine.cluster.state.tasks.values()):
+        preemptor = JobKey("vision", "urgent", True)
+        engine.evicted(Eviction(task, "reclaim for vision/urgent", preemptor, action="reclaim"))
+    delete(engine.cluster, *bound)
+    write = writes_of(engine)["g"]
+    scheduled, evicted = write.all_conditions
+
+    assert (says(write)[2:], write.state) == (("False", "Evicted"), "Evicted")
+    assert (evicted.type, evicted.status, evicted.reason) == ("Evicted", "True", "Reclaim")
+    assert evicted.message == (
+        f"2 pods were evicted, the last at {THEN}: reclaim for vision/urgent"
+    )
+    assert evicted.message in scheduled.message
+
+    modify(engine.cluster, told(engine, write))
+    add(engine.cluster, pod("g-2", group="g"), pod("g-3", group="g"))
+    write = writes_of(engine)["g"]
+    evicted = next(each for each in write.all_conditions if each.type == "Evicted")
+    assert (says(write)[2], write.state) == ("True", "Binding")
+    assert (evicted.status, evicted.reason) == ("False", "Reclaim")
+
+
+def test_a_scheduler_that_has_just_begun_leaves_the_trail_of_earlier_evictions() -> None:
+    told = Condition(
+        type="Evicted", status="True", reason="Reclaim", message="8 pods were evicted",
+        last_transition_time=EARLIER,
+    )  # fmt: skip
+    engine = engine_with(node("n"), group("g", 2, conditions=[told]))
+
+    write = writes_of(engine)["g"]
+
+    assert write.state == "Evicted"
+    assert told in write.all_conditions
+
+
+def test_a_gang_whose_evictions_are_being_asked_for_says_nothing_new() -> None:
+    engine = engine_with(node("n"), group("g", 1), pod("a", group="g", on="n"))
+    modify(engine.cluster, told(engine, writes_of(engine)["g"]))
+    (task,) = engine.cluster.state.tasks.values()
+
+    engine.cluster.evicting(task, JobKey("vision", "urgent", True))
+    engine.cluster.changed_jobs.add(task.job)
+
+    assert writes_of(engine) == {}
+
+
+@settings(max_examples=60)
+@given(
+    minimum=st.integers(0, 3),
+    pods=st.lists(
+        st.sampled_from(["pending", "bound", "Succeeded", "Failed", "gated"]), max_size=4
+    ),
+)
+def test_what_was_told_is_told_once_and_a_new_scheduler_tells_the_same(
+    minimum: int, pods: list[str]
+) -> None:
+    made = [
+        pod(
+            f"g-{i}",
+            group="g",
+            cpu=9 if kind == "pending" else 1,
+            on="" if kind in ("pending", "gated") else "n",
+            phase=kind if kind in ("Succeeded", "Failed") else "",
+            gated=kind == "gated",
+        )
+        for i, kind in enumerate(pods)
     ]
+    engine = engine_with(node("n"), group("g", minimum), *made)
+    first = writes_of(engine).get("g")
+    assert first is not None
+    is_met = first.state in ("Running", "Finished")
+    assert first.condition.status == "True" or not is_met
+
+    after = told(engine, first)
+    modify(engine.cluster, after)
+    assert "g" not in writes_of(engine)
+    assert "g" not in writes_of(engine_with(node("n"), after, *made))
+
+
+def told(engine: Engine, write: ConditionWrite) -> PodGroup:
+    """Return the PodGroup of `write` as it is once that has been written."""
+    (known,) = [each for each in engine.cluster.groups.values() if each.metadata == write.meta]
+    status = replace(known.status, conditions=list(write.all_conditions), state=str(write.state))
+    return replace(known, status=status)

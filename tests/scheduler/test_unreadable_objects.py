@@ -77,6 +77,14 @@ def broken_group(*conditions: Condition) -> PodGroup:
     return found
 
 
+def told(group: PodGroup, write: ConditionWrite) -> PodGroup:
+    """Return `group` as it is once `write` has been written."""
+    status = structs.replace(
+        group.status, conditions=list(write.all_conditions), state=str(write.state)
+    )
+    return structs.replace(group, status=status)
+
+
 def group_write(engine: Engine) -> ConditionWrite | None:
     plan(engine)
     writes = pending_writes(engine.cluster, engine.report, NOW)
@@ -145,17 +153,14 @@ def test_a_podgroup_that_is_mended_no_longer_says_that_it_is_invalid(
     engine = engine_with(node("n"), broken_group(), *pods)
     said = group_write(engine)
     assert said is not None
-    mended = structs.replace(broken_group(said.condition), unreadable="")
+    mended = structs.replace(told(broken_group(), said), unreadable="")
     modify(engine.cluster, mended)
 
     write = group_write(engine)
 
     assert write is not None
     assert (write.condition.status, write.condition.reason) == says
-    told = structs.replace(
-        mended, status=structs.replace(mended.status, conditions=[write.condition])
-    )
-    modify(engine.cluster, told)
+    modify(engine.cluster, told(mended, write))
     assert group_write(engine) is None
 
 
@@ -165,9 +170,9 @@ def test_what_an_unreadable_podgroup_says_already_is_not_written_and_a_deleted_o
     engine = engine_with(node("n"), broken_group())
     said = group_write(engine)
     assert said is not None
-    told = broken_group(said.condition)
-    modify(engine.cluster, told)
+    as_told = told(broken_group(), said)
+    modify(engine.cluster, as_told)
     assert group_write(engine) is None
 
-    delete(engine.cluster, told)
+    delete(engine.cluster, as_told)
     assert group_write(engine) is None

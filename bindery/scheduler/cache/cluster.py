@@ -34,9 +34,10 @@ from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
-from bindery.scheduler.cache.reading import job_key, said_invalid
+from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
+from bindery.scheduler.cache.trails import Trails
 from bindery.scheduler.defects import INTERNAL_ERROR, Defects, Stage, Subject
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
@@ -71,8 +72,6 @@ class Cluster:
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
-        self.faulty_groups: set[JobKey] = set()
-        """The PodGroups that are invalid, or still say that they are."""
         self.pods: dict[Uid, Pod] = {}
         """The pods that this scheduler plans and that are not bound: the status writer compares
         with what they say already."""
@@ -93,6 +92,9 @@ class Cluster:
         self.aside = Aside()
         self.promises = Promises()
         self.staleness = StalenessMemory()
+        self.trails = Trails()
+        self.changed_jobs: set[JobKey] = set()
+        """The gangs that may have to say something else; emptied by whoever has told them."""
         self.observers = Observers()
         self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
         """Deleted PodGroup -> when it was seen to be deleted, and its metadata."""
@@ -241,6 +243,9 @@ class Cluster:
     def not_evicted(self, uid: Uid) -> None:
         """Undo `evicting`: the eviction was refused."""
         self._tasks.not_evicted(uid)
+        job = self._job_of(uid)
+        if job is not None:
+            self.changed_jobs.add(job)
 
     def forget(self, request: RequestKey) -> None:
         """Undo `assume`: the request could not be created."""
@@ -267,6 +272,7 @@ class Cluster:
         uid = Uid(pod.metadata.uid)
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
+        self.changed_jobs.add(job_key(pod))
         if gone:
             self.pods.pop(uid, None)
             self._tasks.remove_pod(uid)
@@ -330,7 +336,8 @@ class Cluster:
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
-            self.faulty_groups.discard(key)
+            self.trails.forget(key)
+            self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:
                 self._deleted_groups[key] = (self._clock(), group.metadata)
                 self._tasks.remove_group(key)
@@ -340,10 +347,7 @@ class Cluster:
             return
         self.groups[key] = group
         self._tasks.put_group(group)
-        if self.state.jobs[key].invalid is not None or said_invalid(group):
-            self.faulty_groups.add(key)
-        else:
-            self.faulty_groups.discard(key)
+        self.changed_jobs.add(key)
 
     def _apply_queue(self, queue: Queue, gone: bool) -> None:
         name = queue.metadata.name
@@ -367,8 +371,10 @@ class Cluster:
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
-        moved = [self._tasks.refresh(uid) for uid in changed]
-        return any(moved)
+        moved = [uid for uid in changed if self._tasks.refresh(uid)]
+        jobs = (self._job_of(uid) for uid in moved)
+        self.changed_jobs.update(job for job in jobs if job is not None)
+        return bool(moved)
 
     def _job_of(self, uid: str) -> JobKey | None:
         task = self.state.tasks.get(Uid(uid))

@@ -19,7 +19,6 @@ from bindery.api.names import (
     SPREAD_DEVICES_ANNOTATION,
     SUB_GROUP_LABEL,
 )
-from bindery.api.podgroup import INVALID, SCHEDULED
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.model import gangs
@@ -124,12 +123,6 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.invalid = group.unreadable
     elif group.spec.min_member < 0:
         job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
-
-
-def said_invalid(group: PodGroup) -> bool:
-    """Return whether `group` says of itself that it is invalid."""
-    conditions = group.status.conditions or ()
-    return any((c.type, c.status, c.reason) == (SCHEDULED, "False", INVALID) for c in conditions)
 
 
 def forget_group(job: Job) -> None:

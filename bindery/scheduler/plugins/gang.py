@@ -7,6 +7,7 @@ from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import Refusal, SortKey
+from bindery.scheduler.reports import NOT_ENOUGH_PODS
 from bindery.scheduler.session import Session
 
 
@@ -34,7 +35,7 @@ class Gang:
             needed = f"of the {job.min_member} pods it needs have come"
             if come >= job.min_member:
                 needed = "pods have come, which is not enough of every role and sub-group"
-            return Refusal("NotEnoughPods", f"{come} {needed}{gated}")
+            return Refusal(NOT_ENOUGH_PODS, f"{come} {needed}{gated}")
         if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)
         return None
