@@ -16,7 +16,7 @@ PODS: Final = Counter(
 BIND_REQUEST_SECONDS: Final = Histogram(
     "bindery_bindrequest_seconds",
     "Time from a request's creation (whole seconds, as Kubernetes stores it) to its outcome.",
-    ["outcome"],
+    ["outcome", "queue"],
     buckets=(0.5, 1, 2, 3, 5, 10, 20, 30, 60, 120, 300, 600, 1800),
 )
 ATTEMPTS: Final = Counter(

@@ -3,13 +3,13 @@
 `bindery.kube.events` tells it what happened and asks it what to write. Time is passed in. The
 invariants: the same occurrence within `SERIES_S` is one event with a count; no more than
 `burst` + `per_second` x t events are written in t seconds; a warning never waits for, and is never
-dropped in favour of, an event of type Normal.
+dropped in favour of, an event of type Normal, nor any of these for a minor one.
 """
 
 import heapq
 from collections import deque
 from dataclasses import dataclass, field
-from enum import StrEnum
+from enum import IntEnum, StrEnum
 from typing import Final
 
 SERIES_S: Final = 300.0
@@ -45,6 +45,22 @@ class Occurrence:
     severity: Severity
     reason: str
     message: str
+    is_minor: bool = False
+    """Whether it repeats what another event says of a larger object: a pod's part in its gang."""
+
+
+class _Rank(IntEnum):
+    """Which events are written first."""
+
+    WARNING = 0
+    NORMAL = 1
+    MINOR = 2
+
+
+def _rank(occurrence: Occurrence) -> _Rank:
+    if occurrence.is_minor:
+        return _Rank.MINOR
+    return _Rank.WARNING if occurrence.severity is Severity.WARNING else _Rank.NORMAL
 
 
 @dataclass(eq=False)
@@ -84,7 +100,7 @@ class EventBook:
         self._serial = 0
         self._series: dict[Occurrence, Series] = {}
         # In order of priority.
-        self._waiting = {Severity.WARNING: _Waiting(), Severity.NORMAL: _Waiting()}
+        self._waiting = {rank: _Waiting() for rank in _Rank}
 
     def observe(self, occurrence: Occurrence, now: float) -> Occurrence | None:
         """Note what happened; return the occurrence that was dropped for lack of room, if any."""
@@ -97,14 +113,19 @@ class EventBook:
             return None
         series = Series(occurrence, first_at=now, last_at=now)
         self._series[occurrence] = series
-        self._waiting[occurrence.severity].new.append(series)
+        self._waiting[_rank(occurrence)].new.append(series)
         if sum(len(waiting.new) for waiting in self._waiting.values()) <= PENDING_MAX:
             return None
-        # The oldest Normal event makes room; among warnings only, the newest is dropped.
-        normal, warning = self._waiting[Severity.NORMAL].new, self._waiting[Severity.WARNING].new
-        dropped = normal.popleft() if normal else warning.pop()
+        dropped = self._drop()
         self.forget(dropped)
         return dropped.occurrence
+
+    def _drop(self) -> Series:
+        """Take away the oldest minor event, else the oldest Normal one, else the newest warning."""
+        for rank in (_Rank.MINOR, _Rank.NORMAL):
+            if self._waiting[rank].new:
+                return self._waiting[rank].new.popleft()
+        return self._waiting[_Rank.WARNING].new.pop()
 
     def take(self, now: float) -> Series | None:
         """Return the next event to be written, created if it has no name, else its count."""
@@ -138,7 +159,7 @@ class EventBook:
         series.is_waiting = True
         self._serial += 1
         entry = (series.written_at + self._repeat_s, self._serial, series)
-        heapq.heappush(self._waiting[series.occurrence.severity].repeated, entry)
+        heapq.heappush(self._waiting[_rank(series.occurrence)].repeated, entry)
 
     def _next(self, now: float) -> Series | None:
         for waiting in self._waiting.values():

@@ -63,13 +63,20 @@ class EventRecorder:
         self._book = EventBook(clock(), burst=burst, per_second=per_second)
         self._wake = asyncio.Event()
 
-    def normal(self, regarding: ObjectReference, reason: str, message: str) -> None:
-        """Record that something went as it should. `reason` is one CamelCase word."""
-        self._record(Occurrence(regarding, Severity.NORMAL, reason, message))
+    def normal(
+        self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
+    ) -> None:
+        """Record that something went as it should. `reason` is one CamelCase word.
 
-    def warning(self, regarding: ObjectReference, reason: str, message: str) -> None:
+        `is_minor`: another event says the same of a larger object; this one gives way to it.
+        """
+        self._record(Occurrence(regarding, Severity.NORMAL, reason, message, is_minor))
+
+    def warning(
+        self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
+    ) -> None:
         """Record that something went wrong, or is wrong with the object."""
-        self._record(Occurrence(regarding, Severity.WARNING, reason, message))
+        self._record(Occurrence(regarding, Severity.WARNING, reason, message, is_minor))
 
     async def run(self) -> None:
         """Write events until cancelled; those that wait then are lost."""

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from bindery.api.bindrequest import nodes_summary
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION
 from bindery.kube.events import EventRecorder, ObjectReference
@@ -22,9 +23,9 @@ from bindery.scheduler.conditions import Subject, pending_writes
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import JobKey, TaskStatus
 from bindery.scheduler.queues.writer import QueueStatusWriter
-from bindery.scheduler.reports import CycleReport, JobReport
+from bindery.scheduler.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.rounds import Deadline
 from bindery.scheduler.stale import stale_requests
@@ -145,6 +146,7 @@ class SchedulingLoop:
 
     def _submit(self, draft: BindRequestDraft) -> None:
         self._writer.submit(draft)
+        metrics.record_commit(draft, self._clock())
         _log.info(
             "statement committed",
             request=draft.name,
@@ -236,16 +238,17 @@ class SchedulingLoop:
         self._evictor.evicted.clear()
 
     def _tell_event(self, job: JobReport) -> None:
-        """Warn at the gang, or at the single pod, when the reason for which it waits changes."""
+        """Say at the gang, or at the single pod, why it waits now and where it goes."""
         told = self._told.get(job.uid)
         if not job.uid or told == (job.reason, job.satisfied):
             return
         self._told[job.uid] = (job.reason, job.satisfied)
-        if job.satisfied and told is None:
-            return
         reference = _reference(job.key, job.uid)
         if job.satisfied:
-            self._events.normal(reference, "Scheduled", job.message or "its gang has been planned")
+            # Of one that never waited, the binder's event says as much.
+            self._events.normal(reference, SCHEDULED, _places_text(job), is_minor=told is None)
+        elif job.reason in STILL_COMING:
+            self._events.normal(reference, job.reason, job.message)
         else:
             self._events.warning(reference, job.reason, job.message)
 
@@ -256,6 +259,13 @@ class SchedulingLoop:
         self._status.forget(self._status.known - alive)
         for uid in self._told.keys() - alive:
             del self._told[uid]
+
+
+def _places_text(job: JobReport) -> str:
+    """Return to which nodes pods of `job` go, and what still waits."""
+    nodes = [pod.node for pod in job.pods.values() if pod.state == TaskStatus.BINDING.value]
+    text = f"{len(nodes)} pods go to {nodes_summary(nodes)}" if nodes else "it has its minimum"
+    return f"{text}; {job.message}" if job.message else text
 
 
 def _reference(key: JobKey, uid: str) -> ObjectReference:

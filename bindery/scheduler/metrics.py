@@ -4,6 +4,8 @@ from collections import Counter as Tally
 
 from prometheus_client import Counter, Gauge, Histogram
 
+from bindery.api.times import seconds
+from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.reports import CycleReport
 
 _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
@@ -34,6 +36,13 @@ OBJECT_ERRORS = Counter(
 CUT_CYCLES = Counter(
     "bindery_cut_cycles_total", "Cycles that ran out of time and were continued by the next."
 )
+COMMIT_SECONDS = Histogram(
+    "bindery_commit_latency_seconds",
+    "Time from the creation of the newest pod of a Statement to its commit, by queue. What follows "
+    "is the binder's bindery_bindrequest_seconds.",
+    ["queue"],
+    buckets=(0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400),
+)
 EVICTED_PODS = Counter(
     "bindery_evicted_pods_total",
     "Pods evicted, by the action that evicted them and the queue that they were charged to.",
@@ -45,7 +54,15 @@ CONFIGURATION_ERRORS = Counter(
 )
 LEADING = Gauge("bindery_leading", "1 while this process plans, else 0.")
 
+
 _WAITING = frozenset({"Pending", "Pipelined", "Gated"})
+
+
+def record_commit(draft: BindRequestDraft, now: float) -> None:
+    """Record how long the pods of a Statement have waited for its commit."""
+    created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
+    if created and not draft.spec.statement.part:
+        COMMIT_SECONDS.labels(draft.spec.queue).observe(max(now - max(created), 0.0))
 
 
 def record(report: CycleReport, cycle_s: float) -> None:

@@ -31,7 +31,7 @@ from bindery.api.names import (
 from bindery.controlplane.components import Component
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import BindRequest, Condition, Pod
+from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
 from bindery.kube.watch import Change, EventType, Reflector
 
@@ -254,8 +254,11 @@ class Corner:
 
     async def condition(self, gang: Gang) -> Condition | None:
         """Return the `Scheduled` condition of the PodGroup."""
-        group = await self.client.get(POD_GROUPS, gang.name, self.namespace)
-        return _find(group.status.conditions, "Scheduled")
+        return _find((await self.group(gang)).status.conditions, "Scheduled")
+
+    async def group(self, gang: Gang) -> PodGroup:
+        """Return the PodGroup of `gang`."""
+        return await self.client.get(POD_GROUPS, gang.name, self.namespace)
 
     # -- waiting ---------------------------------------------------------------------------------
 

@@ -20,12 +20,14 @@ async def test_a_gang_binds_whole_by_one_request_runs_and_succeeds(
     await corner.submit(gang)
 
     await corner.wait_bound(gang)
-    await corner.wait_condition(gang, "True", "Scheduled")
 
     async def succeeded() -> bool:
         return all(pod.status.phase == "Succeeded" for pod in await corner.pods(gang))
 
     await wait_for(succeeded, "the pods succeed")
+    condition = await corner.wait_condition(gang, "True", "Finished")
+    assert condition.message == "4 pods have succeeded"
+    assert (await corner.group(gang)).status.state == "Finished"
     assert len(observer.created_requests) == 1
     await corner.wait_nothing_left()
 

@@ -127,3 +127,17 @@ def test_the_wait_that_it_names_is_the_time_until_it_has_something(
         assert book.take(now + wait_s * 0.99 - 1e-6) is None
         now += wait_s + 1e-6
         assert book.take(now) is not None
+
+
+def test_minor_events_come_last_and_are_dropped_first() -> None:
+    book = EventBook(0.0, burst=2, per_second=1.0)
+    where = ObjectReference("v1", "Pod", "ns", "pod", "uid")
+    minor = [
+        Occurrence(where, Severity.WARNING, f"Minor{n}", "text", is_minor=True) for n in range(2)
+    ]
+    for each in (*minor, occurrence("Plain"), occurrence("Bad", Severity.WARNING)):
+        assert book.observe(each, 0.0) is None
+
+    assert [series.occurrence.reason for series in drain(book, 0.0)] == ["Bad", "Plain"]
+    filling = [occurrence(f"Plain{n}") for n in range(PENDING_MAX - 1)]
+    assert [book.observe(each, 0.0) for each in filling][-1] == minor[0]

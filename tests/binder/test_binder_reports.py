@@ -1,0 +1,116 @@
+"""Which events an outcome makes, at the gang, the request and the pods."""
+
+from dataclasses import dataclass, field
+
+import pytest
+
+from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
+from bindery.binder.reports import Reports
+from bindery.kube.eventbook import ObjectReference
+from bindery.kube.objects import (
+    BindRequest,
+    BindRequestSpec,
+    Meta,
+    PodBinding,
+    PodGroupReference,
+    StatementReference,
+)
+
+
+@dataclass
+class Recorder:
+    """Keeps events as (type, kind, name, reason, message, whether minor)."""
+
+    events: list[tuple[str, str, str, str, str, bool]] = field(default_factory=list)
+
+    def normal(
+        self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
+    ) -> None:
+        self.events.append(("Normal", regarding.kind, regarding.name, reason, message, is_minor))
+
+    def warning(
+        self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
+    ) -> None:
+        self.events.append(("Warning", regarding.kind, regarding.name, reason, message, is_minor))
+
+
+BINDINGS = [
+    PodBinding(pod_name=f"g-{n}", pod_uid=f"u{n}", selected_node=f"node-{n}") for n in range(2)
+]
+TEMPORARY = PodFailure("PluginFailed", "not now", permanent=False)
+ABORTED = PodFailure(Reason.GANG_ABORTED, "not now", permanent=False)
+
+
+def request(group: str) -> BindRequest:
+    reference = PodGroupReference(name=group, uid="ug") if group else None
+    return BindRequest(
+        metadata=Meta(name="request", namespace="team", uid="ur"),
+        spec=BindRequestSpec(
+            pods=BINDINGS, statement=StatementReference(id="s"), pod_group=reference
+        ),
+    )
+
+
+def outcome(verdict: Verdict, *failures: PodFailure | None) -> Outcome:
+    pods = {
+        binding.pod_uid: PodOutcome(binding, failure is None, failure)
+        for binding, failure in zip(BINDINGS, failures, strict=True)
+    }
+    failure = next((each for each in failures if each is not None), None)
+    reason, message = (failure.reason, failure.message) if failure else ("Bound", "")
+    return Outcome(verdict, reason, message, pods, begun=failure is None)
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture
+def reports(recorder: Recorder) -> Reports:
+    return Reports(recorder, lambda: 0.0)  # type: ignore[arg-type]  # it records, and that is all
+
+
+def test_a_bound_gang_is_an_event_and_its_request_and_pods_minor_ones(
+    reports: Reports, recorder: Recorder
+) -> None:
+    reports.concluded([request("g")], outcome(Verdict.SUCCEEDED, None, None))
+
+    text = "bound 2 of 2 pods to node-0,node-1"
+    assert recorder.events == [
+        ("Normal", "PodGroup", "g", "Bound", text, False),
+        ("Normal", "BindRequest", "request", "Bound", text, True),
+        ("Normal", "Pod", "g-0", "Bound", "bound to node-0", True),
+        ("Normal", "Pod", "g-1", "Bound", "bound to node-1", True),
+    ]
+
+
+def test_an_attempt_that_is_repeated_is_told_at_the_pods_at_fault_alone(
+    reports: Reports, recorder: Recorder
+) -> None:
+    reports.attempt_failed([request("g")], outcome(Verdict.RETRY, TEMPORARY, ABORTED))
+
+    told = [(kind, name) for _, kind, name, *_ in recorder.events]
+    assert told == [("PodGroup", "g"), ("BindRequest", "request"), ("Pod", "g-0")]
+    assert all(severity == "Warning" for severity, *_ in recorder.events)
+
+
+def test_a_gang_that_is_given_up_is_told_at_every_pod(reports: Reports, recorder: Recorder) -> None:
+    reports.concluded([request("g")], outcome(Verdict.FAILED, TEMPORARY, ABORTED))
+
+    assert [each[2:5] for each in recorder.events[2:]] == [
+        ("g-0", "BindingFailed", "PluginFailed: not now"),
+        ("g-1", "BindingFailed", "GangAborted: not now"),
+    ]
+
+
+def test_what_becomes_of_single_pods_is_no_minor_matter(
+    reports: Reports, recorder: Recorder
+) -> None:
+    reports.concluded([request("")], outcome(Verdict.SUCCEEDED, None, TEMPORARY))
+
+    assert [(name, is_minor) for _, _, name, _, _, is_minor in recorder.events] == [
+        ("request", True),
+        ("g-0", False),
+        ("g-1", False),
+    ]
