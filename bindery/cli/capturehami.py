@@ -6,10 +6,12 @@ containers, so the devices of all others are written as those of one.
 
 from typing import Final
 
-from bindery.api.hami import names, poddevices, wishes
-from bindery.api.hami.assignment import PROTOCOL_KEYS, forged_key
+from bindery.api.hami import names, wishes
+from bindery.api.hami.assignment import PROTOCOL_KEYS, forged_key, read_record
 from bindery.api.hami.errors import HamiFormatError
-from bindery.api.hami.vendortable import VENDORS
+from bindery.api.hami.poddevices import decode, encode
+from bindery.api.hami.vendortable import BY_WORD, VENDORS
+from bindery.api.names import SCHEDULER_NAME
 from bindery.kube.objects import Node, Pod
 
 _OF_NODES: Final = frozenset(
@@ -32,16 +34,24 @@ def pod_annotations(pod: Pod) -> dict[str, str]:
     """
     annotations = pod.metadata.annotations
     found = {key: text for key, text in annotations.items() if key in _OF_PODS}
+    wished = {key: text for key, text in found.items() if key not in PROTOCOL_KEYS}
     if not pod.spec.node_name:
-        wished = {key: text for key, text in found.items() if key not in PROTOCOL_KEYS}
         forged = forged_key(annotations, pod.metadata.uid)
         return {**wished, forged: annotations[forged]} if forged else wished
+    devices = {key: annotations[key] for key in _ALLOCATED & annotations.keys()}
+    record = read_record(annotations, pod.metadata.uid)
+    if record is not None:
+        node, assignment = record
+        found[names.ASSIGNED_NODE] = node
+        devices = {BY_WORD[w].allocated_key: encode(s) for w, s in assignment.devices.items()}
+    elif pod.spec.scheduler_name == SCHEDULER_NAME:
+        return wished  # whoever has bound it may have written anything onto it
     count = len(pod.spec.init_containers or ())
-    for key in sorted(_ALLOCATED & annotations.keys()):
+    for key, text in sorted(devices.items()):
         try:
-            slots = poddevices.decode(annotations[key])
+            slots = decode(text)
         except HamiFormatError:  # the scheduler cannot read it either
             continue
         running = tuple(device for slot in slots[count:] for device in slot)
-        found[key] = poddevices.encode((*slots[:count], running))
+        found[key] = encode((*slots[:count], running))
     return found

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from bindery.api.hami import assignment as assignments
-from bindery.api.hami import names, nodedevices, poddevices
+from bindery.api.hami import migallocations, names, nodedevices, poddevices
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.nodedevices import NodeDevice
@@ -96,6 +96,27 @@ def pod_annotations(pod: ScenarioPod, devices: Sequence[Device]) -> dict[str, st
         slots = (*((),) * len(pod.init_containers), slot)
         found |= assignments.annotations(Assignment({NVIDIA.word: slots}), pod.node, 0)
     return {key: text for key, text in found.items() if text}
+
+
+def recorded(pod: ScenarioPod, annotations: Mapping[str, str], uid: str) -> dict[str, str]:
+    """Return `annotations` with the record of the binder, of a pod that begins on a node with
+    devices; without it they count for nothing.
+    """
+    if not pod.node or names.DEVICES_RECORD in annotations:
+        return dict(annotations)
+    try:
+        devices = {
+            vendor.word: poddevices.decode(annotations[vendor.allocated_key])
+            for vendor in VENDORS
+            if vendor.allocated_key in annotations
+        }
+        mig = migallocations.decode(annotations.get(names.MIG_ALLOCATIONS, ""))
+        node = annotations.get(names.ASSIGNED_NODE, pod.node)
+        record = assignments.written(Assignment(devices, mig=mig), uid, node, 0)
+    except HamiFormatError:  # scenarios may be about that
+        return dict(annotations)
+    found = {names.DEVICES_RECORD: record[names.DEVICES_RECORD]} if devices else {}
+    return {**annotations, **found}
 
 
 def holds_devices(pod: Pod) -> bool:

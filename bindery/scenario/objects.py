@@ -249,7 +249,7 @@ def pod_object(
             creation_timestamp=timestamp(who.created_at),
             deletion_timestamp=deleted.get(pod.state),
             labels=labels,
-            annotations=annotations,
+            annotations=hami.recorded(pod, annotations, who.uid),
             owner_references=[_controller(who)] if who.recreate else [],
         ),
         spec=PodSpec(

@@ -115,6 +115,9 @@ async def test_devices_are_planned_written_locked_and_known_again_after_a_restar
         assert texts == ["GPU-0,NVIDIA,4000,0:;"] * 2
 
         scheduler.kill()
+        # Whoever has pods may write onto them while nobody looks.
+        forged = {"metadata": {"annotations": {NVIDIA.allocated_key: "GPU-0,NVIDIA,1,0:;"}}}
+        await hami.client.patch(PODS, "a", forged, namespace=hami.namespace)
         scheduler.restart()
         await add_pod(hami, "c", "4000")
         waiting = await hami.until(

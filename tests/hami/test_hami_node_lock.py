@@ -6,9 +6,11 @@ import time
 from collections.abc import Callable
 
 import pytest
-from hamicluster import HamiCluster
+from hamicluster import HamiCluster, gpu
 
+from bindery.api.hami import assignment as assignments
 from bindery.api.hami import names
+from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.lock import NodeLock
 from bindery.api.hami.vendortable import NVIDIA
 from bindery.controlplane.components import Component
@@ -397,3 +399,54 @@ async def test_a_lock_is_taken_over_from_a_stock_scheduler_when_it_lets_go(
         await hami.until_unlocked(node)
 
     assert plugin.served == [("ours", "ours", DEVICES)]
+
+
+@pytest.mark.parametrize(
+    "rewritten",
+    [
+        {NVIDIA.to_allocate_key: "GPU-9,NVIDIA,99999,100:;", NVIDIA.allocated_key: ""},
+        {"hami.io/dcu-devices-to-allocate": "DCU-9,DCU,1,1:;"},
+        {names.DEVICES_RECORD: None},
+    ],
+)
+async def test_devices_that_are_rewritten_while_a_pod_waits_for_the_lock_are_not_served(
+    hami: HamiCluster, start_binder: Start, rewritten: dict[str, str | None]
+) -> None:
+    node = await hami.add_node()
+    await hami.add_pod("holder")
+    await hami.add_pod("a")
+    binder = start_binder()
+    await hami.set_lock(node, seconds_ago(0, "holder", hami.namespace))
+
+    async with hami.device_plugin(node) as plugin:
+        await hami.request("a", ["a"], node)
+        await hami.until(PODS, "a", is_written, namespace=hami.namespace)
+        patch = {"metadata": {"annotations": rewritten}}
+        await hami.client.patch(PODS, "a", patch, namespace=hami.namespace)
+        await hami.set_lock(node, None)
+        (request,) = await hami.ended("a")
+        await hami.until_unlocked(node)
+        annotations = (await hami.pod("a")).metadata.annotations
+
+    assert request.status.phase == "Succeeded"
+    assert plugin.served == [("a", "a", DEVICES)]
+    assert annotations[NVIDIA.allocated_key] == DEVICES
+    assert "hami.io/dcu-devices-to-allocate" not in annotations
+    assert handovers(binder) == 2.0  # given back when it was seen, and taken again
+
+
+async def test_what_is_rewritten_after_the_last_look_is_overwritten_by_the_binding(
+    hami: HamiCluster,
+) -> None:
+    node = await hami.add_node()
+    await hami.add_pod("a", **{NVIDIA.to_allocate_key: "GPU-9,NVIDIA,99999,100:;"})
+    pod = await hami.pod("a")
+    given = Assignment({"NVIDIA": ((gpu(),),)}, {"GPU-0": 0})
+    written = assignments.written(given, pod.metadata.uid, node, time.time())
+    await hami.client.bind(hami.namespace, "a", pod.metadata.uid, node, annotations=written)
+
+    bound = await hami.pod("a")
+    assert bound.spec.node_name == node
+    assert (
+        assignments.rewritten_key(bound.metadata.annotations, given, pod.metadata.uid, node) == ""
+    )

@@ -146,6 +146,55 @@ def test_a_rollback_leaves_what_another_scheduler_has_written_since() -> None:
     assert pods.undone(pod, of("NVIDIA"), "n1", NOW_S) is None
 
 
+WRITTEN = assignments.written(of("NVIDIA"), "uid", "n1", NOW_S)
+TO_ALLOCATE, ALLOCATED = "hami.io/vgpu-devices-to-allocate", "hami.io/vgpu-devices-allocated"
+RECORD = names.DEVICES_RECORD
+OTHER_RECORD = assignments.written(of("NVIDIA", 1), "uid", "n1", NOW_S)[RECORD]
+
+
+@pytest.mark.parametrize(
+    ("changes", "key"),
+    [
+        ({}, ""),
+        ({"mine": "1"}, ""),
+        ({names.BIND_TIME: "1"}, ""),
+        ({TO_ALLOCATE: "u-2,NVIDIA,99999,100:;"}, TO_ALLOCATE),
+        ({TO_ALLOCATE: None}, TO_ALLOCATE),
+        ({ALLOCATED: ""}, ALLOCATED),
+        ({names.BIND_PHASE: "success"}, names.BIND_PHASE),
+        ({names.BIND_TIME: None}, names.BIND_TIME),
+        ({names.ASSIGNED_NODE: "n2"}, names.ASSIGNED_NODE),
+        ({names.MIG_ALLOCATIONS: "[]"}, names.MIG_ALLOCATIONS),
+        ({"hami.io/dcu-devices-allocated": "d,DCU,1,1:;"}, "hami.io/dcu-devices-allocated"),
+        ({RECORD: OTHER_RECORD}, RECORD),
+        ({RECORD: None}, RECORD),
+    ],
+)
+def test_annotations_that_are_not_as_the_binder_wrote_them_are_named(
+    changes: dict[str, str | None], key: str
+) -> None:
+    present = {k: text for k, text in {**WRITTEN, **changes}.items() if text is not None}
+
+    assert assignments.rewritten_key(present, of("NVIDIA"), "uid", "n1") == key
+
+
+@pytest.mark.parametrize(
+    ("annotations", "forged"),
+    [
+        (WRITTEN, ""),
+        ({**WRITTEN, TO_ALLOCATE: "x"}, ""),
+        ({TO_ALLOCATE: "x"}, TO_ALLOCATE),
+        ({TO_ALLOCATE: "x", RECORD: "uid"}, TO_ALLOCATE),
+        ({TO_ALLOCATE: "x", RECORD: ""}, TO_ALLOCATE),
+    ],
+)
+def test_an_unbound_pod_without_a_record_of_its_own_has_forged_its_devices(
+    annotations: dict[str, str], forged: str
+) -> None:
+    assert assignments.forged_key(annotations, "uid") == forged
+    assert bool(assignments.forged_key(annotations, "another")) == bool(annotations)
+
+
 def test_a_node_name_that_is_too_long_for_a_label_gets_none() -> None:
     patch = pods.prepared(of("NVIDIA"), "uid", "n" * 64, NOW_S)
 

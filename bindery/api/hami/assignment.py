@@ -1,8 +1,8 @@
 """Which devices a pod gets on its node: what the scheduler hands to the binder, and on the pod.
 
 The scheduler's plugin `node_lock` encodes an Assignment into the BindRequest, the binder's writes
-it onto the pod in one patch. Invariant: the pod ends up with exactly these keys of the protocol;
-others that somebody may have forged are taken off by the same patch.
+it onto the pod in one patch, and again with the binding. Invariant: the pod ends up with exactly
+these keys of the protocol; others that somebody may have forged are taken off by the patch.
 """
 
 from collections.abc import Mapping
@@ -22,6 +22,13 @@ from bindery.api.hami.vendortable import BY_WORD, VENDORS
 class _Wire(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     devices: dict[str, str]
     indexes: dict[str, int] = {}
+    mig: str = ""
+
+
+class _RecordWire(msgspec.Struct, frozen=True):
+    pod: str
+    node: str
+    devices: dict[str, str]
     mig: str = ""
 
 
@@ -99,19 +106,52 @@ def annotations(assignment: Assignment, node: str, now_s: float) -> dict[str, st
     return written
 
 
+def written(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, str]:
+    """Return all that the binder writes onto the pod of that UID: `annotations` and its record."""
+    devices = {word: poddevices.encode(slots) for word, slots in assignment.devices.items()}
+    mig = migallocations.encode(assignment.mig) if assignment.mig else ""
+    record = msgspec.json.encode(_RecordWire(uid, node, devices, mig), order="sorted").decode()
+    return {**annotations(assignment, node, now_s), names.DEVICES_RECORD: record}
+
+
+def read_record(annotations: Mapping[str, str], uid: str) -> tuple[str, Assignment] | None:
+    """Return the node and the devices that the binder has recorded on the pod of that UID; None if
+    there is no such record, or it is another pod's.
+    """
+    text = annotations.get(names.DEVICES_RECORD)
+    if not text:
+        return None
+    try:
+        wire = msgspec.json.decode(text, type=_RecordWire)
+        found = from_data({"devices": wire.devices, "mig": wire.mig})
+    except (msgspec.DecodeError, RecursionError, HamiFormatError):
+        return None
+    return (wire.node, found) if uid and wire.pod == uid else None
+
+
 FORGED: Final = "annotation {} is written by the binder and by nobody else"
 """What is said of a pod that has a `forged_key`."""
 
 
 def forged_key(annotations: Mapping[str, str], uid: str) -> str:
     """Return an annotation of the protocol that an unbound pod did not get from the binder; "" if
-    there is none.
+    there is none. What the binder writes at the binding is written over whatever stands there.
     """
-    if PROTOCOL_KEYS.isdisjoint(annotations):
-        return ""
-    if uid and annotations.get(names.WRITTEN_FOR) == uid:
+    if PROTOCOL_KEYS.isdisjoint(annotations) or read_record(annotations, uid) is not None:
         return ""
     return min(PROTOCOL_KEYS & annotations.keys())
+
+
+def rewritten_key(present: Mapping[str, str], assignment: Assignment, uid: str, node: str) -> str:
+    """Return an annotation of a pod that is not as `written` has it, one too many included; "" if
+    all are. Only that they are there counts of those that depend on the time.
+    """
+    wanted, later = (written(assignment, uid, node, now_s) for now_s in (0, 1))
+    for key in sorted(wanted):
+        is_same = present.get(key) == wanted[key]
+        if key not in present or (wanted[key] == later[key] and not is_same):
+            return key
+    return min((PROTOCOL_KEYS & present.keys()) - wanted.keys(), default="")
 
 
 def _protocol_keys() -> frozenset[str]:

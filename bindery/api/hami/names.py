@@ -28,9 +28,11 @@ DEVICE_MODE: Final = "nvidia.com/vgpu-mode"
 MIG_PREFERENCE: Final = "nvidia.com/mig-profile-preference"
 
 # On pods, Bindery's own
-WRITTEN_FOR: Final = "scheduling.bindery.dev/devices-written-for"
-"""The UID of the pod, written with its devices. Nobody can know it who creates a pod, so that
-annotations of the protocol that an unbound pod has without it are forged or copied."""
+DEVICES_RECORD: Final = "scheduling.bindery.dev/hami-devices"
+"""What the binder has given to the pod: its UID, its node and its devices, as JSON.
+
+The device plugin erases and users may rewrite HAMi's own keys; who may write this one is for the
+chart's admission policy to say."""
 
 # On nodes
 NODE_LOCK: Final = "hami.io/mutex.lock"

@@ -1,8 +1,9 @@
 """What nodes have of HAMi's devices and what pods hold of them, read from annotations alone.
 
 Told of every node and pod by the plugin, between cycles only; after a restart the annotations of
-bound pods say all there is to know. Annotations that cannot be read count for nothing: their node
-offers none of those devices and says why, and a pod holds none.
+bound pods say all there is to know: the binder's record of its pods, HAMi's keys of others.
+Annotations that cannot be read count for nothing: their node offers none of those devices and says
+why, and a pod holds none.
 """
 
 from collections import defaultdict
@@ -11,7 +12,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.api import quantity
+from bindery.api.hami import assignment as assignments
 from bindery.api.hami import migallocations, names, nodedevices, poddevices, requests
+from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.migallocations import MigAllocation
 from bindery.api.hami.nodedevices import NodeDevice
@@ -43,6 +46,8 @@ class Held:
     devices: Mapping[str, Holding]
     """UUID -> how much of it."""
     mig: tuple[MigAllocation, ...] = ()
+    is_recorded: bool = True
+    """Whether the binder says so, and not HAMi's annotations alone."""
 
 
 class Fleet:
@@ -75,8 +80,8 @@ class Fleet:
     def put_pod(self, pod: Pod) -> None:
         """Take in a pod: what it holds once it is bound and until it has ended.
 
-        Its devices are those with which it was bound: the protocol never rewrites them, so whoever
-        does has nothing to say.
+        Its devices are those with which it was seen bound first: the protocol never rewrites them,
+        so whoever does has nothing to say.
         """
         uid = Uid(pod.metadata.uid)
         before = self.held.get(uid)
@@ -174,33 +179,46 @@ def _offered(node: Node) -> Callable[[str], int]:
 
 
 def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> Held | None:
-    """Return what the annotations of a bound pod say that it holds; None if nothing.
+    """Return what a bound pod holds: by the binder's record, else by HAMi's annotations; None if
+    nothing.
 
     What cannot be read, or does not match what its containers ask for, is nothing: a device plugin
     could not read it either. Nothing is held on a node other than the one that it says.
     """
     annotations = pod.metadata.annotations
-    texts = {
-        v.word: annotations[v.allocated_key] for v in vendors if v.allocated_key in annotations
-    }
-    if not texts or annotations.get(names.ASSIGNED_NODE) not in (None, pod.spec.node_name):
-        return None
+    record = assignments.read_record(annotations, pod.metadata.uid)
     try:
+        node, said = record or _said(annotations, vendors)
         asked = requests.read_pod(
             [(c.resources, c.restart_policy == "Always") for c in pod.spec.init_containers or ()],
             [c.resources for c in pod.spec.containers],
         )
-        mig = migallocations.decode(annotations.get(names.MIG_ALLOCATIONS, ""))
     except HamiFormatError:
+        return None
+    if asked is None or node not in ("", pod.spec.node_name):
         return None
     devices: dict[str, Holding] = {}
     for vendor in vendors:
-        if asked is None or vendor.word not in texts:
-            continue
-        try:
-            slots = poddevices.decode(texts[vendor.word])
-            aligned = poddevices.align(slots, asked.counts(vendor))
-        except HamiFormatError:
-            continue
-        devices.update(poddevices.collapse(aligned, asked.passing))
-    return Held(pod.spec.node_name, devices, mig) if devices else None
+        if vendor.word in said.devices:
+            try:
+                aligned = poddevices.align(said.devices[vendor.word], asked.counts(vendor))
+            except HamiFormatError:
+                continue
+            devices.update(poddevices.collapse(aligned, asked.passing))
+    is_recorded = record is not None
+    return Held(pod.spec.node_name, devices, said.mig, is_recorded) if devices else None
+
+
+def _said(annotations: Mapping[str, str], vendors: tuple[Vendor, ...]) -> tuple[str, Assignment]:
+    """Return the node and the devices that HAMi's annotations say, without those of vendors that
+    cannot be read.
+    """
+    devices = {}
+    for vendor in vendors:
+        if vendor.allocated_key in annotations:
+            try:
+                devices[vendor.word] = poddevices.decode(annotations[vendor.allocated_key])
+            except HamiFormatError:
+                continue
+    mig = migallocations.decode(annotations.get(names.MIG_ALLOCATIONS, ""))
+    return annotations.get(names.ASSIGNED_NODE, ""), Assignment(devices, mig=mig)

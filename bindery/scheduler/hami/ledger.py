@@ -5,7 +5,8 @@ binder. A node's usage is put together when it is first looked at. Invariant: an
 taken back leaves all usage as it was, and a pod keeps the devices of its first planning until then.
 """
 
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -44,11 +45,13 @@ class HamiLedger:
         self._fleet, self._asks, self._state = fleet, asks, state
         self._usage: dict[str, NodeUsage] = {}
         self._planned: dict[Uid, _Planned] = {}
-        self._on_way: dict[str, dict[Uid, Held]] = {}
+        self._handed_over: dict[Uid, Held] = {}
+        self._coming: defaultdict[str, list[Uid]] = defaultdict(list)
         for uid, node, data in handed:
             held = self._handed(uid, node, data)
-            if held is not None and uid not in fleet.held:
-                self._on_way.setdefault(node, {})[uid] = held
+            if held is not None:
+                self._handed_over[uid] = held
+                self._coming[node].append(uid)
 
     # ---- what the plugin asks -------------------------------------------------------------------
 
@@ -72,7 +75,7 @@ class HamiLedger:
         usage = self._usage.get(node_name)
         if usage is None:
             usage = self._usage[node_name] = NodeUsage()
-            for uid, held in (*self._fleet.on_node(node_name), *self._coming(node_name)):
+            for uid, held in self._holders(node_name):
                 usage.hold(held)
                 task = self._state.tasks.get(uid)
                 if task is not None and task.status is TaskStatus.RELEASING:
@@ -139,18 +142,31 @@ class HamiLedger:
         return found, fitting.reasons
 
     def _held(self, uid: Uid) -> Held | None:
-        held = self._fleet.held.get(uid)
-        if held is not None:
-            return held
-        return next((pods[uid] for pods in self._on_way.values() if uid in pods), None)
+        """Return what a pod holds: what was handed to the binder for it, else what it shows.
 
-    def _coming(self, node_name: str) -> Iterable[tuple[Uid, Held]]:
-        return self._on_way.get(node_name, {}).items()
+        A pod of this scheduler's that the binder has not recorded was bound by somebody who may
+        have written anything onto it: it holds nothing.
+        """
+        if uid in self._handed_over:
+            return self._handed_over[uid]
+        held, task = self._fleet.held.get(uid), self._state.tasks.get(uid)
+        is_forged = held is not None and not held.is_recorded and task is not None and task.is_ours
+        return None if is_forged else held
+
+    def _holders(self, node_name: str) -> Iterator[tuple[Uid, Held]]:
+        """Yield what pods hold on a node, or will when they come."""
+        uids = {uid for uid, _ in self._fleet.on_node(node_name)}
+        for uid in sorted(uids.union(self._coming.get(node_name, ()))):
+            held = self._held(uid)
+            if held is not None and held.node == node_name:
+                yield uid, held
 
     def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
         task = self._state.tasks.get(uid)
         ask = self._asks.of(task.shape) if task is not None else None
-        if ask is None or (task is not None and task.status in _ENDED):
+        if task is None or ask is None or task.status in _ENDED:
+            return None
+        if task.pod_node not in ("", node):  # bound by somebody else
             return None
         try:
             return held_by(assignments.from_data(data), ask, node)

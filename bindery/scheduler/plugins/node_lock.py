@@ -190,7 +190,8 @@ class NodeLock:
         """Return the pod with the annotations that the binder writes, its devices allocated."""
         if not data:
             return
-        written = assignments.annotations(assignments.from_data(data), node_name, 0)
+        assignment = assignments.from_data(data)
+        written = assignments.written(assignment, pod.metadata.uid, node_name, 0)
         written[names.BIND_PHASE] = names.BindPhase.SUCCESS.value
         meta = msgspec.structs.replace(
             pod.metadata, annotations={**pod.metadata.annotations, **written}

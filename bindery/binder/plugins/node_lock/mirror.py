@@ -52,6 +52,10 @@ class Mirror:
         """Return the node as it was last seen; None if it is not known."""
         return self._nodes.objects.get(("", name))
 
+    def seen(self, key: PodKey) -> HolderPod | None:
+        """Return the pod as it was last seen; None if no watch tells of it."""
+        return self._pods.objects.get(key)
+
     async def holder(self, key: PodKey) -> tuple[HolderPod | None, bool]:
         """Return the pod, None if it does not exist, and whether a change of it will be told."""
         seen = self._pods.objects.get(key)

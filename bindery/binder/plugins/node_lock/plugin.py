@@ -1,13 +1,15 @@
 """node_lock: HAMi's protocol in the steps of a binding.
 
 `pre_bind` writes the devices onto the pod, in parallel for a whole gang; `before_bind` waits for
-the node's lock, pod by pod; the device plugin removes the lock once the pod has its devices, which
+the node's lock, pod by pod, and refuses a pod whose devices were rewritten meanwhile; the binding
+itself carries them again; the device plugin removes the lock once the pod has its devices, which
 lets the next one go. docs/decisions/ has why the lock is not taken any earlier. Pods for which the
 scheduler has handed over no devices are none of this plugin's.
 """
 
 import os
 import time
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import structlog
@@ -22,10 +24,11 @@ from bindery.binder.plugins.interface import BindContext, PluginError, PodManife
 from bindery.binder.plugins.node_lock import admission, holders, pods
 from bindery.binder.plugins.node_lock.lock import LockDesk
 from bindery.binder.plugins.node_lock.mirror import Mirror
-from bindery.binder.plugins.node_lock.objects import HolderPod
+from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
 from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
 from bindery.binder.plugins.node_lock.turns import Turns
 from bindery.kube.client import Client
+from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import PodBinding
 
 _log: Final = structlog.get_logger(__name__)
@@ -93,7 +96,7 @@ class NodeLock:
         await pods.write(context.client, context.pod, patch)
 
     async def before_bind(self, context: BindContext) -> None:
-        """Wait for the node's locks."""
+        """Wait for the node's locks, then see that the pod's devices are still those written."""
         assignment = _assignment(context)
         if assignment is None:
             return
@@ -104,6 +107,17 @@ class NodeLock:
             context.waits_for = f"the lock of node {place.node}"
             value = await turns.take(place, pod, context.request.spec.priority)
             _values(context)[lock] = value
+        await self._demand_unchanged(context, assignment)
+
+    def binding_annotations(self, context: BindContext) -> Mapping[str, str]:
+        """Return the devices and their record once more: whoever rewrites them after the last look
+        is overwritten by the binding.
+        """
+        assignment = _assignment(context)
+        if assignment is None:
+            return {}
+        node = context.binding.selected_node
+        return assignments.written(assignment, context.pod.uid, node, time.time())
 
     async def not_bound(self, context: BindContext) -> None:
         """Give the locks back that this process has taken for the pod."""
@@ -128,6 +142,25 @@ class NodeLock:
         # be: then the queue heals what is dead.
         if found is not None and not found.spec.node_name and Lock.NODE in assignment.locks:
             await self._release(context, node)
+
+    async def _demand_unchanged(self, context: BindContext, assignment: Assignment) -> None:
+        """Refuse a pod of which an annotation of the protocol has been rewritten.
+
+        What a watch has shown is enough to go on with: the binding brings all keys that the pod
+        needs. Before it is refused, the API server is asked, as the watch may be behind.
+        """
+        pod, node = context.pod, context.binding.selected_node
+        seen = self._mirror.seen((pod.namespace, pod.name)) if self._mirror is not None else None
+        if seen is not None and not _rewritten_key(seen, assignment, pod.uid, node):
+            return
+        try:
+            found = await context.client.get(HOLDER_PODS, pod.name, pod.namespace)
+        except NotFoundError as error:
+            raise PluginError("the pod is gone", reason="PodGone", permanent=True) from error
+        key = _rewritten_key(found, assignment, pod.uid, node)
+        if key:
+            message = f"annotation {key} was changed while the pod waited to be bound"
+            raise PluginError(message, reason="DevicesChanged")
 
     async def _release(self, context: BindContext, node: str) -> None:
         """Remove the node's lock if it is this pod's."""
@@ -174,6 +207,10 @@ def _assignment(context: BindContext) -> Assignment | None:
     except (HamiFormatError, IndexError) as error:
         raise PluginError(str(error), reason="MalformedDevices", permanent=True) from error
     return assignment
+
+
+def _rewritten_key(pod: HolderPod, assignment: Assignment, uid: str, node: str) -> str:
+    return assignments.rewritten_key(pod.metadata.annotations, assignment, uid, node)
 
 
 def _values(context: BindContext) -> dict[Lock, str]:

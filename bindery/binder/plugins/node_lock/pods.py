@@ -21,8 +21,7 @@ from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 def prepared(assignment: Assignment, uid: str, node: str, now_s: float) -> dict[str, Any]:
     """Return the merge patch that gives a pod its devices on `node`."""
     written: dict[str, str | None] = dict.fromkeys(sorted(assignments.PROTOCOL_KEYS))
-    written.update(assignments.annotations(assignment, node, now_s))
-    written[names.WRITTEN_FOR] = uid
+    written.update(assignments.written(assignment, uid, node, now_s))
     metadata: dict[str, Any] = {"uid": uid, "annotations": written}
     if len(node) <= names.LABEL_LENGTH:
         metadata["labels"] = {names.ASSIGNED_NODE: node}
@@ -43,7 +42,7 @@ def undone(
         return None
     patch = [_operation("test", "annotations", key, present[key]) for key in sorted(steady)]
     patch.insert(0, {"op": "test", "path": "/metadata/uid", "value": pod.metadata.uid})
-    ours = sorted({*wanted, names.WRITTEN_FOR} & present.keys())
+    ours = sorted({*wanted, names.DEVICES_RECORD} & present.keys())
     patch += [_operation("remove", "annotations", key) for key in ours]
     if pod.metadata.labels.get(names.ASSIGNED_NODE) == node:
         patch.append(_operation("remove", "labels", names.ASSIGNED_NODE))
