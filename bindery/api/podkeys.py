@@ -58,7 +58,7 @@ SHARE_RECORDS: Final = Records(
 )
 """Which GPUs a pod shares."""
 DEVICE_RECORDS: Final = Records(
-    assignment.PROTOCOL_KEYS | {hami_names.WRITTEN_FOR}, frozenset({hami_names.ASSIGNED_NODE})
+    assignment.PROTOCOL_KEYS | {hami_names.DEVICES_RECORD}, frozenset({hami_names.ASSIGNED_NODE})
 )
 """Which devices a pod has by HAMi's protocol."""
 

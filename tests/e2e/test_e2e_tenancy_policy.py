@@ -21,7 +21,7 @@ ALLOCATED = "hami.io/vgpu-devices-allocated"
 RECORDED = {
     f"{OURS}pod-group": "gang",
     f"{OURS}charged-queue": "limited",
-    f"{OURS}devices-written-for": "somebody",
+    f"{OURS}hami-devices": "somebody",
     "gpu-fraction": "0.9",
     "received-resource-type": "Fraction",
     TO_ALLOCATE: "GPU-a,NVIDIA,3000,30:;",
