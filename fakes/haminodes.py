@@ -25,10 +25,14 @@ _ON_NODES = "spec.nodeName!="
 
 
 class HamiDevicePlugins:
-    """The plugins of all nodes on which pods of one namespace come to stand, on one watch."""
+    """The plugins of all nodes on which pods of one namespace come to stand, on one watch.
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    Without a namespace: of all namespaces. `prefix`: how the names of the nodes begin.
+    """
+
+    def __init__(self, client: Client, namespace: str, prefix: str = "") -> None:
         self._client = client
+        self._prefix = prefix
         self._reflector = Reflector(
             client, PODS, self._take, namespace=namespace, field_selector=_ON_NODES
         )
@@ -57,6 +61,8 @@ class HamiDevicePlugins:
 
     def _take(self, change: Change[Pod]) -> None:
         node = change.object.spec.node_name
+        if not node.startswith(self._prefix):
+            return
         plugin = self._plugins.get(node)
         if plugin is None:
             plugin = self._plugins[node] = HamiDevicePlugin(self._client, node)

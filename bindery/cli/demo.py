@@ -40,7 +40,7 @@ def run(nodes: Nodes = 20) -> None:
     plan = stack.Plan(nodes, find.Options(state_dir=state_dir), demo_story.NAMESPACE)
     try:
         with stack.Stack(plan, _report) as cluster:
-            _play(cluster.control_plane, nodes)
+            _play(cluster, nodes)
             _report("taking everything down")
     except ControlPlaneError as error:
         _fail(error, state_dir)
@@ -63,7 +63,7 @@ def up(nodes: Nodes = 20) -> None:
         cluster = stack.Stack(plan, _report)
         cluster.start()
         try:
-            _play(cluster.control_plane, nodes)
+            _play(cluster, nodes)
         finally:
             # What went wrong can be looked into as long as it is up.
             cluster.detach()
@@ -82,10 +82,13 @@ def down() -> None:
     _report("the demo is down" if found else "the demo is not up")
 
 
-def _play(plane: ControlPlane, nodes: int) -> None:
+def _play(cluster: stack.Stack, nodes: int) -> None:
+    plane = cluster.control_plane
+    with_devices = demo_story.DEVICE_EXAMPLES if cluster.has_devices else ()
+    examples = (*demo_story.EXAMPLES, *with_devices)
     demo_story.wait_for_nodes(plane, nodes, _report)
-    demo_story.submit(plane, _report)
-    demo_story.wait_for_outcomes(plane, _report)
+    demo_story.submit(plane, examples, _report)
+    demo_story.wait_for_outcomes(plane, examples, _report)
     for step in demo_story.steps(plane):
         _console.print(f"\n[bold]$ {escape(step.shown)}[/bold]")
         _console.print(step.run().rstrip(), markup=False)

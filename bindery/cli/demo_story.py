@@ -6,7 +6,7 @@ say why; everything is read back from the API server with kubectl, as a user wou
 
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
@@ -40,6 +40,14 @@ EXAMPLES: Final = (
     Example("never-fits", running=0, reason="Unschedulable"),
     Example("over-limit", running=0, reason="OverLimit"),
 )
+
+DEVICE_EXAMPLES: Final = (
+    Example("notebooks", running=3),
+    Example("inference", running=4),
+    Example("claimed", running=4),
+    Example("with-scratch", running=4),
+)
+"""Those of `examples/devices`, where devices and volumes are played."""
 
 
 @dataclass(frozen=True)
@@ -103,18 +111,21 @@ def wait_for_nodes(plane: ControlPlane, count: int, report: Report) -> None:
     _wait(lambda: ready() >= count, lambda: f"{ready()} of {count} nodes are Ready")
 
 
-def submit(plane: ControlPlane, report: Report) -> None:
-    """Create the examples in a namespace of the demo, afresh."""
-    report("submitting examples/: a gang of 8, an elastic job, and two that have to wait")
+def submit(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
+    """Create `examples` in a namespace of the demo, which is deleted first."""
+    names = ", ".join(example.name for example in examples)
+    report(f"submitting examples/: {names}")
     plane.kubectl("delete", "namespace", NAMESPACE, "--ignore-not-found", timeout_s=120)
     plane.kubectl("create", "namespace", NAMESPACE)
-    examples = checkout.directory("examples")
+    directory = checkout.directory("examples")
     # A gang that comes before its queue would wait for it; the output is quieter without that.
-    plane.kubectl("apply", f"--filename={examples / 'queues.yaml'}")
-    plane.kubectl("apply", f"--filename={examples}", f"--namespace={NAMESPACE}")
+    plane.kubectl("apply", f"--filename={directory / 'queues.yaml'}")
+    plane.kubectl("apply", f"--filename={directory}", f"--namespace={NAMESPACE}")
+    if set(DEVICE_EXAMPLES) <= set(examples):
+        plane.kubectl("apply", f"--filename={directory / 'devices'}", f"--namespace={NAMESPACE}")
 
 
-def wait_for_outcomes(plane: ControlPlane, report: Report) -> None:
+def wait_for_outcomes(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
     """Wait until every example is where it must be.
 
     Raises:
@@ -124,12 +135,12 @@ def wait_for_outcomes(plane: ControlPlane, report: Report) -> None:
 
     def settled() -> bool:
         objects = _get(plane, "pods,podgroups.scheduling.bindery.dev")
-        lines = [_state(example, objects) for example in EXAMPLES]
+        lines = [_state(example, objects) for example in examples]
         text = ", ".join(lines)
         if seen[-1:] != [text]:
             seen.append(text)
             report(text)
-        return all(_is_settled(example, objects) for example in EXAMPLES)
+        return all(_is_settled(example, objects) for example in examples)
 
     _wait(settled, lambda: f"not all examples came to where they must be: {seen[-1]}")
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.controlplane import checkout
 from bindery.controlplane.install import Installation
 from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Command, Process, Record
@@ -101,6 +102,27 @@ class Components:
         model = configuration or self._installation.binder_configuration
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "binder", ["run", f"--config={file}"])
+
+    def start_webhook(
+        self, configuration: BinderConfiguration | None = None, *, name: str = "webhook"
+    ) -> Component:
+        """Start a webhook, of an installation that has one; the configuration is the binder's."""
+        model = configuration or self._installation.binder_configuration
+        file = self._write(name, json.dumps(model.to_wire(), indent=2))
+        return self._start(name, "webhook", ["run", f"--config={file}"])
+
+    def start_fakes(self, arguments: Sequence[str]) -> Component:
+        """Start `python -m fakes` of the checkout, which plays hardware as the administrator."""
+        checkout.directory("fakes")
+        port = free_port()
+        command = [sys.executable, "-m", "fakes", *arguments, f"--health-port={port}"]
+        command.append(f"--kubeconfig={self._installation.control_plane.admin_kubeconfig}")
+        log = self._directory / "logs" / "fakes.log"
+        environment = {"PYTHONPATH": str(checkout.ROOT)}
+        made = Command("fakes", command, log, environment)
+        component = Component(made, port, tethered=self._tethered)
+        self.started.append(component)
+        return component
 
     def start_hollow_nodes(
         self, count: int, arguments: Sequence[str] = (), *, name: str = "nodeagent"

@@ -77,9 +77,14 @@ def install(
         f"--filename={checkout.directory('crds')}",
     )
     configurations = _configurations(documents)
+    accounts = {f"{RELEASE}-{name}" for name in (*COMPONENTS, "webhook")}
+    made = {_name(each) for each in documents if each["kind"] == "ServiceAccount"}
     return Installation(
         control_plane,
-        {name: _kubeconfig(control_plane, name) for name in COMPONENTS},
+        {
+            account.removeprefix(f"{RELEASE}-"): _kubeconfig(control_plane, account)
+            for account in sorted(accounts & made, key=str)
+        },
         SchedulerConfiguration.model_validate(configurations["scheduler"]),
         BinderConfiguration.model_validate(configurations["binder"]),
     )
@@ -118,11 +123,11 @@ def _name(document: Mapping[str, object]) -> object:
     return metadata["name"] if isinstance(metadata, dict) else None
 
 
-def _kubeconfig(control_plane: ControlPlane, component: str) -> Path:
-    account = f"{RELEASE}-{component}"
+def _kubeconfig(control_plane: ControlPlane, account: str) -> Path:
     token = control_plane.kubectl(
         "create", "token", account, f"--namespace={NAMESPACE}", "--duration=24h"
     )
+    component = account.removeprefix(f"{RELEASE}-")
     path = control_plane.state_dir / "kubeconfigs" / f"{component}.kubeconfig"
     server = kubeconfig.Server.read(control_plane.admin_kubeconfig)
     return kubeconfig.write(path, server, account, token.strip())

@@ -19,10 +19,16 @@ from bindery.controlplane.components import Components
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.install import install
 from bindery.controlplane.plane import ControlPlane
+from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Detached, is_recorded_running, stop_recorded
 
 _RECORD: Final = "detached.json"
 _TAKE_DOWN_SECONDS: Final = 300.0
+_DEVICE_NODES: Final = 2
+"""Nodes that speak HAMi's protocol, and nodes with devices for claims: so many of each."""
+_GPUS: Final = 8
+_SHARES_PER_CARD: Final = 10
+"""HAMi's device plugin offers each card so many times."""
 
 
 @dataclass(frozen=True)
@@ -44,6 +50,15 @@ class Stack:
         self._plan = plan
         self._report = report
         self._components: Components | None = None
+
+    @property
+    def has_devices(self) -> bool:
+        """Whether devices, volumes and the webhook are there too.
+
+        Not on a cluster that somebody else runs: its API server cannot call this machine, and
+        nobody plays hardware on its nodes.
+        """
+        return not self.control_plane.is_shared
 
     def start(self) -> None:
         """Bring everything up and wait until it is ready.
@@ -86,14 +101,20 @@ class Stack:
     def _start(self) -> None:
         self.control_plane.start()
         self._report("applying the chart's resources")
-        installation = install(self.control_plane)
-        self._components = Components(installation, tethered=self._plan.options.tethered)
+        values = _with_webhook(free_port()) if self.has_devices else {}
+        installation = install(self.control_plane, values)
+        components = Components(installation, tethered=self._plan.options.tethered)
+        self._components = components
         nodes = self._plan.hollow_nodes
         self._report(f"starting the scheduler, the binder and {nodes} hollow nodes")
-        self._components.start_hollow_nodes(nodes, ["--remove-on-exit"])
-        self._components.start_binder()
-        self._components.start_scheduler()
-        for component in self._components.started:
+        components.start_hollow_nodes(nodes, ["--remove-on-exit"])
+        if self.has_devices:
+            self._report("starting the webhook, and nodes with devices that fakes/ plays")
+            components.start_webhook()
+            _start_device_nodes(components)
+        components.start_binder()
+        components.start_scheduler()
+        for component in components.started:
             component.wait_ready()
 
     def __enter__(self) -> Self:
@@ -104,6 +125,25 @@ class Stack:
     def __exit__(self, *_exception: object) -> None:
         """Take it down."""
         self.stop()
+
+
+def _with_webhook(port: int) -> dict[str, object]:
+    """Return the chart's values with which the API server calls a webhook on this machine."""
+    webhook = {"port": port, "dnsNames": ["127.0.0.1"]}
+    return {
+        "webhook": {"enabled": True, "url": f"https://127.0.0.1:{port}"},
+        "binder": {"configuration": {"webhook": webhook}},
+    }
+
+
+def _start_device_nodes(components: Components) -> None:
+    shares = _GPUS * _SHARES_PER_CARD
+    for prefix, gpus in (("hami-", shares), ("claimed-", 0)):
+        options = [f"--name-prefix={prefix}", f"--gpus={gpus}", "--remove-on-exit"]
+        agent = components.start_hollow_nodes(_DEVICE_NODES, options, name=f"{prefix}nodeagent")
+        agent.wait_ready()  # the fakes write onto the nodes
+    counts = [f"--hami={_DEVICE_NODES}", f"--claimed={_DEVICE_NODES}"]
+    components.start_fakes(counts)
 
 
 def is_up(state_dir: Path) -> bool:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def demo(environment: dict[str, str], command: str) -> subprocess.CompletedProce
     )
 
 
-def test_the_demo_shows_two_that_run_and_two_that_say_why_they_wait(
+def test_the_demo_shows_gangs_and_devices_that_run_and_two_that_say_why_they_wait(
     environment: dict[str, str], tmp_path: Path
 ) -> None:
     result = demo(environment, "run")
@@ -61,6 +62,11 @@ def test_the_demo_shows_two_that_run_and_two_that_say_why_they_wait(
     assert result.returncode == 0, result.stdout + result.stderr
     requests = [line.split() for line in result.stdout.splitlines() if " Succeeded " in line]
     assert [words[2] for words in requests if words[1].startswith("gang-")] == ["8/8"]
+    pods = [line.split() for line in result.stdout.splitlines() if " Running " in line]
+    jobs = Counter(words[0].rsplit("-", 2)[0] for words in pods)
+    assert jobs == {
+        "gang": 8, "elastic": 6, "notebooks": 3, "inference": 4, "claimed": 4, "with-scratch": 4
+    }  # fmt: skip
     assert "Unschedulable: 0 of 4 pods fit" in result.stdout
     assert "OverLimit: queue small-team" in result.stdout
     assert not processes_of(tmp_path)

@@ -9,13 +9,13 @@ from matrixclaims import OwnClaims, SharedClaim
 from matrixgpus import SharedGpus
 from matrixlocks import LockedNodes
 from matrixworld import REFUSED, World
-from provisioner import SELECTED_NODE, ProvisionerStandIn
 from storagecorner import Storage, claim_spec
 from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.binder.plugins.volumewrites import CHOSEN_FOR
 from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+from fakes.provisioner import SELECTED_NODE, ProvisionerStandIn
 
 _VOLUMES = PluginConfiguration(name="volumes")
 

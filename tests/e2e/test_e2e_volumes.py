@@ -7,12 +7,12 @@ plays the part of a driver's provisioner.
 from collections.abc import AsyncIterator
 
 import pytest
-from provisioner import ProvisionerStandIn
 from storagecorner import Storage, claim_spec, using
 from support import Corner, Gang, Observer, binder_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.controlplane.components import Component, Components
+from fakes.provisioner import ProvisionerStandIn
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "observer")]
 

@@ -14,7 +14,6 @@ from typing import Any, Final
 
 from dracorner import Driver
 from faultproxy import FaultProxy
-from provisioner import ProvisionerStandIn
 from storagecorner import Storage
 from support import Corner, wait_for
 
@@ -33,6 +32,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, KubeError, NotFoundError
 from bindery.kube.resources import NODES
 from fakes.hami import HamiDevicePlugin
+from fakes.provisioner import ProvisionerStandIn
 from fakes.reservations import GpuDevicePlugins
 
 CPU_NODES: Final = 6

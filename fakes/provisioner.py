@@ -1,9 +1,9 @@
-"""A stand-in for a CSI driver's external-provisioner: makes volumes as it does, of nothing.
+"""A CSI driver's external-provisioner, played: it makes volumes of nothing.
 
 The protocol is that of sig-storage-lib-external-provisioner: it waits until the volume controller
 has named it on the claim and the scheduler has named the node, creates a volume that refers to the
 claim, and leaves the binding to the controller. When it cannot make one for the node, it takes the
-node's name from the claim again, so that the pod is planned anew.
+node's name from the claim again, and the pod is planned again.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ _PAUSE_S = 0.5
 
 @dataclass(eq=False)
 class ProvisionerStandIn:
-    """Serves the claims of one namespace for the driver `name`."""
+    """Serves claims for the driver `name`, of one namespace or, without one, of all."""
 
     client: Client
     namespace: str
@@ -40,6 +40,7 @@ class ProvisionerStandIn:
 
     @asynccontextmanager
     async def serving(self) -> AsyncIterator["ProvisionerStandIn"]:
+        """Serve while the body runs."""
         reflector = Reflector(self.client, CLAIMS, self._take, namespace=self.namespace)
         tasks = [asyncio.create_task(reflector.run()), asyncio.create_task(self._work())]
         try:
@@ -77,7 +78,8 @@ class ProvisionerStandIn:
         self.refused.append(node)
         patch = {"metadata": {"annotations": {SELECTED_NODE: None}}}
         try:
-            await self.client.patch(CLAIMS, claim.metadata.name, patch, namespace=self.namespace)
+            meta = claim.metadata
+            await self.client.patch(CLAIMS, meta.name, patch, namespace=meta.namespace)
         except NotFoundError:
             return
 
@@ -90,7 +92,7 @@ class ProvisionerStandIn:
             "metadata": {
                 "name": f"pvc-{meta.uid}",
                 "annotations": {"pv.kubernetes.io/provisioned-by": self.name},
-                "labels": {"made-by": self.namespace},
+                "labels": {"made-by": meta.namespace},
             },
             "spec": {
                 "capacity": claim.spec.resources.requests,
