@@ -2,16 +2,13 @@
 
 All arithmetic inside Bindery is on 64-bit integers in one unit a resource, so that undoing an
 operation restores a ledger bit for bit. The grammar is Kubernetes' own
-(apimachinery `resource.Quantity`), held here, as `parse_quantity` of the `kubernetes` client takes
-more: Python's underscores, spaces and digits of other scripts.
+(apimachinery `resource.Quantity`).
 """
 
 import re
 from decimal import ROUND_CEILING, Decimal, localcontext
 from functools import lru_cache
 from typing import Final
-
-from kubernetes.utils.quantity import parse_quantity
 
 _INT64_MAX: Final = 2**63 - 1
 
@@ -23,8 +20,15 @@ _UNITS_OF_ONE: Final = frozenset({"memory", "ephemeral-storage", "storage", "pod
 """Resources that are counted in their base unit (bytes, pods); all others are counted in milli."""
 
 _GRAMMAR: Final = re.compile(
-    r"[+-]?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][+-]?[0-9]+)?"
+    r"(?P<number>[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+))"
+    r"(?:(?P<suffix>[KMGTPE]i|[numkMGTPE])|(?P<exponent>[eE][+-]?[0-9]+))?"
 )
+
+_FACTORS: Final = {
+    **{suffix: Decimal(10) ** -power for suffix, power in zip("mun", (3, 6, 9), strict=True)},
+    **{suffix: Decimal(1000) ** power for power, suffix in enumerate("kMGTPE", start=1)},
+    **{f"{suffix}i": Decimal(1024) ** power for power, suffix in enumerate("KMGTPE", start=1)},
+}
 
 
 class QuantityError(ValueError):
@@ -46,11 +50,8 @@ def parse(text: str | float, resource: str) -> int:
     Raises:
         QuantityError: `text` is no quantity or is out of range.
     """
-    if isinstance(text, str) and _GRAMMAR.fullmatch(text) is None:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
     try:
-        value: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]  # not annotated
-        value *= scale(resource)
+        value = _decimal(text) * scale(resource)
         amount = int(value.to_integral_value(rounding=ROUND_CEILING))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
@@ -66,14 +67,28 @@ def nano(text: str | float) -> int:
     Raises:
         QuantityError: `text` is no quantity.
     """
-    if isinstance(text, str) and _GRAMMAR.fullmatch(text) is None:
-        raise QuantityError(f"{text!r} is not a Kubernetes quantity")
     try:
         with localcontext(prec=_EXACT_DIGITS):
-            value: Decimal = parse_quantity(text)  # type: ignore[no-untyped-call]  # not annotated
-            return int((value * _NANO).to_integral_value(rounding=ROUND_CEILING))
+            return int((_decimal(text) * _NANO).to_integral_value(rounding=ROUND_CEILING))
     except (ValueError, ArithmeticError, TypeError) as error:
         raise QuantityError(f"{text!r} is not a Kubernetes quantity") from error
+
+
+def _decimal(text: str | float) -> Decimal:
+    """Return the value of the quantity `text`, as exact as the decimal context is.
+
+    Raises:
+        ValueError: it does not fit the grammar.
+    """
+    if not isinstance(text, str):
+        return Decimal(text)
+    match = _GRAMMAR.fullmatch(text)
+    if match is None:
+        raise ValueError(text)
+    number, suffix, exponent = match.group("number", "suffix", "exponent")
+    if suffix is None:
+        return Decimal(number + (exponent or ""))
+    return Decimal(number) * _FACTORS[suffix]
 
 
 def nano_text(amount: int) -> str:
