@@ -60,17 +60,19 @@ class Client:
         user_agent: str,
         request_timeout_s: float = 30.0,
         connections: int = 64,
+        credentials: Credentials | None = None,
     ) -> "Connecting":
         """Read the configuration and make a client: await it, or use it in `async with`.
 
         Without `kubeconfig`: the cluster that we run in, else the default kubeconfig; `context`
         names one of its contexts, by default the current one. `request_timeout_s` bounds each
         call with all its attempts; `connections` the requests in flight, watches not counted.
+        With `credentials`, no configuration is read.
         """
 
         async def make() -> Client:
-            credentials = await Credentials.load(kubeconfig, context)
-            return Client(Transport(credentials, user_agent, connections), request_timeout_s)
+            access = credentials or await Credentials.load(kubeconfig, context)
+            return Client(Transport(access, user_agent, connections), request_timeout_s)
 
         return Connecting(make)
 

@@ -1,53 +1,71 @@
 """Where the API server is and who we are: kubeconfig files and in-cluster configuration.
 
-Read by `bindery.kube.transport` through `kubernetes.aio.config`, which knows client certificates,
-tokens, token files, OIDC and exec plugins. Client certificates are read once; tokens are renewed
-while requests go out, and none is used for longer than `_RENEW_AFTER_S` without asking its source
-again.
+Read by `bindery.kube.transport`. `kubeconfig` finds cluster and user, `tokens` the Authorization
+header, `execplugin` runs what cloud providers bring. Client certificates are read once; tokens are
+renewed while requests go out, and none is used for longer than `_RENEW_AFTER_S` without asking its
+source again.
 """
 
 import asyncio
+import logging
+import os
 import ssl
+import tempfile
 import time
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import structlog
-import yaml
-from kubernetes.aio import config as _untyped_config
-from kubernetes.aio.client import Configuration
+from bindery.kube import execplugin, kubeconfig
+from bindery.kube.errors import ConfigurationError
+from bindery.kube.kubeconfig import Context, Entry, read_file
+from bindery.kube.tokens import (
+    AuthProvider,
+    ExecPlugin,
+    Fixed,
+    TokenFile,
+    TokenSource,
+    fixed_header,
+)
 
-from bindery.kube.errors import UnreachableError
-
-_config: Any = _untyped_config  # the library carries no annotations
-
-_SOURCE_ERRORS: Final = (_config.ConfigException, OSError, ValueError, yaml.YAMLError)
-"""What a kubeconfig or token that cannot be read raises."""
-
-_log = structlog.get_logger()
+# Not structlog, which takes longer to import than a short command may take; its formatter writes
+# the records of `logging` too.
+_log = logging.getLogger(__name__)
 
 _RENEW_AFTER_S = 60.0
-"""The library rereads the ServiceAccount's token after as long; tokens live for an hour."""
+"""A ServiceAccount's token is read again after as long; it lives for an hour."""
+
+_SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+"""Where a pod finds `token` and `ca.crt`."""
+
+
+@dataclass(frozen=True)
+class _Access:
+    """How to reach a server, and as who."""
+
+    server: str
+    tokens: TokenSource
+    tls: ssl.SSLContext | None = None
+    proxy: str | None = None
+    tls_server_name: str | None = None
 
 
 class Credentials:
     """The address of an API server, the TLS context and the Authorization header for it."""
 
     def __init__(
-        self, configuration: Any, loader: Any, kubeconfig: Path | None, context: str | None
+        self, access: _Access, header: str | None, origin: tuple[Path | None, str | None] | None
     ) -> None:
-        self._configuration = configuration
-        self._loader = loader  # None in a cluster
-        self._kubeconfig = kubeconfig
-        self._context = context
+        self._tokens = access.tokens
+        self._origin = origin  # kubeconfig and context; None in a cluster
         self._renewing = asyncio.Lock()
         self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
-        self.server: str = configuration.host.rstrip("/")
+        self.server = access.server
         """`https://host:port`, without a slash at the end."""
-        self.proxy: str | None = configuration.proxy or None
-        self.tls_server_name: str | None = configuration.tls_server_name or None
-        self.tls = _tls_context(configuration) if self.server.startswith("https:") else None
-        self.authorization: str | None = configuration.api_key.get("BearerToken")
+        self.proxy = access.proxy
+        self.tls_server_name = access.tls_server_name
+        self.tls = access.tls
+        self.authorization = header
         """The header's value, as of the last `renew`; None for client certificates."""
 
     @classmethod
@@ -56,16 +74,15 @@ class Credentials:
 
         `context` names one of the kubeconfig's; default: its current one.
 
-        Raises UnreachableError when there is no usable configuration.
+        Raises:
+            ConfigurationError: there is no usable configuration.
         """
-        configuration = Configuration()
-        try:
-            if kubeconfig is None and context is None and _load_in_cluster(configuration):
-                return cls(configuration, None, None, None)
-            loader = await _load_kubeconfig(kubeconfig, context, configuration)
-        except _SOURCE_ERRORS as error:
-            raise UnreachableError(f"no usable configuration: {error}") from error
-        return cls(configuration, loader, kubeconfig, context)
+        origin = None
+        access = _in_cluster() if kubeconfig is None and context is None else None
+        if access is None:
+            origin = (kubeconfig, context)
+            access = await _by_kubeconfig(*origin)
+        return cls(access, await access.tokens.header(), origin)
 
     @property
     def due(self) -> bool:
@@ -84,50 +101,102 @@ class Credentials:
                 return
             self._renew_at_s = time.monotonic() + _RENEW_AFTER_S
             try:
-                await self._ask_source(was_rejected=rejected is not None)
-            except _SOURCE_ERRORS as error:
-                _log.warning("token not renewed", error=str(error))
-            self.authorization = self._configuration.api_key.get("BearerToken")
-
-    async def _ask_source(self, *, was_rejected: bool) -> None:
-        if self._loader is None:
-            _load_in_cluster(self._configuration)
-        elif was_rejected:
-            self._loader = await _load_kubeconfig(
-                self._kubeconfig, self._context, self._configuration
-            )
-        elif self._source_is_cheap():
-            await self._loader.load_and_set(self._configuration)
-
-    def _source_is_cheap(self) -> bool:
-        # An exec plugin that names no expiry would run at every renewal: it is asked again only
-        # when the server rejects what it gave, as kubectl does.
-        user = self._loader._user  # noqa: SLF001  # the loader offers no public view
-        return "exec" not in (user or {}) or hasattr(self._loader, "exec_plugin_expiry")
+                if rejected is not None and self._origin is not None:
+                    self._tokens = (await _by_kubeconfig(*self._origin)).tokens
+                self.authorization = await self._tokens.header()
+            except ConfigurationError as error:
+                _log.warning("token not renewed: %s", error)
 
 
-def _load_in_cluster(configuration: Any) -> bool:
+def _in_cluster() -> _Access | None:
+    """Return how a pod reaches its cluster; None outside of one."""
+    host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}") for name in ("HOST", "PORT"))
+    authority, token = _SERVICE_ACCOUNT / "ca.crt", _SERVICE_ACCOUNT / "token"
+    if not host or not port or not authority.is_file() or not token.is_file():
+        return None
+    pem = read_file(authority, lambda problem: ConfigurationError(f"service account: {problem}"))
     try:
-        _config.load_incluster_config(client_configuration=configuration)
-    except _config.ConfigException:
-        return False
-    return True
+        tls = ssl.create_default_context(cadata=pem.decode())
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"service account: {authority}: {error}") from error
+    bracketed = f"[{host}]" if ":" in host else host
+    return _Access(f"https://{bracketed}:{port}", TokenFile(token), tls)
 
 
-async def _load_kubeconfig(path: Path | None, context: str | None, configuration: Any) -> Any:
-    return await _config.load_kube_config(
-        config_file=str(path) if path is not None else None,
-        context=context,
-        client_configuration=configuration,
-        persist_config=False,
+async def _by_kubeconfig(path: Path | None, name: str | None) -> _Access:
+    context = kubeconfig.read(path, name)
+    cluster, user = context.cluster, context.user
+    pair, tokens = await _identity(context)
+    server = cluster.text("server").rstrip("/")
+    if not server:
+        raise cluster.error("there is no server")
+    if "://" not in server:
+        server = f"{'https' if pair or _knows_tls(cluster) else 'http'}://{server}"
+    tls = None
+    if server.startswith("https:"):
+        tls = _tls_context(cluster)
+        if pair is not None and user is not None:
+            _load_pair(tls, pair, user)
+    return _Access(
+        server,
+        tokens,
+        tls,
+        cluster.text("proxy-url") or None,
+        cluster.text("tls-server-name") or None,
     )
 
 
-def _tls_context(configuration: Any) -> ssl.SSLContext:
-    context = ssl.create_default_context(cafile=configuration.ssl_ca_cert or None)
-    if not configuration.verify_ssl:
+async def _identity(context: Context) -> tuple[bytes | None, TokenSource]:
+    """Return certificate and key of the user in one PEM, if there are, and where tokens are from.
+
+    Raises:
+        ConfigurationError: a file or a plugin that the kubeconfig names cannot be used.
+    """
+    user = context.user
+    if user is None:
+        return None, Fixed(None)
+    if user.value.get("auth-provider"):
+        return None, AuthProvider(user, context)
+    if user.value.get("exec"):
+        given = await execplugin.ask(user, context)
+        pem = f"{given.client_certificate_data}\n{given.client_key_data}".strip()
+        return pem.encode() or None, ExecPlugin(user, context, given)
+    certificate, key = user.content("client-certificate"), user.content("client-key")
+    if (certificate is None) != (key is None):
+        raise user.error("client-certificate and client-key go together")
+    pair = None if certificate is None or key is None else certificate + b"\n" + key
+    path = user.path("tokenFile")
+    return pair, Fixed(fixed_header(user)) if path is None else TokenFile(path)
+
+
+def _knows_tls(cluster: Entry) -> bool:
+    """Return whether something is said of TLS; then a server without a scheme is one of https."""
+    names = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
+    return any(cluster.value.get(name) for name in names)
+
+
+def _tls_context(cluster: Entry) -> ssl.SSLContext:
+    """Return a context that trusts the cluster's authority, or the machine's if it names none."""
+    authority = cluster.content("certificate-authority")
+    try:
+        context = ssl.create_default_context(
+            cadata=None if authority is None else authority.decode()
+        )
+    except (OSError, ValueError) as error:
+        raise cluster.error(f"certificate-authority: no certificate in PEM ({error})") from error
+    if cluster.value.get("insecure-skip-tls-verify"):
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
-    if configuration.cert_file:
-        context.load_cert_chain(configuration.cert_file, configuration.key_file)
     return context
+
+
+def _load_pair(context: ssl.SSLContext, pem: bytes, user: Entry) -> None:
+    """Let `context` show the certificate and key in `pem`; `ssl` takes them from a file only."""
+    with tempfile.NamedTemporaryFile(prefix="bindery-") as file:
+        file.write(pem)
+        file.flush()
+        try:
+            context.load_cert_chain(file.name)
+        except (OSError, ValueError) as error:
+            text = f"client-certificate and client-key: no matching pair in PEM ({error})"
+            raise user.error(text) from error

@@ -16,6 +16,10 @@ class UnreachableError(KubeError):
     """The API server could not be reached; nothing was sent."""
 
 
+class ConfigurationError(UnreachableError):
+    """A kubeconfig, or what it names, cannot be used; the message says which and why."""
+
+
 class OutcomeUnknownError(KubeError):
     """The connection was lost, or time ran out, after sending: it may have taken effect."""
 

@@ -1,20 +1,18 @@
 """Who we are, from kubeconfigs of every kind, on a real API server."""
 
 import base64
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from kubernetes.aio.config import incluster_config
 
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube import credentials
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
-from bindery.kube.errors import ForbiddenError, UnreachableError
+from bindery.kube.errors import ForbiddenError
 from bindery.kube.resources import NAMESPACES
 
 
@@ -119,35 +117,13 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(
     cluster = admin["clusters"][0]["cluster"]
     authority.write_bytes(_authority(cluster))
     host, _, port = cluster["server"].removeprefix("https://").partition(":")
-    monkeypatch.setattr(incluster_config, "SERVICE_TOKEN_FILENAME", str(token))
-    monkeypatch.setattr(incluster_config, "SERVICE_CERT_FILENAME", str(authority))
+    monkeypatch.setattr(credentials, "_SERVICE_ACCOUNT", tmp_path)
     monkeypatch.setenv("KUBERNETES_SERVICE_HOST", host)
     monkeypatch.setenv("KUBERNETES_SERVICE_PORT", port)
     async with Client.connect(user_agent="bindery-test/0") as client:
         token.write_text(token_of(admin))
 
         assert await client.list(NAMESPACES)
-
-
-async def test_a_kubeconfig_that_is_not_there_is_said_to_be(tmp_path: Path) -> None:
-    with pytest.raises(UnreachableError, match="no usable configuration"):
-        await Client.connect(tmp_path / "none", user_agent="bindery-test/0")
-
-
-async def test_a_kubeconfig_that_is_no_yaml_is_said_to_be_unusable(tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text("clusters: [")
-
-    with pytest.raises(UnreachableError, match="no usable configuration"):
-        await Client.connect(path, user_agent="bindery-test/0")
-
-
-async def test_a_kubeconfig_without_clusters_is_said_to_be_unusable(tmp_path: Path) -> None:
-    path = tmp_path / "kubeconfig"
-    path.write_text(json.dumps({"apiVersion": "v1", "kind": "Config"}))
-
-    with pytest.raises(UnreachableError, match="current-context"):
-        await Client.connect(path, user_agent="bindery-test/0")
 
 
 def _authority(cluster: dict[str, Any]) -> bytes:
