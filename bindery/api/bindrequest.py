@@ -10,23 +10,12 @@ from typing import Any, ClassVar, Final
 from pydantic import Field
 
 from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, PrinterColumn
+from bindery.api.states import Phase
+
+__all__ = ["Phase"]
 
 _NODES_SHOWN: Final = 2
 """More would make the column of `kubectl get` wider than a terminal."""
-
-
-class Phase(StrEnum):
-    """How far the binder has come with a request."""
-
-    PENDING = "Pending"
-    BINDING = "Binding"
-    SUCCEEDED = "Succeeded"
-    FAILED = "Failed"
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the binder will do no more for the request."""
-        return self in (Phase.SUCCEEDED, Phase.FAILED)
 
 
 class ReceivedResourceType(StrEnum):

@@ -6,19 +6,9 @@ from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
 from bindery.api.gangstates import GangState
+from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED
 
-SCHEDULED: Final = "Scheduled"
-"""The PodGroup condition that says whether its gang has been planned, and why not."""
-
-INVALID: Final = "Invalid"
-"""The reason of that condition when the PodGroup itself has to be mended."""
-
-MOST_SUB_GROUPS: Final = 10_000
-"""How many sub-groups a PodGroup may have."""
-
-MOST_SUB_GROUP_LEVELS: Final = 16
-"""How deep their tree may be. A schema cannot say so: structural schemas have no rule about how
-items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
+__all__ = ["INVALID", "SCHEDULED"]
 
 MOST_ROLES: Final = 1_000
 """How many roles a PodGroup may name."""

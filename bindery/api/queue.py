@@ -5,18 +5,13 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PrinterColumn, Quantity
+from bindery.api.states import UNLIMITED
 
 READY: Final = "Ready"
 """The Queue condition that is False while the queue cannot be used, with the reason."""
 WARNING: Final = "Warning"
 """The Queue condition that is True, with the reason, while the queue is served and yet something
 about its spec is probably not meant; without that, the condition is not there."""
-
-UNLIMITED: Final = -1
-
-MOST_QUEUE_LEVELS: Final = 32
-"""How deep the tree of queues may be. A schema cannot say so, as each queue is an object by itself;
-the scheduler says it in the condition `Ready` of a queue that is deeper, and does not serve it."""
 
 
 class QueueResource(ApiModel):

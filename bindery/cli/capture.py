@@ -24,8 +24,8 @@ from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
 from bindery.cli.captureshares import Indexes, device_indexes, spreads_devices
 from bindery.cli.capturevolumes import capture_volumes
+from bindery.cli.cluster import Look
 from bindery.cli.listings import is_bound
-from bindery.cli.live import Look
 from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario

@@ -5,15 +5,17 @@
 """
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
-from bindery import __version__
+import bindery
 from bindery.cli.choice import ClusterChoice
-from bindery.kube.client import Client
+from bindery.kube.credentials import Credentials
+
+if TYPE_CHECKING:
+    from bindery.kube.client import Client
 
 Answer = TypeVar("Answer")
 
@@ -21,7 +23,7 @@ _TIMEOUT_S = 10.0
 """A person waits for each call; a cluster that takes longer is as good as unreachable."""
 
 
-def with_client(context: typer.Context, use: Callable[[Client], Awaitable[Answer]]) -> Answer:
+def with_client(context: typer.Context, use: Callable[["Client"], Awaitable[Answer]]) -> Answer:
     """Return what `use` answers, given a client of the chosen cluster.
 
     Raises:
@@ -29,14 +31,13 @@ def with_client(context: typer.Context, use: Callable[[Client], Awaitable[Answer
     """
     choice = context.find_object(ClusterChoice) or ClusterChoice()
 
-    # It warns about a missing kubeconfig by itself, before the error that says the same.
-    logging.getLogger("kubernetes").setLevel(logging.ERROR)
-
     async def connected() -> Answer:
+        credentials = await Credentials.load(choice.kubeconfig, choice.context)
+        from bindery.kube.client import Client  # not for a user without a cluster
+
         async with Client.connect(
-            choice.kubeconfig,
-            context=choice.context,
-            user_agent=f"bindery-cli/{__version__}",
+            credentials=credentials,
+            user_agent=f"bindery-cli/{bindery.__version__}",
             request_timeout_s=_TIMEOUT_S,
         ) as client:
             return await use(client)

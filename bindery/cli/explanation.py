@@ -1,4 +1,4 @@
-"""`bindery explain POD|PODGROUP`: the gate that holds it, the nodes against it, what to do next.
+"""What `bindery explain` answers: the gate that holds a gang, the nodes against it, what to do.
 
 `sources` reads the cluster, `bindery.scheduler.insight` asks the engine; this module puts the
 answer together.
@@ -6,59 +6,43 @@ answer together.
 
 from collections.abc import Iterator
 from datetime import UTC, datetime
-from typing import Annotated
 
 import typer
 
 from bindery.api.names import SCHEDULER_NAME
+from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.errors import CommandError
 from bindery.cli.explaintext import outlook_lines, waiting_lines
 from bindery.cli.listings import is_bound, scheduled_condition
-from bindery.cli.live import FINISHED, Look
-from bindery.cli.sources import ConfigOption, FileOption, Origin, Source, read_source
+from bindery.cli.options import Format, Origin
+from bindery.cli.sources import Source, read_source
 from bindery.cli.subjects import Subject, subject
 from bindery.cli.tables import age, print_lines, working
-from bindery.cli.wire import Format, dump
+from bindery.cli.wire import dump
 from bindery.kube.objects import Pod
 from bindery.scheduler.insight.waiting import Explanation
 from bindery.scheduler.insight.waiting import explain as explain_job
 
-app = typer.Typer(no_args_is_help=True)
 
+def answer(context: typer.Context, origin: Origin, about: tuple[str, str], output: Format) -> None:
+    """Print where the object `about`, its name and namespace, stands.
 
-@app.command(
-    epilog="Examples: bindery explain my-gang · bindery explain pod/worker-3 -n team · "
-    "bindery explain my-gang -o json · bindery explain a --file cluster.yaml"
-)
-def explain(
-    context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="POD|PODGROUP", help="NAME, pod/NAME or pg/NAME.")],
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
-    output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
-    file: FileOption = None,
-    config: ConfigOption = None,
-) -> None:
-    """Say which gate holds a pod or a gang, and what would help.
-
-    Which nodes are against it and why; what its queue is granted and holds; whose turn it is.
-
-    Whose going would make room, and which rule forbids that.
-
-    All is planned in memory with the scheduler's own engine: nothing is changed.
+    Raises:
+        CommandError: there is no such object, or nobody plans it.
     """
     with working("reading the cluster"):
-        source = read_source(context, Origin(file, config))
-    about = subject(source.look, name, namespace)
-    now = source.now if file is not None else datetime.now(UTC)
+        source = read_source(context, origin)
+    found = subject(source.look, *about)
+    now = source.now if origin.file is not None else datetime.now(UTC)
     if output is Format.TEXT:
         with working("planning in memory"):
-            lines = describe(source, about, now)
+            lines = describe(source, found, now)
         print_lines(lines)
         return
     with working("planning in memory"):
-        said = _asked(source, about)
+        said = _asked(source, found)
     if said is None:
-        raise CommandError(f"{about.key} is not planned by {SCHEDULER_NAME}")
+        raise CommandError(f"{found.key} is not planned by {SCHEDULER_NAME}")
     typer.echo(dump(said, output), nl=False)
 
 

@@ -1,6 +1,7 @@
 """`bindery get`: queues, gangs and BindRequests as tables or JSON.
 
-`live` looks at the cluster, `listings` makes the rows, `tables` prints them.
+`cluster` reads what is shown, `listings` and `queuerows` make the rows, `tables` prints them. What
+a kind needs is imported when it is asked for.
 """
 
 from collections.abc import Sequence
@@ -10,9 +11,6 @@ from typing import Annotated, Final
 
 import typer
 
-from bindery.cli import listings
-from bindery.cli.connection import with_client
-from bindery.cli.live import look
 from bindery.cli.tables import Column, Row, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True)
@@ -82,20 +80,32 @@ def get(
     output: Annotated[Output, typer.Option("-o", "--output")] = Output.TABLE,
 ) -> None:
     """Show queues (held/limit), gangs (and why they wait) or BindRequests."""
-    seen, now = with_client(context, look), datetime.now(UTC)
+    rows = _rows(context, kind, "" if all_namespaces else namespace)
     columns = _COLUMNS[kind]
-    rows: Sequence[Row]
     if kind is Kind.QUEUES:
-        rows, where = listings.queue_rows(seen), "the cluster"
+        where = "the cluster"
+    elif all_namespaces:
+        columns, where = (_NAMESPACE, *columns), "any namespace"
     else:
-        make = listings.gang_rows if kind is Kind.GANGS else listings.request_rows
-        rows, where = make(seen, now), "any namespace"
-        if all_namespaces:
-            columns = (_NAMESPACE, *columns)
-        else:
-            rows = [row for row in rows if row["namespace"] == namespace]
-            where = f"namespace {namespace}"
+        where = f"namespace {namespace}"
     if output is Output.JSON:
         print_json(rows)
     else:
         print_table(columns, rows, f"There are no {kind.value} in {where}.")
+
+
+def _rows(context: typer.Context, kind: Kind, namespace: str) -> Sequence[Row]:
+    """Return the rows of `kind`; `namespace` is empty for those of all namespaces."""
+    from bindery.cli import cluster, listings
+    from bindery.cli.connection import with_client
+
+    if kind is Kind.QUEUES:
+        from bindery.cli.queuerows import queue_rows
+
+        return queue_rows(with_client(context, cluster.look_at_queues))
+    if kind is Kind.GANGS:
+        look, make = cluster.look_at_gangs, listings.gang_rows
+    else:
+        look, make = cluster.look_at_requests, listings.request_rows
+    seen = with_client(context, lambda client: look(client, namespace))
+    return make(seen, datetime.now(UTC))

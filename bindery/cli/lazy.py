@@ -44,7 +44,7 @@ class LazyGroup(TyperGroup):
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         for name, command in COMMANDS.items():
-            self.commands[name] = TyperCommand(name, help=command.help)
+            self.commands[name] = TyperCommand(name, help=command.help, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that `args` begin with, imported."""
@@ -53,5 +53,16 @@ class LazyGroup(TyperGroup):
             app: typer.Typer = import_module(COMMANDS[name].module).app
             command = typer.main.get_command(app)
             command.name = name
+            _write_plainly(command)
             self.commands[name] = command
         return super().resolve_command(ctx, args)
+
+
+def _write_plainly(command: Any) -> None:
+    """Let `command`, and those below it, write help and errors without rich.
+
+    Importing what draws the frames takes three times as long as all the rest of `--help`.
+    """
+    command.rich_markup_mode = None
+    for each in getattr(command, "commands", {}).values():
+        _write_plainly(each)

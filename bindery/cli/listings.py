@@ -1,20 +1,14 @@
-"""The rows of `bindery get`: queues, gangs and BindRequests as people think of them.
+"""The rows of `bindery get gangs` and `get requests`, as people think of them.
 
-Pure: `get` looks and prints. What queues hold is added up in the scheduler's own queue table.
+Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the scheduler's tables.
 """
 
-from collections import Counter
 from datetime import datetime
 
-from bindery.api import quantity
-from bindery.api.bindrequest import Phase
-from bindery.api.podgroup import INVALID, SCHEDULED
-from bindery.cli.live import FINISHED, Look
+from bindery.api.states import INVALID, SCHEDULED, Phase
+from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.tables import Row, age
 from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
-from bindery.scheduler.model.queues import NO_LIMIT, QueueTable
-from bindery.scheduler.model.resources import ResourceAxis
-from bindery.scheduler.model.shapes import ShapeBook
 
 _SHOWN_NODES = 3
 
@@ -56,58 +50,6 @@ def _gang_row(group: PodGroup, look: Look, now: datetime) -> Row:
         "message": said.message if said is not None and waits else "",
         "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
     }
-
-
-def queue_rows(look: Look) -> list[Row]:
-    """Return one row for each queue, by name."""
-    table = _queue_table(look)
-    gangs = Counter(group.spec.queue for group in look.groups)
-    waiting = Counter(
-        group.spec.queue
-        for group in look.groups
-        if (said := scheduled_condition(group)) is not None and said.status != "True"
-    )
-    return [
-        {
-            "name": queue.metadata.name,
-            "parent": queue.spec.parent or "",
-            "priority": queue.spec.priority,
-            "state": queue.spec.state,
-            **_shares(table, queue.metadata.name),
-            "gangs": gangs[queue.metadata.name],
-            "waiting": waiting[queue.metadata.name],
-            "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
-        }
-        for queue in sorted(look.queues, key=lambda queue: queue.metadata.name)
-    ]
-
-
-def _queue_table(look: Look) -> QueueTable:
-    """Return the scheduler's queue table, with what the pods of the cluster hold."""
-    axis = ResourceAxis()
-    table, shapes = QueueTable(axis), ShapeBook(axis)
-    for queue in look.queues:
-        table.put(queue)
-    for pod in look.pods:
-        holds = is_bound(pod) or pod.metadata.uid in look.requested_nodes
-        if holds and pod.metadata.deletion_timestamp is None:
-            row, request = table.row(look.queue_of(pod)), shapes.of(pod).request
-            table.hold(row, request, preemptible=True, sign=1)
-    return table
-
-
-def _shares(table: QueueTable, queue: str) -> dict[str, str]:
-    """Return `held/limit` of the queue and all below it, for GPUs, cores and memory."""
-    row, axis = table.row(queue), table.axis
-    below = [at for at, chain in enumerate(table.chains()) if row in chain]
-    _, _, limits = table.rules()
-    shares = {}
-    for name in ("gpu", "cpu", "memory"):
-        index = axis.index(name)
-        held, limit = int(table.allocated[index, below].sum()), limits[index, row]
-        shown = "-" if limit == NO_LIMIT else axis.display(index, int(limit))
-        shares[name] = f"{quantity.display(held, axis.names[index])}/{shown}"
-    return shares
 
 
 def request_rows(look: Look, now: datetime) -> list[Row]:

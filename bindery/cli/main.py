@@ -11,11 +11,9 @@ from typing import Annotated
 
 import typer
 
-from bindery.api.yamlfile import FileError
 from bindery.cli.choice import ClusterChoice
-from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.errors import ExitCode
 from bindery.cli.lazy import LazyGroup
-from bindery.kube.errors import KubeError, UnreachableError
 
 app = typer.Typer(
     cls=LazyGroup,
@@ -24,6 +22,7 @@ app = typer.Typer(
     epilog="Try: bindery get gangs -A · bindery explain my-gang · bindery scenario run FILE",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
+    rich_markup_mode=None,  # `lazy` says why
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
@@ -47,23 +46,15 @@ def main() -> None:
     """Run the command line and end the process with its exit code."""
     try:
         app()
-    except FileError as error:
-        typer.echo(str(error), err=True)
-        sys.exit(ExitCode.BAD_INPUT)
-    except CommandError as error:
-        typer.echo(f"bindery: {error}", err=True)
-        sys.exit(error.code)
-    except UnreachableError as error:
-        typer.echo(f"bindery: the cluster cannot be reached: {error}", err=True)
-        sys.exit(ExitCode.NO_CLUSTER)
-    except KubeError as error:
-        typer.echo(f"bindery: {error}", err=True)
-        sys.exit(ExitCode.NO_CLUSTER)
     except Exception as error:
-        # Python would end with 1, which is an answer of some commands.
-        traceback.print_exc()
-        typer.echo(f"bindery: this is a defect, please report it: {error!r}", err=True)
-        sys.exit(ExitCode.DEFECT)
+        from bindery.cli.failures import told
+
+        line, code = told(error)
+        if code is ExitCode.DEFECT:
+            # Python would end with 1, which is an answer of some commands.
+            traceback.print_exc()
+        typer.echo(line, err=True)
+        sys.exit(code)
 
 
 if __name__ == "__main__":

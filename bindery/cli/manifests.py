@@ -17,8 +17,8 @@ from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
 from bindery.api.names import API_VERSION
 from bindery.api.yamlfile import Document, FileError, read, validate
+from bindery.cli.cluster import Look
 from bindery.cli.furnishing import Furnisher, admitted
-from bindery.cli.live import Look
 from bindery.cli.podtemplates import TEMPLATED, claims_of, pods_of
 from bindery.cli.sources import objects_of
 from bindery.kube.objects import (

@@ -1,12 +1,10 @@
-"""`bindery queues`: the tree of queues, with what each is granted, deserves, holds and asks for.
+"""What `bindery queues` shows: what each queue is granted, deserves, holds and asks for.
 
 `sources` reads the cluster, `bindery.scheduler.insight` divides it, `queuetree` draws it.
 """
 
 import os
 import time
-from enum import StrEnum
-from typing import Annotated
 
 import typer
 from rich.console import Console, Group
@@ -14,12 +12,12 @@ from rich.live import Live
 
 from bindery.cli.amounts import short
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.options import Origin
+from bindery.cli.queues import Form
 from bindery.cli.queuetree import ASCII, UNICODE, View, draw
-from bindery.cli.sources import ConfigOption, FileOption, Origin, PoolOption, read_source
+from bindery.cli.sources import read_source
 from bindery.cli.wire import dump
 from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
-
-app = typer.Typer()
 
 _PIPE_WIDTH = 100
 """Columns when the output is no terminal and $COLUMNS does not say."""
@@ -27,39 +25,10 @@ _EVERY_S = 2.0
 """Between two looks with --watch."""
 
 
-class Form(StrEnum):
-    """What `-o` takes."""
-
-    TEXT = "text"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
-
-
-@app.command(
-    epilog="Examples: bindery queues · bindery queues --resource cpu -o wide · "
-    "bindery queues --watch · bindery queues --file cluster.yaml -o json"
-)
-def queues(
-    context: typer.Context,
-    resource: Annotated[
-        str, typer.Option("--resource", help="gpu, cpu, memory, or any other name.")
-    ] = "gpu",
-    output: Annotated[Form, typer.Option("-o", "--output")] = Form.TEXT,
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw anew until stopped.")] = False,
-    file: FileOption = None,
-    config: ConfigOption = None,
-    node_pool: PoolOption = None,
+def show(
+    context: typer.Context, origin: Origin, resource: str, output: Form, *, watch: bool
 ) -> None:
-    """Draw the tree of queues with their shares as bars.
-
-    A bar shows what a queue, with all below it, holds and what waits in it.
-
-    Marks on it show its quota, its fair share and its limit.
-
-    All bars have one scale: from nothing to all that there is.
-    """
-    origin = Origin(file, config, node_pool)
+    """Print the queues once, or again and again until the user interrupts."""
     if watch:
         _watch(context, origin, resource, output)
         return

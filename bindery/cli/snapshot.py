@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
-import yaml
 
-from bindery.cli.capture import capture
-from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError
-from bindery.cli.live import look
 
 app = typer.Typer()
 
@@ -28,6 +24,12 @@ def snapshot(
     node_pool: Annotated[str, typer.Option(help="Plan for this pool's scheduler.")] = "",
 ) -> None:
     """Write the live cluster as a scenario that `bindery scenario run` reads back."""
+    import yaml
+
+    from bindery.cli.capture import capture
+    from bindery.cli.connection import with_client
+    from bindery.cli.live import look
+
     text = yaml.safe_dump(
         capture(with_client(context, look), datetime.now(UTC), node_pool),
         sort_keys=False,

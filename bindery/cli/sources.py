@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import TypeVar
 
 import msgspec
 import typer
@@ -16,9 +16,11 @@ import typer
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.api.yamlfile import FileError, load
+from bindery.cli.cluster import Look
 from bindery.cli.connection import with_client
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.cli.live import Look, look
+from bindery.cli.live import look
+from bindery.cli.options import Origin
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import (
@@ -48,27 +50,6 @@ from bindery.scheduler.usage.store import RecordStore
 Item = TypeVar("Item", bound=KubeObject)
 
 _OWN_KINDS = (Pod, Node, PodGroup, Queue, BindRequest, PriorityClass)
-
-FileOption = Annotated[
-    Path | None,
-    typer.Option("--file", metavar="SCENARIO", help="Ask about this file, not about a cluster."),
-]
-ConfigOption = Annotated[
-    Path | None,
-    typer.Option("--config", metavar="FILE", help="The scheduler's configuration file."),
-]
-PoolOption = Annotated[
-    str | None, typer.Option("--node-pool", metavar="POOL", help="Whose scheduler is asked.")
-]
-
-
-@dataclass(frozen=True)
-class Origin:
-    """Where the user says that the cluster is to be found, and who plans it."""
-
-    file: Path | None = None
-    config: Path | None = None
-    node_pool: str | None = None
 
 
 @dataclass(frozen=True)

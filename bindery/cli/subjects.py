@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 
 from bindery.api.names import NODE_POOL_LABEL
+from bindery.cli.cluster import Look
 from bindery.cli.errors import CommandError
-from bindery.cli.live import Look
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.model.jobs import JobKey

@@ -2,20 +2,12 @@
 
 import json
 from dataclasses import fields, is_dataclass
-from enum import StrEnum
 
 import yaml
 from pydantic.alias_generators import to_camel
 
+from bindery.cli.options import Format
 from bindery.scheduler.model.jobs import JobKey
-
-
-class Format(StrEnum):
-    """What `-o` takes."""
-
-    TEXT = "text"
-    JSON = "json"
-    YAML = "yaml"
 
 
 def to_wire(value: object) -> object:

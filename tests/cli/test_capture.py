@@ -9,7 +9,7 @@ from looks import look_at, scenario_of
 
 from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
-from bindery.cli.live import Look
+from bindery.cli.cluster import Look
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import ContainerPort
 from bindery.scenario.files import read_scenarios

@@ -11,7 +11,7 @@ from commandline import CommandLine
 from looks import scenario_of, source_of
 
 from bindery.cli.errors import CommandError
-from bindery.cli.explain import describe
+from bindery.cli.explanation import describe
 from bindery.cli.subjects import subject
 from bindery.cli.tables import working
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector

@@ -6,8 +6,9 @@ import msgspec
 from looks import look_at, scenario_of
 
 from bindery.api.podgroup import SCHEDULED
-from bindery.cli.listings import gang_rows, queue_rows, request_rows
-from bindery.cli.live import Look
+from bindery.cli.cluster import Look
+from bindery.cli.listings import gang_rows, request_rows
+from bindery.cli.queuerows import queue_rows
 from bindery.kube.objects import Condition, QueueSpec
 
 SCENARIO = scenario_of(

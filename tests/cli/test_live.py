@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from test_command import bindery
+from test_command_imports import TALKING, imported
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
 from bindery.controlplane import kubeconfig
@@ -117,6 +118,23 @@ def test_get_shows_queues_as_json(corner: Corner) -> None:
 
     (row,) = (row for row in rows if row["name"] == corner.name)
     assert (row["gpu"], row["gangs"], row["state"]) == ("0/6", 1, "Open")
+
+
+@pytest.mark.parametrize(
+    ("command", "libraries", "packages"),
+    [
+        ("version", TALKING, "api cli kube"),
+        ("get gangs", f"{TALKING} rich", "api cli kube"),
+        ("get requests", f"{TALKING} rich", "api cli kube"),
+        ("get queues", f"{TALKING} rich numpy", "api cli kube scheduler"),
+    ],
+)
+def test_a_table_needs_neither_the_models_nor_the_engine(
+    corner: Corner, command: str, libraries: str, packages: str
+) -> None:
+    found = imported("--kubeconfig", str(corner.reader), *command.split())
+
+    assert found == (set(libraries.split()), set(packages.split()))
 
 
 def test_get_says_when_there_is_nothing(corner: Corner) -> None:

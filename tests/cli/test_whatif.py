@@ -122,7 +122,7 @@ def test_a_defect_ends_with_4_and_is_no_answer_either(
     def fail(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr("bindery.cli.whatif.rehearse", fail)
+    monkeypatch.setattr("bindery.cli.rehearsing.rehearse", fail)
     code, answer, errors = desk.ask(JOB)
 
     assert (code, answer) == (4, "")

@@ -17,8 +17,7 @@ from schedulerworld import (
     report_of,
 )
 
-from bindery.api.podgroup import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
-from bindery.api.queue import MOST_QUEUE_LEVELS
+from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
 from bindery.kube.objects import Queue, SubGroup
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, trace

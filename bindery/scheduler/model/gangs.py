@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bindery.api.podgroup import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
+from bindery.api.states import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
 from bindery.kube.objects import SubGroup
 
 

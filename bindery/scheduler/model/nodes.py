@@ -58,7 +58,9 @@ class NodeTable:
         self._order_version = -1
         self._ready: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._ready_version = -1
-        self.reservation: Request = axis.request(reservation_amounts(ReservationResources()))
+        self.reservation: Request = axis.request(
+            reservation_amounts(ReservationResources().planned)
+        )
         """What a reservation pod needs of its node beside the device."""
         self._slots: Counter[int] = Counter()
         """Row -> how many reservation pods are to come."""

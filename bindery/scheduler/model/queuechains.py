@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
 
-from bindery.api.queue import MOST_QUEUE_LEVELS
+from bindery.api.states import MOST_QUEUE_LEVELS
 from bindery.scheduler.model.jobs import NO_ROW
 
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bindery.api import quantity
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
-from bindery.api.queue import MOST_QUEUE_LEVELS, UNLIMITED
+from bindery.api.states import MOST_QUEUE_LEVELS, UNLIMITED
 from bindery.kube.objects import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW

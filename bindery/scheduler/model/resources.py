@@ -10,7 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from bindery.api import quantity
-from bindery.api.gpureservation import ReservationResources
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
@@ -187,9 +186,9 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
     return running
 
 
-def reservation_amounts(resources: ReservationResources) -> dict[str, int]:
-    """Return what a reservation pod with `resources` requests beside its GPU, by resource."""
-    return {**_parse(resources.planned), PODS: 1}
+def reservation_amounts(planned: Mapping[str, str]) -> dict[str, int]:
+    """Return what a reservation pod that is `planned` so requests beside its GPU, by resource."""
+    return {**_parse(planned), PODS: 1}
 
 
 def _requests(container: Container) -> dict[str, int]:

@@ -44,7 +44,7 @@ class GpuSharing:
 
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         resources = Arguments.model_validate(dict(arguments)).resources
-        self._reservation = reservation_amounts(resources)
+        self._reservation = reservation_amounts(resources.planned)
 
     def supported_needs(self) -> Collection[Need]:
         """Return that shares of GPUs are cared for."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bindery.api.queue import MOST_QUEUE_LEVELS
+from bindery.api.states import MOST_QUEUE_LEVELS
 from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.queues import NO_LIMIT, Amounts, QueueTable
 

@@ -1,0 +1,41 @@
+"""The words and numbers that objects use: phases, conditions, what is unlimited.
+
+They stand apart from the models, so that a command which only shows them does not import pydantic.
+"""
+
+from enum import StrEnum
+from typing import Final
+
+SCHEDULED: Final = "Scheduled"
+"""The PodGroup condition that says whether its gang has been planned, and why not."""
+
+INVALID: Final = "Invalid"
+"""The reason of that condition when the PodGroup itself has to be mended."""
+
+UNLIMITED: Final = -1
+"""A quota or limit that does not bound anything."""
+
+MOST_QUEUE_LEVELS: Final = 32
+"""How deep the tree of queues may be. A schema cannot say so, as each queue is an object by itself;
+the scheduler says it in the condition `Ready` of a queue that is deeper, and does not serve it."""
+
+MOST_SUB_GROUPS: Final = 10_000
+"""How many sub-groups a PodGroup may have."""
+
+MOST_SUB_GROUP_LEVELS: Final = 16
+"""How deep their tree may be. A schema cannot say so: structural schemas have no rule about how
+items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
+
+
+class Phase(StrEnum):
+    """How far the binder has come with a request."""
+
+    PENDING = "Pending"
+    BINDING = "Binding"
+    SUCCEEDED = "Succeeded"
+    FAILED = "Failed"
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for the request."""
+        return self in (Phase.SUCCEEDED, Phase.FAILED)

@@ -1,0 +1,41 @@
+"""Options that several commands share.
+
+They stand apart from what reads the cluster, so that `--help` does not import it.
+"""
+
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+class Format(StrEnum):
+    """What `-o` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where the user says that the cluster is to be found, and who plans it."""
+
+    file: Path | None = None
+    config: Path | None = None
+    node_pool: str | None = None
+
+
+FileOption = Annotated[
+    Path | None,
+    typer.Option("--file", metavar="SCENARIO", help="Ask about this file, not about a cluster."),
+]
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option("--config", metavar="FILE", help="The scheduler's configuration file."),
+]
+PoolOption = Annotated[
+    str | None, typer.Option("--node-pool", metavar="POOL", help="Whose scheduler is asked.")
+]

@@ -1,0 +1,67 @@
+"""The rows of `bindery get queues`.
+
+Pure: `get` looks and prints. What queues hold is added up in the scheduler's own queue table, so
+that the command line never counts differently from the scheduler.
+"""
+
+from collections import Counter
+
+from bindery.api import quantity
+from bindery.cli.cluster import Look
+from bindery.cli.listings import is_bound, scheduled_condition
+from bindery.cli.tables import Row
+from bindery.scheduler.model.queues import NO_LIMIT, QueueTable
+from bindery.scheduler.model.resources import ResourceAxis
+from bindery.scheduler.model.shapes import ShapeBook
+
+
+def queue_rows(look: Look) -> list[Row]:
+    """Return one row for each queue, by name."""
+    table = _queue_table(look)
+    gangs = Counter(group.spec.queue for group in look.groups)
+    waiting = Counter(
+        group.spec.queue
+        for group in look.groups
+        if (said := scheduled_condition(group)) is not None and said.status != "True"
+    )
+    return [
+        {
+            "name": queue.metadata.name,
+            "parent": queue.spec.parent or "",
+            "priority": queue.spec.priority,
+            "state": queue.spec.state,
+            **_shares(table, queue.metadata.name),
+            "gangs": gangs[queue.metadata.name],
+            "waiting": waiting[queue.metadata.name],
+            "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
+        }
+        for queue in sorted(look.queues, key=lambda queue: queue.metadata.name)
+    ]
+
+
+def _queue_table(look: Look) -> QueueTable:
+    """Return the scheduler's queue table, with what the pods of the cluster hold."""
+    axis = ResourceAxis()
+    table, shapes = QueueTable(axis), ShapeBook(axis)
+    for queue in look.queues:
+        table.put(queue)
+    for pod in look.pods:
+        holds = is_bound(pod) or pod.metadata.uid in look.requested_nodes
+        if holds and pod.metadata.deletion_timestamp is None:
+            row, request = table.row(look.queue_of(pod)), shapes.of(pod).request
+            table.hold(row, request, preemptible=True, sign=1)
+    return table
+
+
+def _shares(table: QueueTable, queue: str) -> dict[str, str]:
+    """Return `held/limit` of the queue and all below it, for GPUs, cores and memory."""
+    row, axis = table.row(queue), table.axis
+    below = [at for at, chain in enumerate(table.chains()) if row in chain]
+    _, _, limits = table.rules()
+    shares = {}
+    for name in ("gpu", "cpu", "memory"):
+        index = axis.index(name)
+        held, limit = int(table.allocated[index, below].sum()), limits[index, row]
+        shown = "-" if limit == NO_LIMIT else axis.display(index, int(limit))
+        shares[name] = f"{quantity.display(held, axis.names[index])}/{shown}"
+    return shares

@@ -1,0 +1,47 @@
+"""`bindery queues`: its options. `queuepicture` draws."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption
+
+app = typer.Typer()
+
+
+class Form(StrEnum):
+    """What `-o` takes."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
+@app.command(
+    epilog="Examples: bindery queues · bindery queues --resource cpu -o wide · "
+    "bindery queues --watch · bindery queues --file cluster.yaml -o json"
+)
+def queues(
+    context: typer.Context,
+    resource: Annotated[
+        str, typer.Option("--resource", help="gpu, cpu, memory, or any other name.")
+    ] = "gpu",
+    output: Annotated[Form, typer.Option("-o", "--output")] = Form.TEXT,
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw again until stopped.")] = False,
+    file: FileOption = None,
+    config: ConfigOption = None,
+    node_pool: PoolOption = None,
+) -> None:
+    """Draw the tree of queues with their shares as bars.
+
+    A bar shows what a queue, with all below it, holds and what waits in it.
+
+    Marks on it show its quota, its fair share and its limit.
+
+    All bars have one scale: from nothing to all that there is.
+    """
+    from bindery.cli.queuepicture import show
+
+    show(context, Origin(file, config, node_pool), resource, output, watch=watch)

@@ -1,0 +1,39 @@
+"""`bindery version`: this command's version and, where a cluster answers, what it runs.
+
+A cluster that does not answer is no failure here: the command's own version is what was asked for
+first.
+"""
+
+from typing import Annotated, Any
+
+import typer
+
+import bindery
+
+app = typer.Typer()
+
+
+@app.command(epilog="Example: bindery version --client")
+def version(
+    context: typer.Context,
+    client: Annotated[bool, typer.Option("--client", help="Ask no cluster.")] = False,
+) -> None:
+    """Show the versions of this command and, if a cluster answers, of the cluster."""
+    typer.echo(f"client: {bindery.__version__}")
+    if client:
+        return
+    from bindery.cli.connection import with_client
+    from bindery.kube.errors import KubeError
+
+    try:
+        lines = with_client(context, _describe_server)
+    except KubeError as error:
+        lines = [f"server: does not answer ({error})"]
+    for line in lines:
+        typer.echo(line)
+
+
+async def _describe_server(client: Any) -> list[str]:
+    from bindery.cli.serverversion import describe_server
+
+    return await describe_server(client)

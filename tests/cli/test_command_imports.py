@@ -1,0 +1,87 @@
+"""What each command imports: a command that waits for modules which it does not need is slow.
+
+The lists stand for times, which differ from machine to machine. A name that comes here by accident
+is imported too early; one that is really needed is added, with the time that it takes.
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+LIBRARIES = [
+    *("aiohttp", "cel_expr_python", "cryptography", "grpc", "kopf", "kubernetes", "msgspec"),
+    *("numpy", "prometheus_client", "pydantic", "rich", "structlog", "typer", "yaml"),
+]
+"""What takes time to import: every library that Bindery depends on."""
+
+OFFLINE = "msgspec typer yaml"
+TALKING = "aiohttp msgspec prometheus_client typer yaml"
+PLANNING = (
+    "aiohttp cel_expr_python msgspec numpy prometheus_client pydantic rich structlog typer yaml"
+)
+
+
+def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
+    """Run a command; return the libraries that it imports, and the packages of Bindery."""
+    done = subprocess.run(
+        [str(Path(sys.executable).with_name("bindery")), *arguments],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPROFILEIMPORTTIME": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    modules = set(re.findall(r"^import time: .*\| +([\w.]+)$", done.stderr, flags=re.MULTILINE))
+    assert "bindery.cli.main" in modules
+    ours = {module.split(".")[1] for module in modules if module.startswith("bindery.")}
+    return {library for library in LIBRARIES if library in modules}, ours
+
+
+@pytest.mark.parametrize(
+    ("command", "libraries", "packages"),
+    [
+        ("--help", "typer", "cli"),
+        ("version --client", "typer", "cli"),
+        ("get --help", "rich typer", "cli"),
+        ("queues --help", "typer", "cli"),
+        ("explain --help", "typer", "cli"),
+        ("whatif --help", "typer", "cli"),
+        ("snapshot --help", "typer", "cli"),
+        (
+            "explain sweep --file examples/scenarios/two-teams.yaml",
+            PLANNING,
+            "api cli kube scenario scheduler",
+        ),
+    ],
+)
+def test_a_command_imports_what_it_needs_and_no_more(
+    command: str, libraries: str, packages: str
+) -> None:
+    found = imported(*command.split())
+
+    assert found == (set(libraries.split()), set(packages.split()))
+
+
+def test_a_cluster_that_cannot_be_found_is_not_looked_for(tmp_path: Path) -> None:
+    """The configuration is read before anything is imported that would talk to a server."""
+    libraries, packages = imported("--kubeconfig", str(tmp_path / "none"), "version")
+
+    assert (libraries, packages) == (set(OFFLINE.split()), {"api", "cli", "kube"})
+
+
+def test_the_scheduler_does_not_import_the_kubernetes_client() -> None:
+    """It takes more than a second and 70 MiB; only `auth-provider` in a kubeconfig needs it."""
+    code = "import json, sys, bindery.scheduler.process; print(json.dumps(sorted(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+
+    modules = json.loads(done.stdout)
+    assert "bindery.scheduler.process" in modules
+    assert "kubernetes" not in modules
