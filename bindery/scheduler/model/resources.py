@@ -18,9 +18,12 @@ from bindery.kube.podspec import Container, PodSpec
 PODS = "pods"
 MODEL_PREFIX = "gpu-model/"
 """On the resource axis, before a model's name: GPUs on nodes of that model."""
-_MOST = 2**56
-"""The most that one pod can ask of a resource: a node of 110 such pods, which need not fit as users
-may name a pod's node themselves, stays within int64."""
+_MOST = 2**50
+"""The most that one pod can ask of a resource, a pebibyte: 8,000 such pods of one queue, or on one
+node, which need not fit as users may name a pod's node themselves, stay within int64."""
+MOST_UNOFFERED = 256
+"""How many resources may have a place on the axis because of pods: users can write any names, and
+each takes a row in every column."""
 _SHORT_NAMES = {"gpu": GPU_RESOURCE}
 
 
@@ -107,8 +110,13 @@ class ResourceAxis:
     def __init__(self) -> None:
         self.names: list[str] = []
         self._index: dict[str, int] = {}
+        self.given_to_pods = 0
+        """How many places were given because pods asked for the resource first."""
         for name in ("cpu", "memory", PODS, GPU_RESOURCE):
             self.index(name)
+
+    def __contains__(self, name: str) -> bool:
+        return full_name(name) in self._index
 
     def __len__(self) -> int:
         return len(self.names)
@@ -122,11 +130,18 @@ class ResourceAxis:
             self.names.append(name)
         return index
 
+    def has_room_for(self, names: Iterable[str]) -> bool:
+        """Return whether the pods that name the resources `names` may give them places."""
+        new = sum(full_name(name) not in self._index for name in names)
+        return not new or self.given_to_pods + new <= MOST_UNOFFERED
+
     def request(self, amounts: Mapping[str, int], share: GpuShare | None = None) -> Request:
         """Return `amounts` (resource name -> units) as a Request, with a `share` of GPUs if given,
         which `amounts` count already.
         """
+        before = len(self.names)
         pairs = sorted((self.index(name), amount) for name, amount in amounts.items() if amount > 0)
+        self.given_to_pods += len(self.names) - before
         whole = amounts.get(GPU_RESOURCE, 0) // quantity.scale(GPU_RESOURCE)
         if share is None and whole > 0:
             share = GpuShare(portion=WHOLE, devices=whole)

@@ -29,6 +29,10 @@ from bindery.scheduler.model.resources import (
     pod_amounts,
 )
 
+_TOO_MANY_RESOURCES = (
+    "it asks for resources that no node has, and pods ask for too many different resources already"
+)
+
 
 class Need(StrEnum):
     """What a pod may ask for that a plugin must support: ignoring it would bind it wrongly.
@@ -120,7 +124,9 @@ class ShapeBook:
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._shapes[key] = self._new(pod, annotations)
+            shape = self._new(pod, annotations)
+            if shape.refusal is not _TOO_MANY_RESOURCES:  # a node may come that has them
+                self._shapes[key] = shape
         return shape
 
     def renew(self, device_mib: int) -> Mapping[Shape, Shape]:
@@ -149,6 +155,9 @@ class ShapeBook:
             amounts = pod_amounts(spec)
         except QuantityError as error:
             amounts, refusal = {}, f"its requests cannot be read: {error}"
+        if not self.axis.has_room_for(amounts):
+            amounts = {name: amount for name, amount in amounts.items() if name in self.axis}
+            refusal = _TOO_MANY_RESOURCES
         for name in MANAGED & amounts.keys():  # devices decide on them, not the node's sums
             del amounts[name]
         if _is_reservation(pod):  # it is the users of its group who count for the device

@@ -1,0 +1,244 @@
+"""Whatever an object contains, a plain gang beside it binds, and sums stay those of their parts."""
+
+from typing import Any
+
+import pytest
+from hostile import bodies, encoded
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from recounting import recount, view
+from schedulerworld import (
+    NOW,
+    add,
+    configuration,
+    delete,
+    engine_with,
+    gang,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+    report_of,
+    request,
+)
+
+from bindery.kube import objects as kube
+from bindery.kube.decoding import LenientDecoder
+from bindery.kube.resources import Resource
+from bindery.kube.store import Malformed
+from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.conditions import pending_writes
+from bindery.scheduler.defects import Stage
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.resources import MOST_UNOFFERED
+from bindery.scheduler.queues.status import QueueStatuses
+
+KINDS: list[Resource[Any]] = list(
+    dict.fromkeys((*WATCHED, *Engine(configuration(), lambda: NOW).watched_resources()))
+)
+
+
+def told(resource: Resource[Any], body: dict[str, Any]) -> list[kube.KubeObject]:
+    """Return what a watch makes of `body`."""
+    _, found = LenientDecoder(resource).event(encoded(body))
+    return [] if isinstance(found, Malformed) else [found]
+
+
+@pytest.mark.parametrize("resource", KINDS, ids=lambda each: each.plural)
+@given(data=st.data())
+@settings(suppress_health_check=list(HealthCheck), deadline=None, max_examples=25)
+def test_a_gang_is_planned_beside_an_object_with_any_content(
+    resource: Resource[Any], data: st.DataObject
+) -> None:
+    items = told(resource, data.draw(bodies(resource)))
+    engine = engine_with(
+        node("n"),
+        *items,
+        *gang("odd", 1),
+        pod("plain", queue="odd"),
+        *gang("good", 2, queue="sound"),
+        queue("sound"),
+    )
+
+    planned = plan(engine)
+
+    assert {"good-0", "good-1"} <= planned.keys()
+    list(pending_writes(engine.cluster, engine.report, NOW))
+    QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+    assert engine.cluster.defects.take() == []
+    delete(engine.cluster, *items)
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+
+# ---- when taking in raises --------------------------------------------------------------------
+
+
+class Fails:
+    """Stands in for a method of the tables: raises at call number `at`, for one pod's resource."""
+
+    def __init__(self, owner: Any, name: str, marked: int, at: int) -> None:
+        self.method, self.marked, self.at = getattr(owner, name), marked, at
+
+    def __call__(self, row: int, asked: Any, *rest: Any, **more: Any) -> Any:
+        if self.marked in getattr(asked, "amounts", ()):
+            self.at -= 1
+            if self.at < 0:
+                raise MemoryError("no room")
+        return self.method(row, asked, *rest, **more)
+
+
+def marked_pod(**more: Any) -> kube.Pod:
+    return pod("odd", cpu="7777m", more={"memory": "1Mi"}, **more)
+
+
+@pytest.mark.parametrize("at", range(3))
+@pytest.mark.parametrize("on", ["", "n"], ids=["pending", "bound"])
+@pytest.mark.parametrize(
+    ("table", "method"), [("queues", "hold"), ("queues", "ask"), ("nodes", "hold")]
+)
+def test_sums_are_whole_however_far_the_taking_in_of_a_pod_came_before_it_failed(
+    monkeypatch: pytest.MonkeyPatch, table: str, method: str, on: str, at: int
+) -> None:
+    engine = engine_with(node("n", 20), pod("held", cpu=2, on="n"), *gang("good", 2))
+    owner = getattr(engine.cluster.state, table)
+    monkeypatch.setattr(owner, method, Fails(owner, method, 7777, at))
+
+    add(engine.cluster, marked_pod(on=on))
+    for priority in (1, 2, 3):
+        modify(engine.cluster, marked_pod(on=on, priority=priority))
+        assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+    assert {"good-0", "good-1"} <= plan(engine).keys()
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+    delete(engine.cluster, marked_pod(on=on))
+    assert view(engine.cluster.state) == recount(engine.cluster.state)
+    assert not len(engine.cluster.aside)
+
+
+def failing_observer(engine: Engine, resource: Resource[Any], name: str) -> None:
+    def observe(change: Any) -> bool:
+        if change.object.metadata.name == name:
+            raise RecursionError("deep")
+        return False
+
+    engine.cluster.observe([((resource,), observe)])
+
+
+ODD = {
+    "pods": marked_pod(),
+    "nodes": node("odd"),
+    "queues": queue("odd"),
+    "podgroups": group("odd", 1),
+    "bindrequests": request("odd", {"uid-good-0": "n"}),
+    "priorityclasses": kube.PriorityClass(metadata=kube.Meta(name="odd", uid="uid-odd-class")),
+}
+
+
+@pytest.mark.parametrize("resource", WATCHED, ids=lambda each: each.plural)
+@pytest.mark.parametrize("is_first", [True, False], ids=["observed from the start", "later"])
+def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
+    resource: Resource[Any], *, is_first: bool
+) -> None:
+    engine = engine_with(node("n"), *gang("good", 2))
+    steps = [
+        lambda: add(engine.cluster, ODD[resource.plural]),
+        lambda: failing_observer(engine, resource, "odd"),
+    ]
+    for step in reversed(steps) if is_first else steps:
+        step()
+
+    assert plan(engine) == {"good-0": "n", "good-1": "n"}
+    defect, *_ = engine.cluster.defects.take()
+    assert (defect.stage, defect.subject.kind, defect.subject.name) == (
+        Stage.INTAKE,
+        resource.kind,
+        "odd",
+    )
+    assert "RecursionError: deep" in defect.trace
+    (problem,) = engine.cluster.problems
+    assert (problem.kind, problem.reason) == (resource.kind, "InternalError")
+    assert problem.message == "the scheduler cannot take it in: RecursionError: deep"
+
+
+def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
+    engine = engine_with(node("n"))
+    failing_observer(engine, KINDS[4], "odd")
+    add(engine.cluster, marked_pod())
+    plan(engine)
+
+    (write,) = pending_writes(engine.cluster, engine.report, NOW)
+
+    assert (write.meta.name, write.condition.reason) == ("odd", "Unschedulable")
+    assert "cannot take it in: RecursionError" in write.condition.message
+
+
+@pytest.mark.parametrize("kind", ["podgroups", "queues"])
+def test_the_gangs_of_an_object_that_cannot_be_taken_in_wait_for_that_reason(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = engine_with(node("n"))
+    owner = engine.cluster if kind == "podgroups" else engine.cluster.state.queues
+    name = "_apply_group" if kind == "podgroups" else "put"
+    method = getattr(owner, name)
+
+    def fail(item: Any, *rest: Any) -> Any:
+        if item.metadata.name == "odd" and not item.unreadable:
+            raise RecursionError("deep")
+        return method(item, *rest)
+
+    monkeypatch.setattr(owner, name, fail)
+    items = gang("odd", 1) if kind == "podgroups" else [queue("odd"), *gang("in", 1, queue="odd")]
+    add(engine.cluster, *items)
+
+    assert plan(engine) == {}
+    report = report_of(engine, "odd" if kind == "podgroups" else "in")
+    assert "cannot take it in: RecursionError: deep" in report.message
+
+
+def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engine = engine_with(node("n", 4), pod("held", cpu=3, on="n"), pod("new", cpu=2))
+    method = engine.cluster._tasks._shapes.of
+
+    def fail(item: kube.Pod) -> Any:
+        if item.metadata.labels.get("odd"):
+            raise RecursionError("deep")
+        return method(item)
+
+    monkeypatch.setattr(engine.cluster._tasks._shapes, "of", fail)
+    modify(engine.cluster, pod("held", cpu=3, on="n", labels={"odd": "yes"}))
+
+    assert plan(engine) == {}
+    assert "insufficient cpu" in report_of(engine, "new").message
+
+
+# ---- amounts and names without end ------------------------------------------------------------
+
+
+def test_pods_that_name_resources_without_end_do_not_make_the_columns_grow_without_end() -> None:
+    engine = engine_with(node("n"), *gang("good", 2))
+    for number in range(20):
+        many = {f"example.com/r{number}-{i}": 1 for i in range(500)}
+        add(engine.cluster, pod(f"odd-{number}", more=many))
+    late = {"example.com/late": 1}
+    add(engine.cluster, node("m", more=late), pod("p", more=late))
+
+    assert plan(engine).keys() == {"good-0", "good-1", "p"}
+    assert len(engine.cluster.state.axis) < 2 * MOST_UNOFFERED
+    assert "different resources" in report_of(engine, "odd-19").message
+
+
+def test_pods_that_ask_for_as_much_as_can_be_written_do_not_turn_sums_around() -> None:
+    engine = engine_with(node("n"), *gang("good", 2))
+    for number in range(300):
+        amounts = {"memory": "1Pi", "example.com/r": "1000000000000"}
+        add(engine.cluster, pod(f"odd-{number}", more=amounts, on="n" if number % 2 else ""))
+
+    plan(engine)
+
+    assert (engine.cluster.state.queues.pending >= 0).all()
+    assert (engine.cluster.state.nodes.idle[engine.cluster.state.axis.index("memory")] < 0).all()
