@@ -1,7 +1,8 @@
 """reclaim: a queue below its share takes back what others hold above theirs.
 
 The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), compared at the first
-ancestors in which the two queues differ.
+ancestors in which the two queues differ. Unlike there, shares are compared in the requested
+resources only, as in Volcano's capacity plugin.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,11 +30,11 @@ class ReclaimRule:
         self._saturation = max(1.0, saturation)
 
     def refuse(self, session: Session, claim: Claim) -> Refusal | None:
-        """Refuse a claim that would lift its queue above its fair share."""
+        """Refuse a claim that would lift its queue above its fair share of what it asks for."""
         shares, ledger = session.shares, session.queue_ledger
         row = session.queue_row(claim.job)
         with_claim = ledger.allocated[:, row] + _request(session, claim)
-        if ((with_claim > shares.fair[:, row]) & shares.counted).any():
+        if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
             return Refusal("OverFairShare", "with this job its queue would be above its fair share")
         return protection.delay(session, claim)
 
@@ -85,18 +86,20 @@ class ReclaimRule:
         )
 
     def may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
-        """Return whether the queue `other` holds more than it may keep against `own`.
+        """Return whether the queue `other` holds more than it may keep against `own`, of a resource
+        that the claim asks for.
 
         More than its quota, if the claim stays within the quota of `own`; else more than its share,
         unless it is of higher priority: it would be served first and take back what it lost.
         """
         shares, queues = session.shares, session.state.queues.entries
+        requested = shares.requested(claim.request)
         held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
-        within_quota = not ((with_claim > shares.quota[:, own]) & shares.counted).any()
-        if within_quota and ((held > shares.quota[:, other]) & shares.counted).any():
+        within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
+        if within_quota and ((held > shares.quota[:, other]) & requested).any():
             return True
-        above = bool(((held > shares.allocatable[:, other]) & shares.counted).any())
+        above = bool(((held > shares.allocatable[:, other]) & requested).any())
         return above and (within_quota or queues[own].priority >= queues[other].priority)
 
     def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:

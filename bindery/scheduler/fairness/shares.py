@@ -3,7 +3,7 @@
 Made once a session from the queue table; the queue ledger says what queues hold at any moment.
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -12,6 +12,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.fairness.division import Amounts, Demand, QueueTree, fair_shares
 from bindery.scheduler.fairness.usage import Moment
 from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, ResourceAxis
 from bindery.scheduler.model.state import PlanState
@@ -60,6 +61,7 @@ class Shares:
         self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
         """Places of what every queue's share is judged by."""
         of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
+        self._of_model = of_model
         self._whole: Amounts = np.where(
             np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
         )
@@ -84,6 +86,17 @@ class Shares:
             entry.name: self._axis.in_wholes(self.fair[:, row])
             for row, entry in enumerate(self._entries)
         }
+
+    def requested(self, resources: Collection[int]) -> BoolColumn:
+        """Return which divided resources a request for `resources` (axis places) concerns.
+
+        [resource]; a request for GPUs concerns those of every model.
+        """
+        mask = np.zeros(len(self.counted), dtype=np.bool_)
+        mask[list(resources)] = True
+        if self._axis.index(GPU_RESOURCE) in resources:
+            mask |= self._of_model
+        return np.asarray(mask & self.counted)
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
         """Return the largest part of its allocatable share that the queue holds of a resource.

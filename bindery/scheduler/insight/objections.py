@@ -141,18 +141,25 @@ class Judge:
             yield Refusal("WouldBeFuller", text)
 
     def _within(self, row: int) -> str:
-        """Return in words that the queue at `row` holds no more than it may keep."""
-        session, shares = self._session, self._session.shares
-        axis, ledger = session.state.axis, session.queue_ledger
+        """Return in words that the queue at `row` holds no more than it may keep.
+
+        Of what the claim asks for, GPUs are named if they are among it.
+        """
+        session, shares, axis = self._session, self._session.shares, self._session.state.axis
+        requested = np.flatnonzero(shares.requested(self._claim.request))
         gpu = axis.index(GPU_RESOURCE)
-        quota, share = shares.quota[gpu, row], shares.allocatable[gpu, row]
         name = session.state.queues.entries[row].name
-        held = axis.display(gpu, int(ledger.allocated[gpu, row]))
-        word, most = ("quota", quota) if ledger.allocated[gpu, row] <= quota else ("share", share)
+        if not len(requested):
+            return f"queue {name} holds nothing that is divided of what is asked for"
+        index = gpu if gpu in requested else int(requested[0])
+        quota, share = shares.quota[index, row], shares.allocatable[index, row]
+        units = int(session.queue_ledger.allocated[index, row])
+        word, most = ("quota", quota) if units <= quota else ("share", share)
         if np.isinf(most):
             return f"queue {name} is within its {word}, which is unlimited"
-        granted = axis.display(gpu, int(most))
-        return f"queue {name} is within its {word}: it holds {held} of {_gpus(granted)}"
+        held, granted = axis.display(index, units), axis.display(index, int(most))
+        amount = _gpus(granted) if index == gpu else f"{granted} {axis.names[index]}"
+        return f"queue {name} is within its {word}: it holds {held} of {amount}"
 
     def _min_runtime(self, chunk: Chunk) -> Iterator[Refusal]:
         session, action = self._session, self.action_for(chunk)
