@@ -248,6 +248,25 @@ def test_of_many_victims_the_first_are_shown_and_the_others_counted() -> None:
     assert "  and 3 more jobs; -o json names them all" in answer
 
 
+def test_a_queue_within_its_quota_is_told_in_the_resource_that_is_asked_for() -> None:
+    answer = explained(
+        scenario_of(
+            """
+            nodes: [{name: n0, cpu: "8", gpus: 1}]
+            queues:
+            - {name: mine, cpu: {quota: "8", weight: 1}}
+            - {name: theirs, cpu: {quota: "8", weight: 1}, gpu: {quota: 0, weight: 0}}
+            jobs:
+            - {name: a, queue: theirs, pods: [{cpu: "8", gpus: 1, state: Running, node: n0}]}
+            - {name: waits, queue: mine, pods: [{cpu: "4"}]}
+            """
+        ),
+        "waits",
+    )
+
+    assert "queue theirs is within its quota: it holds 8 of 8 cpu" in answer
+
+
 def test_what_no_eviction_helps_is_told_so(cluster: Scenario) -> None:
     assert "No eviction would help." in explained(cluster, "huge")
 

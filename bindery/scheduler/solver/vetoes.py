@@ -16,20 +16,20 @@ def permitted(
 ) -> BoolColumn:
     """Return the chunks of `among` (mask) with no pod that a plugin keeps from `action`.
 
-    The chunks of its job that would go after such a one are kept with it.
+    The core of a gang is kept with any of its extras: they would be left without their gang.
     """
     filters = session.plugins.victim_filters
     if not filters:
         return among
     mask, kept = among.copy(), set[int]()
     for index in np.flatnonzero(among).tolist():
-        first = table.first_of_job(index)
-        if first not in kept and all(
+        chunk, first = table.chunks[index], table.first_of_job(index)
+        may_go = all(
             plugin.may_evict(session, task, claim.job, action)
-            for task in table.chunks[index].tasks
+            for task in chunk.tasks
             for plugin in filters
-        ):
-            continue
-        kept.add(first)
-        mask[index] = False
+        )
+        if not may_go or (chunk.is_core and first in kept):
+            kept.add(first)
+            mask[index] = False
     return mask

@@ -4,7 +4,7 @@ A portion (chunk) is what goes together: an extra pod of an elastic job by itsel
 gang as a whole. Inside a job extras go before the core, the last pods first.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence, Set
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
-from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.plugins.interface import SortKey
 from bindery.scheduler.session import LAST, Session
 from bindery.scheduler.solver.returning import Returning
@@ -44,31 +44,32 @@ MayGo = Callable[[Session, Task], bool]
 def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
     """Return the portions in which `job` can be evicted, in the order in which they go.
 
-    A portion with a pod that is not `allowed` to go ends the list.
+    Pods that are not `allowed` to go count towards its minimum, so that others are extras; the rest
+    of the gang goes only as a whole.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
     if len(running) > 1:  # most jobs are one pod, and keys cost more than all else here
         running.sort(key=session.pod_sort_key, reverse=True)
-    found: list[Chunk] = []
-    left = list(running)
-    for extra in _extras(job, running):
-        found.append(Chunk(job, tuple(extra), is_core=False))
-        left = [task for task in left if task not in extra]
-    if left:
-        found.append(Chunk(job, tuple(left), is_core=True))
-    for position, chunk in enumerate(found):
-        if not all(allowed(session, task) for task in chunk.tasks):
-            return found[:position]
+    free = {task.uid for task in running if allowed(session, task)}
+    found = [Chunk(job, tuple(extra), is_core=False) for extra in _extras(job, running, free)]
+    gone = {task.uid for chunk in found for task in chunk.tasks}
+    core = tuple(task for task in running if task.uid not in gone)
+    if core and all(task.uid in free for task in core):
+        found.append(Chunk(job, core, is_core=True))
     return found
 
 
-def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
-    """Yield what can go while the gang keeps its minimum; `running` in order of eviction."""
+def _extras(job: Job, running: Sequence[Task], free: Set[Uid]) -> Iterable[list[Task]]:
+    """Yield what can go of the `free` pods while the gang keeps its minimum.
+
+    `running`: in order of eviction.
+    """
     surplus = job.placed.total - job.min_member
     spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
     spare_leaves: dict[str, int] = {}
     if job.tree is not None:
-        for group in _optional(job, job.tree):
+        pinned = {task.sub_group for task in running if task.uid not in free}
+        for group in _optional(job, job.tree, pinned):
             members = {leaf.name for leaf in group.leaves()}
             tasks = [task for task in running if task.sub_group in members]
             if tasks and len(tasks) <= surplus and _roles_allow(tasks, spare_roles):
@@ -81,19 +82,28 @@ def _extras(job: Job, running: Sequence[Task]) -> Iterable[list[Task]]:
             spare_leaves.update((name, job.placed.groups[name]) for name in useless)
     for task in running:
         spare = spare_leaves.get(task.sub_group, surplus)
-        if surplus > 0 and spare > 0 and _roles_allow([task], spare_roles):
+        if task.uid not in free or surplus <= 0 or spare <= 0:
+            continue
+        if _roles_allow([task], spare_roles):
             surplus -= 1
             if task.sub_group in spare_leaves:
                 spare_leaves[task.sub_group] -= 1
             yield [task]
 
 
-def _optional(job: Job, group: Group) -> Iterable[Group]:
-    """Yield satisfied groups that `group` can do without, the last written first."""
+def _optional(job: Job, group: Group, pinned: Set[str]) -> Iterable[Group]:
+    """Yield satisfied groups that `group` can do without, the last written first.
+
+    `pinned`: leaves with pods that may not go.
+    """
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
-    yield from reversed(satisfied[group.needed_children :])
-    for child in reversed(satisfied[: group.needed_children]):
-        yield from _optional(job, child)
+    surplus = len(satisfied) - group.needed_children
+    for child in reversed(satisfied):
+        if surplus > 0 and pinned.isdisjoint(leaf.name for leaf in child.leaves()):
+            surplus -= 1
+            yield child
+        else:
+            yield from _optional(job, child, pinned)
 
 
 def _useless_leaves(job: Job, group: Group) -> Iterable[Group]:
