@@ -4,7 +4,8 @@ A portion (chunk) is what goes together: an extra pod of an elastic job by itsel
 gang as a whole. Inside a job extras go before the core, the last pods first.
 """
 
-from collections.abc import Callable, Iterable, Sequence, Set
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -59,7 +60,7 @@ def chunks(session: Session, job: Job, allowed: MayGo = may_go) -> list[Chunk]:
     return found
 
 
-def _extras(job: Job, running: Sequence[Task], free: Set[Uid]) -> Iterable[list[Task]]:
+def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterable[list[Task]]:
     """Yield what can go of the `free` pods while the gang keeps its minimum.
 
     `running`: in order of eviction.
@@ -91,7 +92,7 @@ def _extras(job: Job, running: Sequence[Task], free: Set[Uid]) -> Iterable[list[
             yield [task]
 
 
-def _optional(job: Job, group: Group, pinned: Set[str]) -> Iterable[Group]:
+def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Group]:
     """Yield satisfied groups that `group` can do without, the last written first.
 
     `pinned`: leaves with pods that may not go.
