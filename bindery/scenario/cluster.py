@@ -20,7 +20,7 @@ from bindery.kube.objects import (
     PriorityClass,
 )
 from bindery.kube.store import Change, EventType
-from bindery.scenario import objects, shares
+from bindery.scenario import hami, objects, shares
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.fields import expand
 from bindery.scenario.flight import request_object
@@ -236,7 +236,7 @@ class ScenarioCluster:
         if not shares.shares_by_hami(self._scenario):
             return None
         node = self.node_entries.get(node_name)
-        return node.devices if node is not None else ()
+        return hami.with_memory(node) if node is not None else ()
 
     def _create_in_flight(self, entry: InFlightRequest) -> None:
         records = [self.pods[name] for name in entry.pods]

@@ -16,6 +16,7 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import ContainerDevice
 from bindery.api.hami.vendortable import NVIDIA, VENDORS
 from bindery.api.hami.wishes import DevicePolicy
+from bindery.api.names import SPREAD_DEVICES_ANNOTATION
 from bindery.kube.objects import Node, Pod
 from bindery.scenario.jobs import Request, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
@@ -38,24 +39,32 @@ def is_shared(node: ScenarioNode) -> bool:
     return any(device.shares for device in node.devices)
 
 
+def with_memory(node: ScenarioNode) -> tuple[Device, ...]:
+    """Return the devices of `node`, each with its memory."""
+    default_mib = node.gpu_memory or _MEMORY_MIB
+    return tuple(
+        device.model_copy(update={"memory": device.memory or default_mib})
+        for device in node.devices
+    )
+
+
 def node_annotations(node: ScenarioNode) -> dict[str, str]:
     """Return what HAMi's device plugin registers on `node`, and what its administrator says."""
     if not is_shared(node):
         return {}
-    memory_mib = node.gpu_memory or _MEMORY_MIB
     devices = [
         NodeDevice(
             id=_id(device, index),
             index=index,
             count=device.shares or 1,
-            memory_mib=device.memory or memory_mib,
+            memory_mib=device.memory or _MEMORY_MIB,
             cores=100,
             type=f"NVIDIA-{device.type or node.gpu_model or 'GPU'}",
             numa=device.numa or 0,
             mode=names.DeviceModeWord.HAMI_CORE.value,
             healthy=device.healthy,
         )
-        for index, device in enumerate(node.devices)
+        for index, device in enumerate(with_memory(node))
     ]
     found = {NVIDIA.register_key: nodedevices.encode_json(devices)}
     cordoned = [_id(d, i) for i, d in enumerate(node.devices) if d.cordoned]
@@ -81,7 +90,9 @@ def resources(request: Request) -> dict[str, str]:
     return {NVIDIA.count_resource: str(count), **found} if count else found
 
 
-def pod_annotations(pod: ScenarioPod, devices: Sequence[Device]) -> dict[str, str]:
+def pod_annotations(
+    pod: ScenarioPod, devices: Sequence[Device], *, spread_devices: bool
+) -> dict[str, str]:
     """Return the wishes of `pod`, and what it holds of `devices`, those of its node."""
     selector = pod.gpu_selector
     found = {
@@ -90,6 +101,7 @@ def pod_annotations(pod: ScenarioPod, devices: Sequence[Device]) -> dict[str, st
         NVIDIA.use_types: ",".join(selector.types),
         NVIDIA.avoid_types: ",".join(selector.avoid_types),
         names.DEVICE_POLICY: _POLICIES[pod.gpu_policy].value if pod.gpu_policy else "",
+        SPREAD_DEVICES_ANNOTATION: "true" if spread_devices else "",
     }
     if pod.node and pod.gpu:
         slot = tuple(_holding(pod, devices[int(index)], int(index)) for index in pod.gpu)

@@ -229,7 +229,9 @@ def pod_object(
         labels |= shares.labels(pod)
         annotations |= shares.annotations(pod, spread_devices=who.spread_devices)
     else:
-        annotations |= hami.pod_annotations(pod, who.shared_devices)
+        annotations |= hami.pod_annotations(
+            pod, who.shared_devices, spread_devices=who.spread_devices
+        )
     if pod.preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(pod.preemptible).lower()
     labels |= pod.labels

@@ -5,7 +5,7 @@ the tally of a node and changes a copy, container by container. Init containers 
 others begin each start from what the node has without this pod.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 
 from bindery.api.hami import poddevices
@@ -20,7 +20,7 @@ from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.hami import checks, groups, order
 from bindery.scheduler.hami.checks import Demand
 from bindery.scheduler.hami.fleet import HamiNode, Held
-from bindery.scheduler.hami.reasons import NODE_INSUFFICIENT_DEVICE, Reasons
+from bindery.scheduler.hami.reasons import CARD_USED_BY_JOB, NODE_INSUFFICIENT_DEVICE, Reasons
 from bindery.scheduler.hami.usage import Tally
 
 
@@ -42,6 +42,8 @@ class Fitting:
     """What the pod wishes, or the default."""
     tally: Tally
     """What is taken without this pod; containers are added as they are placed."""
+    avoided: Collection[str] = ()
+    """UUIDs of devices on which pods of its job stand, where the job wants them apart."""
     reasons: Reasons = field(default_factory=Reasons)
     """What is against devices for the request that was looked at last."""
     _slots: dict[str, list[Slot]] = field(default_factory=dict)
@@ -99,6 +101,8 @@ class Fitting:
         why = checks.standing(device, self.node, request.vendor, wishes)
         if not why and self._is_elsewhere(device, request.vendor):
             why = "CardNotFoundCustomFilterRule"
+        if not why and device.id in self.avoided:
+            why = CARD_USED_BY_JOB
         if not why and DevicePolicy.MUTEX in self.policies and used.shares:
             why = "ExclusiveDeviceAllocateConflict"
         why = why or checks.room(device, used, self._demand(device, request), request)

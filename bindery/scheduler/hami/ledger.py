@@ -19,7 +19,7 @@ from bindery.scheduler.hami.fleet import Fleet, Held
 from bindery.scheduler.hami.reasons import CARD_PROMISED, Reasons
 from bindery.scheduler.hami.usage import NodeUsage
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
-from bindery.scheduler.model.jobs import TaskStatus, Uid
+from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
@@ -60,10 +60,13 @@ class HamiLedger:
         ask = self._asks.of(shape)
         return ask is None or self._fit(ask, node_name, later=later)[0] is not None
 
-    def reasons(self, shape: Shape, node_name: str) -> Reasons:
-        """Return why a pod of `shape` does not fit onto the node's devices now."""
-        ask = self._asks.of(shape)
-        return Reasons() if ask is None else self._fit(ask, node_name, later=False)[1]
+    def reasons(self, task: Task, node_name: str) -> Reasons:
+        """Return why `task` does not fit onto the node's devices now."""
+        ask = self._asks.of(task.shape)
+        if ask is None:
+            return Reasons()
+        avoided = self._avoided(task, node_name, later=False)
+        return self._fit(ask, node_name, later=False, avoided=avoided)[1]
 
     def assignment(self, uid: Uid) -> Assignment | None:
         """Return the devices that a pod of an open or committed Statement gets."""
@@ -96,7 +99,8 @@ class HamiLedger:
         if ask is None or node not in self._fleet.nodes:
             return
         later = operation.kind is OperationKind.PIPELINE
-        assignment, reasons = self._fit(ask, node, later=later)
+        avoided = self._avoided(task, node, later=later)
+        assignment, reasons = self._fit(ask, node, later=later, avoided=avoided)
         if assignment is None:
             raise LedgerRefusalError(f"node {node} has no devices for it: {reasons}")
         if not assignment.devices:
@@ -127,16 +131,31 @@ class HamiLedger:
 
     # ---- inside ---------------------------------------------------------------------------------
 
-    def _fit(self, ask: Ask, node_name: str, *, later: bool) -> tuple[Assignment | None, Reasons]:
+    def _avoided(self, task: Task, node_name: str, *, later: bool) -> frozenset[str]:
+        """Return the devices on which other pods of the job stand that wants them apart."""
+        if not task.spreads_devices:
+            return frozenset()
+        there: list[Held | None] = []
+        for uid, other in self._state.jobs[task.job].tasks.items():
+            planned = self._planned.get(uid)
+            there.append(planned.held if planned is not None else None)
+            if not (later and other.status is TaskStatus.RELEASING):
+                there.append(self._held(uid))
+        on_node = (held for held in there if held is not None and held.node == node_name)
+        return frozenset(uuid for held in on_node for uuid in held.devices)
+
+    def _fit(
+        self, ask: Ask, node_name: str, *, later: bool, avoided: frozenset[str] = frozenset()
+    ) -> tuple[Assignment | None, Reasons]:
         node = self._fleet.nodes.get(node_name)
         if node is None or not any(v.word in node.devices for v in ask.request.vendors):
             return Assignment({}), Reasons()
         usage = self.usage(node_name)
         taken = usage.later if later else usage.now
-        fitting = Fitting(node, ask, self._asks.policies(ask), taken)
+        fitting = Fitting(node, ask, self._asks.policies(ask), taken, avoided)
         found = fitting.run()
         if found is not None and not later and usage.promise_count:
-            beside = Fitting(node, ask, self._asks.policies(ask), usage.later)
+            beside = Fitting(node, ask, self._asks.policies(ask), usage.later, avoided)
             if beside.run() is None:
                 return None, Reasons.of_node(CARD_PROMISED)
         return found, fitting.reasons

@@ -13,6 +13,9 @@ NODE_INSUFFICIENT_DEVICE: Final = "NodeInsufficientDevice"
 CARD_PROMISED: Final = "CardPromised"
 """Bindery's own: the room is promised to pods that wait for others to go."""
 
+CARD_USED_BY_JOB: Final = "CardUsedByJob"
+"""Bindery's own: another pod of the job is on the device, and the job wants them apart."""
+
 
 @dataclass
 class Reasons:

@@ -6,7 +6,7 @@ objects are observed between cycles only, so that a plan is made from one state 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
 
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
@@ -109,6 +109,17 @@ class WorthWaiting(Protocol):
         They fit at `row` now, and at `rows` once all that is being released has gone. None: they do
         not wait. Asked for each pod while anything is being released.
         """
+        ...
+
+
+@runtime_checkable
+class GpuStrategy(Protocol):
+    """How pods that ask for GPUs are placed, for plugins that score nodes by what they know of
+    devices.
+    """
+
+    def gpu_strategy(self) -> Literal["binpack", "spread"]:
+        """Return whether the fullest node goes first or the emptiest."""
         ...
 
 

@@ -32,6 +32,7 @@ from bindery.scheduler.hami.reasons import Reasons
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.plugins.further import GpuStrategy
 from bindery.scheduler.plugins.interface import NodeFailure, Refusal, Rows
 from bindery.scheduler.session import Session
 
@@ -45,8 +46,10 @@ _EXPLAINED_NODES = 32
 class Arguments(ApiModel):
     """HAMi's defaults, for pods that wish nothing."""
 
-    node_policy: NodePolicy = NodePolicy.BINPACK
+    node_policy: NodePolicy | None = None
+    """Which node goes first. Default: as the plugin nodeplacement places GPUs, else binpack."""
     device_policy: DevicePolicy = DevicePolicy.SPREAD
+    """Which device of its node goes first."""
     vendors: tuple[str, ...] = tuple(
         vendor.word for vendor in VENDORS if vendor.register is not Register.CAPACITY
     )
@@ -154,14 +157,16 @@ class NodeLock:
         """Return what HAMi would say about the devices of some of the nodes."""
         if self._asks.of(task.shape) is None or not self._fleet.nodes:
             return None
+        if task.spreads_devices:  # what stands in its way is its own job, not its shape alone
+            return self._explain(session, task)
         if task.shape not in self._explained:
-            self._explained[task.shape] = self._explain(session, task.shape)
+            self._explained[task.shape] = self._explain(session, task)
         return self._explained[task.shape]
 
-    def _explain(self, session: Session, shape: Shape) -> str | None:
-        passing, found = session.placement.passing(shape), Reasons()
+    def _explain(self, session: Session, task: Task) -> str | None:
+        passing, found = session.placement.passing(task.shape), Reasons()
         for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
-            found += self._current().reasons(shape, session.state.nodes.name(int(row)))
+            found += self._current().reasons(task, session.state.nodes.name(int(row)))
         return f"devices: {found}" if found else None
 
     def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
@@ -170,7 +175,8 @@ class NodeLock:
         ask = self._asks.of(shape)
         if ask is None or not self._fleet.nodes:
             return scores
-        spreads = (ask.wishes.node_policy or self._arguments.node_policy) is NodePolicy.SPREAD
+        wished = ask.wishes.node_policy or self._arguments.node_policy
+        spreads = (wished or _strategy(session)) == NodePolicy.SPREAD
         for position, name in self._own(session, rows):
             devices = [d for found in self._fleet.nodes[name].devices.values() for d in found]
             full = order.node_score(devices, self._current().usage(name).now.used)
@@ -209,3 +215,9 @@ class NodeLock:
     def _current(self) -> HamiLedger:
         assert self._ledger is not None, "sessions ask for their ledgers when they open"
         return self._ledger
+
+
+def _strategy(session: Session) -> str:
+    """Return how the session places pods that ask for GPUs."""
+    plugins = (p for p in session.plugins.plugins if isinstance(p, GpuStrategy))
+    return next((plugin.gpu_strategy() for plugin in plugins), NodePolicy.BINPACK.value)

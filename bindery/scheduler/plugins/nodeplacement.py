@@ -42,6 +42,10 @@ class NodePlacement:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         self._arguments = Arguments.model_validate(dict(arguments))
 
+    def gpu_strategy(self) -> Strategy:
+        """Return how pods that ask for GPUs are placed."""
+        return self._arguments.gpu
+
     def choose_devices(self, session: Session, task: Task, row: int) -> Sequence[str] | None:
         """Return the node's devices, by strategy the fullest or the emptiest first."""
         if task.shape.request.share is None:
