@@ -49,6 +49,8 @@ def gang_status(
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the next cycle knows how that went
     evicted = _evicted(group, trail)
+    if job.pending and report is None and job.has_come and not job.is_satisfied:
+        return None  # it has not been tried yet: a cycle that finds out why it waits says so
     state = _state(job, group, was_evicted=evicted is not None and evicted.status == "True")
     if evicted is not None:
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"

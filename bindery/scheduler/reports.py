@@ -29,6 +29,8 @@ class PodReport:
     """Why it waits; empty for one that does not."""
     devices: tuple[int, ...] = ()
     """The GPUs of the node that it is promised."""
+    given_up_node: str = ""
+    """Where it had a place in this cycle, before its gang was given up for lack of others."""
 
 
 @dataclass(frozen=True, slots=True)

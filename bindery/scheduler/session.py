@@ -20,6 +20,7 @@ from bindery.api.times import seconds
 from bindery.kube.objects import Pod
 from bindery.scheduler import nextpods
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
@@ -103,6 +104,8 @@ class Session:
         """Why jobs that were tried in this cycle wait."""
         self.failed: set[Job] = set()
         """Jobs of which the planning has raised an error: left alone until the session ends."""
+        self.last_places: dict[Job, dict[Uid, int]] = {}
+        """Of gangs that were given up: pod -> node row of those that had found a place."""
         self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
         """Position -> node row, nodes sorted by name."""
         self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
@@ -139,6 +142,12 @@ class Session:
         operations = statement.commit()
         self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
         return operations
+
+    def give_up(self, job: Job, operations: Sequence[Operation]) -> None:
+        """Note which pods had a place in a plan for the gang `job` that is about to be undone."""
+        places = {o.task.uid: o.row for o in operations if o.task.job == job.key}
+        if len(places) > len(self.last_places.get(job, ())):
+            self.last_places[job] = places
 
     @property
     def is_releasing(self) -> bool:
@@ -241,8 +250,8 @@ class Session:
         """Return whether others were evicted for `job` a short while ago."""
         return self._cluster.promises.holds(job.key)
 
-    def stale_since(self, parts: Sequence[tuple[Job, str]]) -> list[float]:
-        """Return since when each of `parts`, jobs or sub-groups of them, has been too small.
+    def staleness(self, parts: Sequence[tuple[Job, str]]) -> list[Staleness]:
+        """Return how long each of `parts`, jobs or sub-groups of them, has been too small.
 
         To be asked once, about all that are: the others are taken to be sound.
         """

@@ -47,7 +47,9 @@ def test_a_waiting_gang_and_its_pods_say_why() -> None:
 
     assert says(writes["g"]) == (Subject.POD_GROUP, "Scheduled", "False", "Unschedulable")
     assert says(writes["g-0"]) == (Subject.POD, "PodScheduled", "False", "Unschedulable")
-    assert writes["g"].condition.message == writes["g-0"].condition.message
+    text = writes["g"].condition.message
+    assert writes["g-8"].condition.message == text
+    assert writes["g-0"].condition.message == f"it had a place, but its gang was given up: {text}"
     assert writes["g"].condition.last_transition_time == THEN
     assert all(write.is_urgent for write in writes.values())
 

@@ -192,6 +192,7 @@ class Attempts:
             if placed == len(tasks):
                 return True
             shortage = self._shortage(tasks, finder, placed)
+            session.give_up(job, statement.operations)
             statement.rollback(savepoint)
         self._refuse_short(job, tasks, shortage)
         return False

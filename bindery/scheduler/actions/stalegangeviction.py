@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from bindery.scheduler.actions.base import Commit
+from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
@@ -35,13 +36,14 @@ class StaleGangEviction:
         for job in session.state.jobs.values():
             with session.guarded(job):
                 parts += _stale_parts(job)
-        since = session.stale_since([(job, name) for job, name, _ in parts])
-        for (job, name, tasks), at in zip(parts, since, strict=True):
+        found = session.staleness([(job, name) for job, name, _ in parts])
+        for (job, name, tasks), staleness in zip(parts, found, strict=True):
             grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
+            is_due = 0 <= grace_s < session.now - staleness.since
+            is_spared = any(task.uid in session.spared for task in tasks)
             if not name:
-                _report(session, job, at + grace_s if grace_s >= 0 else None)
-            is_due = 0 <= grace_s < session.now - at
-            if is_due and not any(task.uid in session.spared for task in tasks):
+                _report(session, job, _outlook(staleness, grace_s, is_due, is_spared))
+            if is_due and not is_spared:
                 commit = None
                 with session.guarded(job):
                     commit = _evict(session, job, tasks)
@@ -79,11 +81,23 @@ def _stale_parts(job: Job) -> Iterator[_Part]:
             yield job, group.name, tasks
 
 
-def _report(session: Session, job: Job, goes_at: float | None) -> None:
-    """Say of `job` that it is below its minimum, and when it goes."""
-    text = "fewer of its pods run than it needs"
-    if goes_at is not None:
-        text = f"{text}: it is evicted after {timestamp(goes_at)} if that does not change"
+def _outlook(staleness: Staleness, grace_s: float, is_due: bool, is_spared: bool) -> str:
+    """Return what becomes of a gang that is too small, as an addition to a sentence."""
+    if grace_s < 0:
+        return ""
+    if staleness.awaits_others:
+        return ": some are being deleted, and it is evicted if no others come in their place"
+    goes_at = timestamp(staleness.since + grace_s)
+    if not is_due:
+        return f": it is evicted after {goes_at} if that does not change"
+    if is_spared:
+        return f": its time ended at {goes_at}, but its eviction is refused"
+    return f": it is evicted, as its time ended at {goes_at}"
+
+
+def _report(session: Session, job: Job, outlook: str) -> None:
+    """Say of `job` that it is below its minimum, and what becomes of it."""
+    text = f"fewer of its pods run than it needs{outlook}"
     refusal = session.refusals.get(job)
     session.refusals[job] = (
         Refusal("BelowMinimum", text)

@@ -39,7 +39,7 @@ from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.cache.trails import Trails
 from bindery.scheduler.defects import INTERNAL_ERROR, Defects, Stage, Subject
-from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
@@ -273,6 +273,7 @@ class Cluster:
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
         self.changed_jobs.add(job_key(pod))
+        self._note_loss(pod, gone)
         if gone:
             self.pods.pop(uid, None)
             self._tasks.remove_pod(uid)
@@ -291,6 +292,15 @@ class Cluster:
             self._take_up_promise(pod, known)
             self.pods[uid] = pod
         return self._tasks.put_pod(pod)
+
+    def _note_loss(self, pod: Pod, gone: bool) -> None:
+        """Note that a gang has lost `pod`, which had not ended before."""
+        task = self.state.tasks.get(Uid(pod.metadata.uid))
+        ended = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
+        if task is None or not task.job.is_group or task.status in ended:
+            return
+        if gone or pod.status.phase == "Failed":
+            self.staleness.lost(task.job, pod, self._clock())
 
     def _report_mistakes(self, pod: Pod, known: Pod | None) -> None:
         """Warn at `pod` of keys that it may rely on and that nobody reads."""
@@ -337,6 +347,7 @@ class Cluster:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
             self.trails.forget(key)
+            self.staleness.forget(key)
             self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:
                 self._deleted_groups[key] = (self._clock(), group.metadata)

@@ -1,0 +1,114 @@
+"""When what is left of a gang goes: not while replacements for its lost pods are on their way."""
+
+import pytest
+from msgspec.structs import replace
+from schedulerworld import (
+    NOW,
+    Clock,
+    add,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    report_of,
+)
+
+from bindery.kube.objects import OwnerReference, Pod
+from bindery.scheduler.engine import Engine
+
+GRACE_S = 60.0
+LEFT = {"g-0", "g-1"}
+
+
+def member(number: int, owner: str = "Job", **fields: object) -> Pod:
+    made = pod(f"g-{number}", group="g", **{"on": "n", **fields})  # type: ignore[arg-type]  # as `pod` has them
+    references = [OwnerReference(kind=owner, name="o", uid="o", controller=True)] if owner else []
+    return replace(made, metadata=replace(made.metadata, owner_references=references))
+
+
+def evicted(engine: Engine) -> set[str]:
+    plan(engine)
+    return {eviction.task.name for eviction in engine.report.evictions}
+
+
+def gang_of(size: int, clock: Clock, owner: str = "Job") -> Engine:
+    """Return an engine with a gang of which all `size` pods are needed and run."""
+    members = [member(number, owner) for number in range(size)]
+    engine = engine_with(node("n"), group("g", size), *members, clock=clock)
+    assert evicted(engine) == set()
+    return engine
+
+
+def lose(engine: Engine, *numbers: int, owner: str = "Job") -> None:
+    delete(engine.cluster, *(member(number, owner) for number in numbers))
+    assert evicted(engine) == set()
+
+
+@pytest.mark.parametrize(("lost", "backoff_s"), [(1, 10.0), (3, 40.0), (6, 320.0)])
+def test_what_is_left_waits_for_the_pods_that_the_job_controller_makes_later(
+    lost: int, backoff_s: float
+) -> None:
+    clock = Clock()
+    engine = gang_of(2 + lost, clock)
+    lose(engine, *range(2, 2 + lost))
+
+    clock.now += backoff_s + GRACE_S
+    assert evicted(engine) == set()
+    clock.now += 1
+    assert evicted(engine) == LEFT
+
+
+@pytest.mark.parametrize("owner", ["", "ReplicaSet"])
+def test_what_nobody_makes_again_later_is_not_waited_for(owner: str) -> None:
+    clock = Clock()
+    engine = gang_of(3, clock, owner)
+    lose(engine, 2, owner=owner)
+
+    clock.now += GRACE_S + 1
+    assert evicted(engine) == LEFT
+
+
+def test_replacements_that_have_come_get_the_grace_period_to_find_a_place() -> None:
+    clock = Clock()
+    engine = gang_of(3, clock)
+    lose(engine, 2)
+    clock.now += 65.0
+    came = "2025-06-15T15:07:45Z"
+    late = member(3, on="", cpu=64)
+    add(engine.cluster, replace(late, metadata=replace(late.metadata, creation_timestamp=came)))
+
+    clock.now += 50.0
+    assert evicted(engine) == set()
+    clock.now += 11.0
+    assert evicted(engine) == LEFT
+
+
+def test_pods_that_are_being_deleted_stop_the_time_but_not_for_ever() -> None:
+    clock = Clock()
+    engine = gang_of(3, clock)
+    leaving = "2025-06-15T16:06:40Z"
+    modify(engine.cluster, member(2, deleting=leaving))
+    assert evicted(engine) == set()
+
+    clock.now += 10 * GRACE_S
+    assert evicted(engine) == set()
+    assert "if no others come in their place" in report_of(engine, "g").message
+    clock.now += GRACE_S + 1
+    assert evicted(engine) == LEFT
+
+
+def test_the_announcement_of_an_eviction_ends_at_its_time() -> None:
+    clock = Clock()
+    engine = gang_of(3, clock, owner="")
+    lose(engine, 2, owner="")
+    text = "fewer of its pods run than it needs: it is evicted after 2025-06-15T15:07:40Z"
+    assert text in report_of(engine, "g").message
+
+    clock.now = NOW + GRACE_S + 1
+    assert evicted(engine) == LEFT
+    said = report_of(engine, "g").message
+    assert text not in said
+    assert "it is evicted, as its time ended at 2025-06-15T15:07:40Z" in said
