@@ -1,6 +1,6 @@
-"""Disruption budgets, as they are listed by those who ask what an eviction would meet.
+"""Disruption budgets, as they are read by those who ask what an eviction would meet.
 
-The scheduler itself never reads them: it asks the Eviction API, which does.
+Whether a pod may be evicted is not decided here: the Eviction API counts by itself.
 """
 
 from typing import Final
@@ -43,6 +43,8 @@ class BudgetStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     """How many of them may go now, as the disruption controller counts."""
 
     disruptions_allowed: int = 0
+    observed_generation: int = 0
+    """Of the budget's spec, when it was last counted; 0: it has not been."""
 
 
 class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

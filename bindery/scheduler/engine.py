@@ -314,9 +314,10 @@ class Engine:
         if claimant == refused.job:  # it goes for nobody's sake: no room is missing
             cluster.failures.spare([e.task.uid for e in plan.left], until)
             return
-        cluster.failures.spare([e.task.uid for e in plan.left if e.task.job == refused.job], until)
+        spared = [e.task.uid for e in plan.left if e.task.job == refused.job]
+        cluster.failures.spare(spared, until)
         text = f"no room was made: pod {refused.name} is not evicted: {plan.problem}"
-        cluster.failures.note_refused_room(claimant, until, text)
+        cluster.failures.note_refused_room(claimant, until, text, spared)
 
     def evicted(self, eviction: Eviction) -> None:
         """Note that the pod of `eviction` has been evicted: its gang keeps the trail."""

@@ -1,22 +1,28 @@
 """Carries out the evictions of committed plans, through the Eviction API.
 
-Disruption budgets and grace periods are honoured. The evictions of one plan are carried out batch
-by batch in the plan's order, after all of them have been tried without effect: if one is refused
-the plan is dropped and nothing more of it is evicted. Taken over by the engine, which spares who
-stays.
+Disruption budgets and grace periods are honoured. The evictions of one plan are carried out in the
+plan's order, after all of them have been tried without effect: if one is refused the plan is
+dropped and nothing more of it is evicted. Evictions that count against the same budget go one after
+the other, over all plans, as the API server makes those that meet wait for half a second; others go
+at once. What was refused is taken over by the engine, which spares who stays.
 """
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import groupby
+from weakref import WeakValueDictionary
 
 import structlog
 
+from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.scheduler.metrics import EVICTIONS
+from bindery.scheduler.model.jobs import Task, Uid
 from bindery.scheduler.reports import Eviction, RefusedPlan
 
 CONCURRENT_CALLS = 16
@@ -24,6 +30,10 @@ CONCURRENT_CALLS = 16
 looks like a budget that forbids them."""
 
 _log = structlog.get_logger()
+
+
+BudgetKey = tuple[str, str]
+"""Namespace and name of a disruption budget."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +45,52 @@ class _Problem:
     """When it may be otherwise, as of a budget that has not been counted yet."""
 
 
-class Evictor:
-    """Evicts in the background; what was refused is kept in `refused` for the loop to take."""
+class _Course:
+    """How far the evictions of one plan have come."""
 
-    def __init__(self, client: Client, events: EventRecorder, wake: Callable[[], None]) -> None:
+    def __init__(self, plan: Sequence[Eviction]) -> None:
+        self.plan = plan
+        self._gone: set[Uid] = set()
+        self._refused: tuple[Eviction, _Problem] | None = None
+
+    @property
+    def is_dropped(self) -> bool:
+        """Whether an eviction was refused, so that no more of them are asked for."""
+        return self._refused is not None
+
+    def note(self, eviction: Eviction, problem: _Problem | None) -> None:
+        """Take note of the answer to one eviction; `problem`: why it was refused."""
+        if problem is None:
+            self._gone.add(eviction.task.uid)
+        elif self._refused is None:
+            self._refused = eviction, problem
+
+    def refused(self) -> RefusedPlan | None:
+        """Return what is left of the plan, if it was dropped."""
+        if self._refused is None:
+            return None
+        at, problem = self._refused
+        left = [each for each in self.plan if each.task.uid not in self._gone]
+        return _refused(at, left, problem, is_begun=bool(self._gone))
+
+
+class Evictor:
+    """Evicts in the background; what was refused is kept in `refused` for the loop to take.
+
+    `budgets`: returns the disruption budgets that count a pod, by name.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        events: EventRecorder,
+        wake: Callable[[], None],
+        budgets: Callable[[Task], Sequence[DisruptionBudget]],
+    ) -> None:
         self._client = client
+        self._budgets = budgets
+        self._turns: WeakValueDictionary[BudgetKey, asyncio.Lock] = WeakValueDictionary()
+        """By budget: held by the eviction that counts against it."""
         self._events = events
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
@@ -54,6 +105,11 @@ class Evictor:
             task = asyncio.create_task(self._carry_out(list(plan)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
+
+    async def drain(self) -> None:
+        """Wait until everything submitted has been carried out, or refused."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
         """Ask for no more evictions, as another scheduler leads: what is left of plans stays."""
@@ -81,24 +137,46 @@ class Evictor:
         return None
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
-        """Evict batch after batch, the first one alone and each twice as large as the last.
+        """Evict the first of `plan` alone, then the others; by budget those that have one."""
+        course = _Course(plan)
+        await self._evict_batch(course, plan[:1])
+        lanes: defaultdict[tuple[BudgetKey, ...], list[Eviction]] = defaultdict(list)
+        for eviction in plan[1:]:
+            lanes[self._budgets_of(eviction.task)].append(eviction)
+        await asyncio.gather(*(self._evict_lane(course, *lane) for lane in lanes.items()))
+        return course.refused()
+
+    async def _evict_lane(
+        self, course: _Course, budgets: Sequence[BudgetKey], lane: Sequence[Eviction]
+    ) -> None:
+        """Evict `lane` in order: one by one under `budgets`, else in batches that double in size.
 
         The API server takes 0.1 s for an eviction, however many it is asked for at once. But a
         batch is not called back when one of it is refused, so small plans go nearly one by one.
         """
-        start, size = 0, 1
-        while start < len(plan):
-            batch = plan[start : start + size]
-            problems = await asyncio.gather(*(self._evict(each, dry_run=False) for each in batch))
-            answers = list(zip(batch, problems, strict=True))
-            refused = [(each, problem) for each, problem in answers if problem is not None]
-            if refused:
-                is_begun = start > 0 or len(refused) < len(batch)
-                left = (*(each for each, _ in refused), *plan[start + size :])
-                first, problem = refused[0]
-                return _refused(first, left, problem, is_begun=is_begun)
-            start, size = start + size, min(2 * size, CONCURRENT_CALLS)
-        return None
+        start, size = 0, 1 if budgets else 2
+        while start < len(lane) and not course.is_dropped:
+            await self._evict_batch(course, lane[start : start + size])
+            start, size = start + size, 1 if budgets else min(2 * size, CONCURRENT_CALLS)
+
+    async def _evict_batch(self, course: _Course, batch: Sequence[Eviction]) -> None:
+        await asyncio.gather(*(self._evict_in_turn(course, eviction) for eviction in batch))
+
+    async def _evict_in_turn(self, course: _Course, eviction: Eviction) -> None:
+        """Evict one pod when no other eviction counts against its budgets at the moment."""
+        async with AsyncExitStack() as turns:
+            for budget in self._budgets_of(eviction.task):
+                await turns.enter_async_context(self._turns.setdefault(budget, asyncio.Lock()))
+            if not course.is_dropped:
+                course.note(eviction, await self._evict(eviction, dry_run=False))
+
+    def _budgets_of(self, task: Task) -> tuple[BudgetKey, ...]:
+        """Return the keys of the budgets that count `task`, in the order in which they are taken.
+
+        Always the same order, so that no two evictions wait for each other.
+        """
+        metas = (budget.metadata for budget in self._budgets(task))
+        return tuple((meta.namespace, meta.name) for meta in metas)
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> _Problem | None:
         """Evict one pod; return why that was refused, None if it goes or is gone."""

@@ -65,7 +65,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         queues = QueueStatusWriter(
             client, QueueStatuses(engine.cluster, configuration.node_pool), clock
         )
-        evictor = Evictor(client, events, feed.changed.set)
+        evictor = Evictor(client, events, feed.changed.set, engine.cluster.budgets_of)
         writers = Writers(writer, evictor, status, queues, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)

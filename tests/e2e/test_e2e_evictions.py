@@ -11,12 +11,14 @@ from support import Corner, Gang, Observer, metric, scheduler_configuration, wai
 from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.times import seconds
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
 from bindery.kube.client import PatchKind
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
+from bindery.scheduler.cache.failures import SPARE_S
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
@@ -112,6 +114,18 @@ async def events(corner: Corner, reason: str) -> list[Event]:
     return [event for event in every if event.reason == reason]
 
 
+async def refusals(corner: Corner) -> list[Event]:
+    return await wait_for(lambda: events(corner, "EvictionRefused"), "the refusals are told")
+
+
+def bound_at(pod: Pod) -> float:
+    """Return when `pod` was bound: seconds since the epoch."""
+    times = [
+        c.last_transition_time for c in pod.status.conditions or () if c.type == "PodScheduled"
+    ]
+    return max(seconds(at) or 0 for at in times)
+
+
 async def only_pod(corner: Corner, gang: Gang) -> Pod:
     [pod] = await corner.pods(gang)
     return pod
@@ -184,6 +198,14 @@ async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_aga
     refused = metric(scheduler, "bindery_evictions_total", outcome="refused") - refused_before
     assert refused == len(gangs)
     assert [line for line in observer.story if line.startswith(("leaves", "nominated"))] == []
+
+    told = max(event.metadata.creation_timestamp or "" for event in await refusals(corner))
+    await corner.client.patch(
+        BUDGETS, "budget", {"spec": {"minAvailable": 1}}, namespace=corner.namespace
+    )
+    await corner.wait_bound(claimant)
+    bound = bound_at(await only_pod(corner, claimant))
+    assert bound - (seconds(told) or 0) < SPARE_S, "it was not asked again because time has passed"
 
 
 @pytest.mark.usefixtures("scheduler", "observer")

@@ -16,6 +16,7 @@ from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
+from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import (
     BindRequest,
     KubeObject,
@@ -29,6 +30,7 @@ from bindery.kube.objects import (
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.aside import Aside, stand_ins
+from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.observers import Observe, Observers
@@ -98,6 +100,7 @@ class Cluster:
         self.observers = Observers()
         self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
         """Deleted PodGroup -> when it was seen to be deleted, and its metadata."""
+        self.budgets = Budgets()
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Take in one watch event; kinds that only plugins know are for them.
@@ -192,6 +195,8 @@ class Cluster:
             else:
                 self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
+        elif isinstance(item, DisruptionBudget):
+            return self._apply_budget(item, gone)
         return True
 
     def plans(self, pod: Pod) -> bool:
@@ -203,6 +208,20 @@ class Cluster:
         """Return the priority of `job`: of its class if there is one, else its pods' highest."""
         value = self.priority_classes.value(job.priority_class)
         return max(job.priorities(), default=0) if value is None else value
+
+    def budgets_of(self, task: Task) -> tuple[DisruptionBudget, ...]:
+        """Return the disruption budgets that count the pod of `task`, by name."""
+        pod = self.observers.get(Pod, (task.namespace, task.name))
+        labels = pod.metadata.labels if pod is not None else {}
+        return self.budgets.covering(task.namespace, labels)
+
+    def blocking_budget(self, task: Task) -> DisruptionBudget | None:
+        """Return the first budget by which the pod of `task` may not be evicted now, if any.
+
+        As of what the disruption controller has counted: the Eviction API may answer otherwise.
+        """
+        budgets = self.budgets_of(task)
+        return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
 
     def note_time(self, now: float) -> None:
         """Take note of what time alone changes: promises that end, pods stuck in deletion."""
@@ -368,6 +387,21 @@ class Cluster:
             return
         self.queues[name] = queue
         self.state.queues.put(queue)
+
+    def _apply_budget(self, budget: DisruptionBudget, gone: bool) -> bool:
+        """Return whether pods whose eviction was refused may be chosen again."""
+        states = self.budgets.remove(budget) if gone else self.budgets.put(budget)
+        freed = [uid for uid in self.failures.spared(self._clock()) if self._counts(states, uid)]
+        self.failures.reconsider(freed)
+        return bool(freed)
+
+    def _counts(self, budgets: Iterable[DisruptionBudget], uid: Uid) -> bool:
+        task = self.state.tasks.get(uid)
+        if task is None:
+            return False
+        pod = self.observers.get(Pod, (task.namespace, task.name))
+        labels = pod.metadata.labels if pod is not None else {}
+        return any(budget.covers(task.namespace, labels) for budget in budgets)
 
     def _apply_request(self, request: BindRequest, gone: bool) -> bool:
         if gone:

@@ -5,8 +5,8 @@ Without it a scheduler that prefers a node takes the same decision again every c
 that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable
 
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey, Uid
@@ -42,6 +42,8 @@ class FailureMemory:
         """Pod UID -> until when it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
         self._refused_room: dict[JobKey, tuple[float, str]] = {}
+        self._refused_pods: defaultdict[JobKey, set[Uid]] = defaultdict(set)
+        """Job -> the pods that were not evicted for it while `_refused_room` lasts."""
         self._refusals: Counter[JobKey] = Counter()
         """Job -> how many plans to make room for it were refused while `_refused_room` lasts."""
 
@@ -80,16 +82,19 @@ class FailureMemory:
         """Return why `job` is left alone at `now`, if it is."""
         return _current(self._postponed, job, now)
 
-    def note_refused_room(self, job: JobKey, until: float, why: str) -> None:
-        """Remember until `until` that others could not be evicted for `job`."""
+    def note_refused_room(
+        self, job: JobKey, until: float, why: str, pods: Iterable[Uid] = ()
+    ) -> None:
+        """Remember until `until` that others, `pods`, could not be evicted for `job`."""
         self._refused_room[job] = (until, why)
+        self._refused_pods[job].update(pods)
         self._refusals[job] += 1
 
     def refused_room(self, job: JobKey, now: float) -> str | None:
         """Return why others could not be evicted for `job` a short while before `now`."""
         why = _current(self._refused_room, job, now)
         if why is None:
-            self._refusals.pop(job, None)
+            self._forget_refusals(job)
         return why
 
     def has_tried_enough(self, job: JobKey, now: float) -> bool:
@@ -101,6 +106,16 @@ class FailureMemory:
         for uid in pods:
             self._spared[uid] = until
 
+    def reconsider(self, pods: Collection[Uid]) -> None:
+        """Let `pods` be evicted again, and for the jobs for which they were refused: what forbade
+        it has changed.
+        """
+        for uid in pods:
+            self._spared.pop(uid, None)
+        for job in [job for job, of in self._refused_pods.items() if not of.isdisjoint(pods)]:
+            self._refused_room.pop(job, None)
+            self._forget_refusals(job)
+
     def spared(self, now: float) -> frozenset[Uid]:
         """Return the pods that are not to be evicted at `now`."""
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
@@ -111,7 +126,11 @@ class FailureMemory:
         self._until.pop(job, None)
         self._postponed.pop(job, None)
         self._refused_room.pop(job, None)
+        self._forget_refusals(job)
+
+    def _forget_refusals(self, job: JobKey) -> None:
         self._refusals.pop(job, None)
+        self._refused_pods.pop(job, None)
 
 
 def _current(memory: dict[JobKey, tuple[float, str]], job: JobKey, now: float) -> str | None:

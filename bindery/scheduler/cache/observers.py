@@ -7,8 +7,9 @@ object, so that plugins that a new configuration brings learn of all that is the
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
+from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
     BIND_REQUESTS,
@@ -28,8 +29,11 @@ WATCHED: Sequence[Resource[Any]] = (
     POD_GROUPS,
     PODS,
     BIND_REQUESTS,
+    DISRUPTION_BUDGETS,
 )
 """The kinds that the scheduler watches whatever plugins it has; listed in this order."""
+
+T = TypeVar("T", bound=KubeObject)
 
 Observe = Callable[[Change[KubeObject]], bool]
 """Returns whether cached filters may not be true any more."""
@@ -67,6 +71,11 @@ class Observers:
     def known(self, item: KubeObject) -> KubeObject | None:
         """Return the object that `tell` heard of last under the name of `item`."""
         return self._objects[type(item)].get(key_of(item.metadata))
+
+    def get(self, kind: type[T], key: Key) -> T | None:
+        """Return the object of `kind` that `tell` heard of last under `key`."""
+        item = self._objects[kind].get(key)
+        return item if isinstance(item, kind) else None
 
     def resource(self, item: KubeObject) -> Resource[Any]:
         """Return the kind of `item`, which is watched."""

@@ -55,7 +55,6 @@ class World:
         if isinstance(item, DisruptionBudget):
             self._budgets.append(item)
             self._allowed.append(item.status.disruptions_allowed)
-            return
         if isinstance(item, Pod):
             self.pods[Uid(item.metadata.uid)] = item
         self.engine.cluster.apply(Change(EventType.ADDED, item, None))

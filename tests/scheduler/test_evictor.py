@@ -1,0 +1,134 @@
+"""In which order the evictor asks, and what it keeps of a plan that is refused.
+
+What the API server answers is tested end to end; here it is played, so that answers come when a
+test wants them.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from schedulerworld import engine_with, node, pod
+from test_budgets import budget
+
+from bindery.kube.budgets import BudgetSpec, DisruptionBudget, LabelSelector
+from bindery.kube.errors import ThrottledError
+from bindery.scheduler.evictor import CONCURRENT_CALLS, Evictor
+from bindery.scheduler.model.jobs import JobKey, Task
+from bindery.scheduler.reports import Eviction
+
+
+class Answers:
+    """An Eviction API that answers one round of calls after the other."""
+
+    def __init__(self, refuses: Sequence[str] = ()) -> None:
+        self.refuses = refuses
+        self.rounds: list[list[str]] = []
+        """The pods whose evictions were asked for at the same time."""
+        self._open: list[tuple[str, asyncio.Event]] = []
+
+    async def evict(self, _namespace: str, name: str, _uid: str, *, dry_run: bool) -> None:
+        if dry_run:
+            return
+        answered = asyncio.Event()
+        self._open.append((name, answered))
+        await answered.wait()
+        if name in self.refuses:
+            raise ThrottledError(429, "TooManyRequests", "it would violate the budget")
+
+    async def answer_all(self, evictor: Evictor) -> None:
+        """Answer round by round until nothing is asked any more."""
+        draining = asyncio.create_task(evictor.drain())
+        while not draining.done():
+            for _ in range(20):  # lets everybody ask who may
+                await asyncio.sleep(0)
+            self.rounds.append([name for name, _ in self._open])
+            for _, answered in self._open:
+                answered.set()
+            self._open.clear()
+        self.rounds = [names for names in self.rounds if names]
+
+
+class Silent:
+    """An event recorder that records nothing."""
+
+    def normal(self, *_: Any) -> None: ...
+    def warning(self, *_: Any) -> None: ...
+
+
+def plans(names: str, budgets: Sequence[DisruptionBudget], by: int) -> tuple[Any, list[Eviction]]:
+    """Return whose budgets count, and evictions of pods named by letter, `by` for each plan.
+
+    The letter of a pod is the label that budgets select.
+    """
+    pods = [
+        pod(f"{letter}{i}", on="n", labels={"letter": letter}) for i, letter in enumerate(names)
+    ]
+    engine = engine_with(node("n", 99), *pods, *budgets)
+    tasks: list[Task] = list(engine.cluster.state.tasks.values())
+    return engine.cluster.budgets_of, [
+        Eviction(task, "test", JobKey("team", f"plan{i // by}", True))
+        for i, task in enumerate(tasks)
+    ]
+
+
+def of_letter(letter: str) -> DisruptionBudget:
+    selector = LabelSelector(match_labels={"letter": letter})
+    return DisruptionBudget(metadata=budget(letter).metadata, spec=BudgetSpec(selector=selector))
+
+
+async def carried_out(
+    names: str, *letters: str, by: int = 99, refuses: Sequence[str] = ()
+) -> tuple[Answers, Evictor]:
+    """Evict pods named `names`; those of `letters` have a budget each."""
+    budgets_of, evictions = plans(names, [of_letter(letter) for letter in letters], by)
+    answers: Any = Answers(refuses)
+    silent: Any = Silent()
+    evictor = Evictor(answers, silent, lambda: None, budgets_of)
+    evictor.submit(evictions)
+    await answers.answer_all(evictor)
+    return answers, evictor
+
+
+async def test_evictions_under_one_budget_go_one_after_the_other() -> None:
+    answers, _ = await carried_out("aaaaa", "a")
+
+    assert answers.rounds == [[f"a{i}"] for i in range(5)]
+
+
+async def test_evictions_of_several_plans_under_one_budget_go_one_after_the_other() -> None:
+    answers, _ = await carried_out("aaaaa", "a", by=1)
+
+    assert answers.rounds == [[f"a{i}"] for i in range(5)]
+
+
+async def test_evictions_under_different_budgets_go_at_once() -> None:
+    answers, _ = await carried_out("aaabbb", "a", "b")
+
+    # The first of a plan goes alone.
+    assert answers.rounds == [["a0"], ["a1", "b3"], ["a2", "b4"], ["b5"]]
+
+
+async def test_evictions_without_a_budget_go_in_batches_that_double() -> None:
+    answers, _ = await carried_out("a" * 50)
+
+    assert [len(names) for names in answers.rounds] == [1, 2, 4, 8, CONCURRENT_CALLS, 16, 3]
+
+
+async def test_a_refusal_ends_the_whole_plan_and_names_what_is_left_in_order() -> None:
+    answers, evictor = await carried_out("aaabbb", "a", "b", refuses=["a1"])
+
+    assert answers.rounds == [["a0"], ["a1", "b3"]]
+    [refused] = evictor.refused
+    assert refused.refused.task.name == "a1"
+    assert [eviction.task.name for eviction in refused.left] == ["a1", "a2", "b4", "b5"]
+    assert refused.is_begun
+
+
+async def test_a_refusal_of_the_first_leaves_a_plan_that_has_not_begun() -> None:
+    answers, evictor = await carried_out("aab", "a", refuses=["a0"])
+
+    assert answers.rounds == [["a0"]]
+    [refused] = evictor.refused
+    assert not refused.is_begun
+    assert len(refused.left) == 3
