@@ -5,13 +5,11 @@ Called by `run` once an outcome and by `manager` for requests that cannot be car
 merge patch keeps what it does not name.
 """
 
-from typing import Final
-
 from bindery.api.bindrequest import Phase
+from bindery.api.shown import shown
 from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict, Wait
 from bindery.kube.objects import BindRequest
 
-_MESSAGE_LENGTH: Final = 1024
 """The length that Kubernetes allows an event's note."""
 
 Status = dict[str, object]
@@ -54,7 +52,7 @@ def waiting_status(wait: Wait) -> Status:
     return {
         "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
         "reason": wait.reason,
-        "message": wait.message[:_MESSAGE_LENGTH],
+        "message": shown(wait.message),
     }
 
 
@@ -63,7 +61,7 @@ def malformed_status(message: str, now: str) -> Status:
     return {
         "phase": Phase.FAILED,
         "reason": Reason.MALFORMED,
-        "message": message[:_MESSAGE_LENGTH],
+        "message": shown(message),
         "completionTime": now,
         "nextAttemptTime": None,
     }
@@ -74,7 +72,7 @@ def _progress(request: BindRequest, outcome: Outcome) -> Status:
     bound = [pod.binding.pod_uid for pod in pods if pod.bound]
     return {
         "reason": outcome.reason,
-        "message": outcome.message[:_MESSAGE_LENGTH],
+        "message": shown(outcome.message),
         "boundPods": bound,
         "boundCount": len(bound),
     }
@@ -91,5 +89,5 @@ def _unbound(pod: PodOutcome) -> dict[str, str]:
         "podUID": pod.binding.pod_uid,
         "node": pod.binding.selected_node,
         "reason": failure.reason if failure else Reason.GANG_ABORTED,
-        "message": failure.message[:_MESSAGE_LENGTH] if failure else "",
+        "message": shown(failure.message) if failure else "",
     }

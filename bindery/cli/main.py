@@ -15,6 +15,9 @@ from bindery.cli.choice import ClusterChoice
 from bindery.cli.errors import ExitCode
 from bindery.cli.lazy import LazyGroup
 
+_MOST_ERROR = 8192
+"""How many characters of an error are shown."""
+
 app = typer.Typer(
     cls=LazyGroup,
     name="bindery",
@@ -47,13 +50,14 @@ def main() -> None:
     try:
         app()
     except Exception as error:
+        from bindery.api.shown import shown
         from bindery.cli.failures import told
 
         line, code = told(error)
         if code is ExitCode.DEFECT:
             # Python would end with 1, which is an answer of some commands.
             traceback.print_exc()
-        typer.echo(line, err=True)
+        typer.echo(shown(line, _MOST_ERROR, keep="\n"), err=True)
         sys.exit(code)
 
 

@@ -12,6 +12,8 @@ import msgspec
 from bindery.api.yamlfile import Document
 from bindery.kube.objects import Meta, OwnerReference
 
+MOST_PODS: Final = 50_000
+"""How many pods of one controller are looked at."""
 TEMPLATED: Final = frozenset({"Job", "Deployment", "ReplicaSet", "StatefulSet"})
 """The kinds whose pods are known from `spec.template`."""
 
@@ -101,4 +103,6 @@ def _count(document: Document, kind: str, spec: Mapping[str, Any]) -> int:
             count = min(count or 0, 1)
     if not isinstance(count, int) or count < 0:
         raise document.error(("spec", key), "a number from 0 up is expected")
+    if count > MOST_PODS:
+        raise document.error(("spec", key), f"more than {MOST_PODS:,} pods are not looked at")
     return count

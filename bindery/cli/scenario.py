@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from bindery.api.shown import shown
 from bindery.api.yamlfile import FileError
 from bindery.cli.errors import ExitCode
 from bindery.scenario.files import read_scenarios, scenario_files
@@ -81,6 +82,6 @@ def _print(file: Path, result: Result) -> None:
     colour = typer.colors.GREEN if result.ok else typer.colors.RED
     word = typer.style("ok" if result.ok else "FAILED", fg=colour)
     cycles = f"{result.cycles} cycle{'' if result.cycles == 1 else 's'}"
-    typer.echo(f"{word}  {file}: {result.name or 'unnamed'} ({cycles})")
+    typer.echo(f"{word}  {file}: {shown(result.name) or 'unnamed'} ({cycles})")
     for failure in result.failures:
-        typer.echo(f"    {failure}")
+        typer.echo(f"    {shown(str(failure))}")

@@ -15,7 +15,11 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from bindery.api.shown import shown
+
 Row = Mapping[str, object]
+_MOST_LINE = 8192
+"""How long a line of text for people may be."""
 _PIPE_WIDTH = 1000
 """Columns when the output is no terminal: nothing is folded for a program that reads it."""
 
@@ -46,14 +50,15 @@ def print_table(columns: Sequence[Column], rows: Sequence[Row], nothing: str) ->
             overflow="fold",
         )
     for row in rows:
-        table.add_row(*(Text(column.write(row[column.key])) for column in columns))
+        table.add_row(*(Text(shown(column.write(row[column.key]))) for column in columns))
     console.print(table)
 
 
 def print_lines(lines: Iterable[str]) -> None:
     """Print `lines`; one that is too long for the terminal goes on below its own indent."""
     console = make_console()
-    for line in lines:
+    for written in lines:
+        line = shown(written, _MOST_LINE, keep="\n")
         text = line.lstrip(" ")
         if console.is_terminal:
             console.print(Padding(Text(text), (0, 0, 0, len(line) - len(text))))

@@ -6,6 +6,7 @@ from dataclasses import fields, is_dataclass
 import yaml
 from pydantic.alias_generators import to_camel
 
+from bindery.api.shown import shown
 from bindery.cli.options import Format
 from bindery.scheduler.model.jobs import JobKey
 
@@ -27,4 +28,8 @@ def dump(value: object, form: str) -> str:
     """Return `value` as the text of a JSON or YAML document."""
     if form == Format.JSON:
         return json.dumps(to_wire(value), indent=2) + "\n"
-    return str(yaml.safe_dump(to_wire(value), sort_keys=False, allow_unicode=True, width=120))
+    wire = to_wire(value)
+    text = str(yaml.safe_dump(wire, sort_keys=False, allow_unicode=True, width=120))
+    if shown(text, len(text), keep="\n") == text:
+        return text
+    return str(yaml.safe_dump(wire, sort_keys=False, allow_unicode=False, width=120))

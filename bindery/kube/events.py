@@ -16,6 +16,7 @@ from typing import Any, Final, TypeVar
 
 import structlog
 
+from bindery.api.shown import shown
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.eventbook import EventBook, ObjectReference, Occurrence, Series, Severity
@@ -152,6 +153,7 @@ def _micro_time(seconds: float) -> str:
 
 
 def _shortened(message: str) -> str:
+    message = shown(message, _NOTE_BYTES_MAX)
     encoded = message.encode()
     if len(encoded) <= _NOTE_BYTES_MAX:
         return message

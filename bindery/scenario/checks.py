@@ -10,7 +10,7 @@ from difflib import get_close_matches
 
 from bindery.api.yamlfile import Location
 from bindery.scenario import wholes
-from bindery.scenario.fields import expand
+from bindery.scenario.fields import MOST_NODES, MOST_PODS, expand
 from bindery.scenario.format import Scenario
 from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.states import STATE_NAMES
@@ -27,6 +27,9 @@ def pod_names(job: ScenarioJob) -> list[str]:
 
 def check(scenario: Scenario) -> list[Finding]:
     """Return everything that is wrong between the keys of `scenario`."""
+    too_many = list(_sizes(scenario))
+    if too_many:  # all else would take as long as there are names
+        return too_many
     return [
         *_duplicates(scenario),
         *_priorities(scenario),
@@ -35,6 +38,20 @@ def check(scenario: Scenario) -> list[Finding]:
         *_usage(scenario),
         *_whole_objects(scenario),
     ]
+
+
+def _sizes(scenario: Scenario) -> Iterator[Finding]:
+    nodes = pods = 0
+    for index, node in enumerate(scenario.nodes):
+        nodes += node.count
+        if nodes > MOST_NODES:
+            yield ("nodes", index, "count"), f"a scenario has at most {MOST_NODES:,} nodes"
+            return
+    for place, job in job_places(scenario):
+        pods += job.count * max(job.pod_count, 1)
+        if pods > MOST_PODS:
+            yield (*place, "count"), f"a scenario has at most {MOST_PODS:,} pods"
+            return
 
 
 def _whole_objects(scenario: Scenario) -> Iterator[Finding]:

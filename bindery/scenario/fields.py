@@ -18,6 +18,16 @@ _DURATION: Final = re.compile(r"(?:(\d+(?:\.\d+)?)(ms|s|m|h|d))")
 _SECONDS: Final = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
+MOST_NODES: Final = 20_000
+"""How many nodes a scenario may have in all."""
+MOST_PODS: Final = 200_000
+"""How many pods a scenario may have in all."""
+MOST_ROUNDS: Final = 10_000
+"""How often a scenario may play or wait for cycles."""
+MOST_DEVICES: Final = 1024
+"""How many devices a node may have, and how many pods may share one."""
+
+
 @dataclass(frozen=True)
 class NotYet:
     """Marks a key whose behaviour does not exist yet.
@@ -96,6 +106,11 @@ Texts = Annotated[tuple[str, ...], BeforeValidator(_as_sequence)]
 """One text or a list of them."""
 AnyObject = dict[str, Any]
 """A whole Kubernetes object that this package does not look into."""
+
+
+Count = Annotated[int, Field(ge=0, le=MOST_PODS)]
+"""How many equal things there are."""
+Repetitions = Annotated[int, Field(ge=0, le=MOST_ROUNDS)]
 
 
 def expand(name: str, count: int) -> list[str]:

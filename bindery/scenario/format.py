@@ -17,7 +17,7 @@ from bindery.api.configuration import (
 )
 from bindery.api.usage import UsageConfiguration
 from bindery.scenario.expectations import Expectation
-from bindery.scenario.fields import AnyObject, NotYet, Positive, ScenarioModel
+from bindery.scenario.fields import AnyObject, NotYet, Repetitions, ScenarioModel
 from bindery.scenario.happenings import Event, Fault, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
@@ -87,8 +87,8 @@ class Scenario(ScenarioModel):
     bind_requests: tuple[InFlightRequest, ...] = ()
     events: tuple[Event, ...] = ()
     faults: tuple[Fault, ...] = ()
-    rounds: Positive = 1
-    settle: int = Field(default=0, ge=0)
+    rounds: Annotated[Repetitions, Field(ge=1)] = 1
+    settle: Repetitions = 0
     expect: Expectation = Expectation()
 
     def priority(self, of: str | int) -> int | None:

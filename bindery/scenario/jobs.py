@@ -13,11 +13,11 @@ from bindery.api.names import DEFAULT_QUEUE
 from bindery.scenario.constraints import Affinity, Toleration
 from bindery.scenario.fields import (
     AnyObject,
+    Count,
     Duration,
     Grace,
     Name,
     NotYet,
-    Positive,
     Quantity,
     ScenarioModel,
 )
@@ -70,7 +70,7 @@ class ScenarioPod(Request):
 
     gpu_fraction: float | None = None
     """The part of each device."""
-    count: NonNegative = 1
+    count: Count = 1
     init_containers: tuple[InitContainer, ...] = ()
     qos: Literal["Guaranteed", "Burstable", "BestEffort"] = "Burstable"
     labels: dict[str, str] = Field(default_factory=dict)
@@ -133,7 +133,7 @@ class ScenarioJob(ScenarioModel):
     """A gang, or `count` gangs whose names differ in `{i}`."""
 
     name: Name
-    count: Positive = 1
+    count: Annotated[Count, Field(ge=1)] = 1
     namespace: Name = "default"
     queue: Name = DEFAULT_QUEUE
     priority: str | int = "train"

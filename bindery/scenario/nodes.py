@@ -9,7 +9,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from bindery.api.base import NonNegative
-from bindery.scenario.fields import AnyObject, Name, NotYet, Positive, Quantity, ScenarioModel
+from bindery.scenario.fields import (
+    MOST_DEVICES,
+    AnyObject,
+    Count,
+    Name,
+    NotYet,
+    Positive,
+    Quantity,
+    ScenarioModel,
+)
 
 
 class Taint(ScenarioModel):
@@ -30,7 +39,7 @@ class Device(ScenarioModel):
     """MiB."""
     numa: NonNegative | None = None
     type: str = ""
-    shares: Positive | None = None
+    shares: Annotated[int, Field(ge=1, le=MOST_DEVICES)] | None = None
     """The most pods that may share the device."""
 
 
@@ -48,8 +57,8 @@ class ScenarioNode(ScenarioModel):
     """A node, or `count` nodes whose names differ in `{i}`."""
 
     name: Name
-    count: Positive = 1
-    gpus: NonNegative | None = None
+    count: Annotated[Count, Field(ge=1)] = 1
+    gpus: Annotated[int, Field(ge=0, le=MOST_DEVICES)] | None = None
     """Whole devices. Default: as many as `devices` lists."""
     gpu_memory: Positive | None = None
     """MiB a device; becomes the node's label."""
