@@ -5,8 +5,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
-from bindery.api.gangstates import GangState
-from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED
+from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED, GangState
 
 __all__ = ["INVALID", "SCHEDULED"]
 

@@ -12,6 +12,10 @@ SCHEDULED: Final = "Scheduled"
 INVALID: Final = "Invalid"
 """The reason of that condition when the PodGroup itself has to be mended."""
 
+EVICTED: Final = "Evicted"
+"""The PodGroup condition that keeps the trail of its last eviction. True while the gang has not
+had its minimum again since."""
+
 UNLIMITED: Final = -1
 """A quota or limit that does not bound anything."""
 
@@ -25,6 +29,23 @@ MOST_SUB_GROUPS: Final = 10_000
 MOST_SUB_GROUP_LEVELS: Final = 16
 """How deep their tree may be. A schema cannot say so: structural schemas have no rule about how
 items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
+
+
+class GangState(StrEnum):
+    """Where a gang stands now."""
+
+    WAITING = "Waiting"
+    """It has not what it needs, and nothing of it is on the way."""
+    BINDING = "Binding"
+    """All that it needs has a node; the binder is at work."""
+    RUNNING = "Running"
+    """All that it needs is bound."""
+    FINISHED = "Finished"
+    """All of its pods have ended."""
+    EVICTED = "Evicted"
+    """Its pods were evicted, and no others have come in their place."""
+    INVALID = "Invalid"
+    """Its PodGroup has to be mended."""
 
 
 class Phase(StrEnum):

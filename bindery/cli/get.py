@@ -48,6 +48,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
     Kind.GANGS: (
         Column("NAME", "name"),
         Column("QUEUE", "queue"),
+        Column("STATE", "state"),
         Column("RUNNING", "running", is_number=True),
         Column("BOUND", "bound", is_number=True),
         Column("MIN", "min", is_number=True),

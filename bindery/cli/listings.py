@@ -5,17 +5,20 @@ Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the 
 
 from datetime import datetime
 
-from bindery.api.states import INVALID, SCHEDULED, Phase
+from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
+from bindery.api.states import INVALID, SCHEDULED, GangState, Phase
 from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.tables import Row, age
 from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
 
 _SHOWN_NODES = 3
+_POD_SCHEDULED = "PodScheduled"
 
 
 def gang_rows(look: Look, now: datetime) -> list[Row]:
-    """Return one row for each PodGroup, by namespace and name."""
+    """Return one row for each PodGroup and each single pod that waits, by namespace and name."""
     rows = [_gang_row(group, look, now) for group in look.groups]
+    rows += [_single_row(pod, look, now) for pod in look.pods if _is_waiting_single(pod)]
     return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
 
 
@@ -41,10 +44,46 @@ def _gang_row(group: PodGroup, look: Look, now: datetime) -> Row:
         "namespace": meta.namespace,
         "name": meta.name,
         "queue": group.spec.queue,
+        "state": _state(group),
         "running": sum(is_bound(pod) and pod.status.phase == "Running" for pod in pods),
         "bound": sum(is_bound(pod) for pod in pods),
         "min": group.spec.min_member,
         "pods": len(pods),
+        "age": age(meta.creation_timestamp, now),
+        "reason": said.reason if said is not None and waits else "",
+        "message": said.message if said is not None and waits else "",
+        "waits": f"{said.reason}: {said.message}" if said is not None and waits else "",
+    }
+
+
+def _state(group: PodGroup) -> str:
+    if group.unreadable:
+        return GangState.INVALID.value
+    return group.status.state or GangState.WAITING.value
+
+
+def _is_waiting_single(pod: Pod) -> bool:
+    """Whether `pod` is a gang of one that has no node yet."""
+    if pod.metadata.annotations.get(POD_GROUP_ANNOTATION) or pod.spec.node_name:
+        return False
+    return pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED
+
+
+def _single_row(pod: Pod, look: Look, now: datetime) -> Row:
+    meta = pod.metadata
+    is_planned = meta.uid in look.requested_nodes
+    conditions = pod.status.conditions or ()
+    said = next((item for item in conditions if item.type == _POD_SCHEDULED), None)
+    waits = said is not None and said.status != "True" and not is_planned
+    return {
+        "namespace": meta.namespace,
+        "name": f"pod/{meta.name}",
+        "queue": look.queue_of(pod),
+        "state": (GangState.BINDING if is_planned else GangState.WAITING).value,
+        "running": 0,
+        "bound": 0,
+        "min": 1,
+        "pods": 1,
         "age": age(meta.creation_timestamp, now),
         "reason": said.reason if said is not None and waits else "",
         "message": said.message if said is not None and waits else "",

@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
-from bindery.api.gangstates import GangState
 from bindery.api.shown import shown
+from bindery.api.states import GangState
 from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.defects import Stage, of_job

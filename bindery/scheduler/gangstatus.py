@@ -10,10 +10,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from bindery.api.gangstates import EVICTED, GangState
 from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown
+from bindery.api.states import EVICTED, GangState
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.trails import Trail
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus

@@ -9,7 +9,14 @@ from bindery.api.podgroup import SCHEDULED
 from bindery.cli.cluster import Look
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
-from bindery.kube.objects import Condition, QueueSpec
+from bindery.kube.objects import (
+    BindRequest,
+    BindRequestSpec,
+    Condition,
+    PodBinding,
+    QueueSpec,
+    StatementReference,
+)
 
 SCENARIO = scenario_of(
     """
@@ -53,6 +60,7 @@ def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
         "namespace": "default",
         "name": "part",
         "queue": "team",
+        "state": "Waiting",
         "running": 1,
         "bound": 2,
         "min": 2,
@@ -63,6 +71,43 @@ def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
         "waits": "OverLimit: queue is full",
     }
     assert asked["waits"] == ""
+
+
+def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
+    seen = look_at(SCENARIO)
+    (group,) = [group for group in seen.groups if group.metadata.name == "part"]
+    status = msgspec.structs.replace(group.status, state="Evicted")
+    seen = replace(seen, groups=(msgspec.structs.replace(group, status=status),))
+
+    assert [row["state"] for row in gang_rows(seen, SCENARIO.now)] == ["Evicted"]
+
+
+def test_single_pods_are_listed_while_they_wait() -> None:
+    seen = look_at(SCENARIO)
+    singles = []
+    for number, pod in enumerate(seen.pods[:3]):
+        metadata = msgspec.structs.replace(
+            pod.metadata, name=f"single-{number}", uid=f"single-{number}", annotations={}
+        )
+        said = Condition(type="PodScheduled", status="False", reason="Unschedulable", message="no")
+        singles.append(
+            msgspec.structs.replace(
+                pod,
+                metadata=metadata,
+                spec=msgspec.structs.replace(pod.spec, node_name="node0" if number == 2 else ""),
+                status=msgspec.structs.replace(pod.status, conditions=[said], phase="Pending"),
+            )
+        )
+    binding = PodBinding(pod_name="single-1", pod_uid="single-1", selected_node="node0")
+    spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
+    seen = Look(pods=tuple(singles), requests=(BindRequest(spec=spec),))
+
+    rows = gang_rows(seen, SCENARIO.now)
+
+    assert [(row["name"], row["state"], row["waits"]) for row in rows] == [
+        ("pod/single-0", "Waiting", "Unschedulable: no"),
+        ("pod/single-1", "Binding", ""),
+    ]
 
 
 def test_a_gang_that_is_scheduled_waits_for_nothing() -> None:
