@@ -24,6 +24,7 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.model.jobs import JobKey, TaskStatus
+from bindery.scheduler.queues.metrics import QueueFigures
 from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
 from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
@@ -50,6 +51,7 @@ class Writers:
     evictor: Evictor
     status: StatusWriter
     queues: QueueStatusWriter
+    queue_figures: QueueFigures
     events: EventRecorder
 
 
@@ -67,6 +69,7 @@ class SchedulingLoop:
         self._feed = feed
         self._writer, self._evictor = writers.requests, writers.evictor
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
+        self._figures = writers.queue_figures
         self._clock = clock
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
@@ -194,6 +197,7 @@ class SchedulingLoop:
         for eviction in report.evictions:  # they say nothing before it is known how these went
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
         self._queues.look(report)
+        self._figures.note(cluster.state, report.fair, self._clock())
         for problem in cluster.problems:
             meta = problem.meta
             reference = ObjectReference(

@@ -15,6 +15,7 @@ from typing import Any
 
 import structlog
 from prometheus_client import REGISTRY
+from prometheus_client.registry import Collector
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
@@ -27,13 +28,13 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.queues.metrics import QueueFigures
 from bindery.scheduler.queues.status import QueueStatuses
 from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.requests import RequestWriter
 from bindery.scheduler.status import StatusWriter
 from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.metrics import QueueCollector
-from bindery.scheduler.usage.source import PastUsage
 
 LEASE_NAME = "bindery-scheduler"
 _DRAIN_S = 5.0
@@ -66,7 +67,8 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             client, QueueStatuses(engine.cluster, configuration.node_pool), clock
         )
         evictor = Evictor(client, events, feed.changed.set, engine.cluster.budgets_of)
-        writers = Writers(writer, evictor, status, queues, events)
+        figures = QueueFigures()
+        writers = Writers(writer, evictor, status, queues, figures, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
@@ -77,7 +79,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
                 async with usage.kept(leadership):
                     # Within the term, so that a write which waits to be tried again ends with it.
                     telling = (status.run(leadership), queues.run(leadership))
-                    with _exported(engine.past):
+                    with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):
                             await loop.run(leadership)
             finally:
@@ -107,14 +109,15 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
 
 
 @contextlib.contextmanager
-def _exported(past: PastUsage) -> Iterator[None]:
-    """Let what queues hold be asked for at /metrics."""
-    collector = QueueCollector(past)
-    REGISTRY.register(collector)
+def _exported(*collectors: Collector) -> Iterator[None]:
+    """Export what queues hold and deserve at /metrics while this process leads."""
+    for collector in collectors:
+        REGISTRY.register(collector)
     try:
         yield
     finally:
-        REGISTRY.unregister(collector)
+        for collector in collectors:
+            REGISTRY.unregister(collector)
 
 
 def _lease_name(configuration: SchedulerConfiguration) -> str:

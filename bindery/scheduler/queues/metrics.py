@@ -1,0 +1,125 @@
+"""What each queue deserves and what waits in it, as Prometheus series.
+
+The loop calls `QueueFigures.note` after a cycle; a scrape reads what was noted last. What queues
+hold is exported by `usage/metrics.py`. Invariant: a queue that is gone has no series.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from bindery.api import quantity
+from bindery.api.times import seconds
+from bindery.scheduler.fairness.division import Amounts
+from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.queues import NO_LIMIT
+from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, short_name
+from bindery.scheduler.model.state import PlanState
+
+NOTE_EVERY_S = 5.0
+"""The shortest time between two notes: each walks the gangs that wait."""
+
+
+@dataclass(frozen=True)
+class Moment:
+    """All queues at one time. Amounts are [resource, queue] in units of `quantity.scale`."""
+
+    resources: tuple[str, ...] = ()
+    queues: tuple[str, ...] = ()
+    """By row; "" for rows of queues that do not exist."""
+    quota: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
+    limit: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
+    fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
+    waiting_pods: tuple[int, ...] = ()
+    waiting_gangs: tuple[int, ...] = ()
+    longest_wait_s: tuple[float, ...] = ()
+
+
+class QueueFigures(Collector):
+    """The series of quota, limit, fair share and of what waits, by queue."""
+
+    def __init__(self) -> None:
+        self._noted_at = -NOTE_EVERY_S
+        self._moment = Moment()
+
+    def note(self, state: PlanState, fair: Amounts, now: float) -> None:
+        """Take in what a cycle found, unless the last note is young.
+
+        `fair`: [resource, queue], what each queue deserved. `now`: seconds since the epoch.
+        """
+        if 0 <= now - self._noted_at < NOTE_EVERY_S:
+            return
+        self._noted_at = now
+        table = state.queues
+        count = len(table.entries)
+        names = [""] * count
+        for name, row in table.rows.items():
+            names[row] = name if table.entries[row].exists else ""
+        quota, _, limit = table.rules()
+        deserved = np.zeros_like(quota)
+        deserved[: fair.shape[0], : fair.shape[1]] = fair
+        pods, gangs, waits = [0] * count, [0] * count, [0.0] * count
+        for job in state.waiting.values():
+            row = table.rows.get(job.queue, NO_ROW)
+            if row == NO_ROW or not job.pending:
+                continue
+            pods[row] += len(job.pending)
+            if not job.is_satisfied:
+                gangs[row] += 1
+                created = seconds(job.created)
+                waits[row] = max(waits[row], 0.0 if created is None else now - created)
+        self._moment = Moment(
+            tuple(table.axis.names),
+            tuple(names),
+            quota,
+            limit,
+            deserved,
+            tuple(pods),
+            tuple(gangs),
+            tuple(waits),
+        )
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Yield the series as of the last note."""
+        moment = self._moment
+        for name, text, amounts in (
+            ("quota", "What a queue deserves before anything is shared out", moment.quota),
+            ("limit", "What a queue may hold at most", moment.limit),
+            ("fair_share", "What a queue deserved in the last cycle", moment.fair),
+        ):
+            yield _amounts(f"bindery_queue_{name}", text, moment, amounts)
+        for name, text, values in (
+            ("waiting_pods", "Pods of a queue itself that wait.", moment.waiting_pods),
+            (
+                "waiting_gangs",
+                "Gangs of a queue itself that wait for their minimum.",
+                moment.waiting_gangs,
+            ),
+            (
+                "longest_wait_seconds",
+                "Age of the oldest gang of a queue itself that waits for its minimum.",
+                moment.longest_wait_s,
+            ),
+        ):
+            family = GaugeMetricFamily(f"bindery_queue_{name}", text, labels=["queue"])
+            for queue, value in zip(moment.queues, values, strict=True):
+                if queue:
+                    family.add_metric([queue], value)
+            yield family
+
+
+def _amounts(name: str, text: str, moment: Moment, amounts: Amounts) -> GaugeMetricFamily:
+    """Return one series a queue and resource; an unlimited amount has none."""
+    text += ": devices, cores, bytes. Unlimited amounts are left out."
+    family = GaugeMetricFamily(name, text, labels=["queue", "resource"])
+    for row, resource in enumerate(moment.resources):
+        if resource == PODS or resource.startswith(MODEL_PREFIX):
+            continue
+        short, scale = short_name(resource), quantity.scale(resource)
+        for queue, amount in zip(moment.queues, amounts[row].tolist(), strict=True):
+            if queue and amount != NO_LIMIT:
+                family.add_metric([queue, short], amount / scale)
+    return family

@@ -1,0 +1,74 @@
+"""What a scrape shows of queues: what they deserve, and what waits in them."""
+
+from msgspec import structs
+from schedulerworld import NOW, add, delete, engine_with, gang, node, plan
+
+from bindery.kube import objects as kube
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.queues.metrics import NOTE_EVERY_S, QueueFigures
+from bindery.scheduler.times import timestamp
+
+
+def queue(name: str, **gpu: object) -> kube.Queue:
+    rule = kube.QueueResource(**gpu)
+    spec = kube.QueueSpec(resources={"gpu": rule})
+    return kube.Queue(metadata=kube.Meta(name=name, uid=f"uid-{name}"), spec=spec)
+
+
+def _created(meta: kube.Meta, at: float) -> kube.Meta:
+    return structs.replace(meta, creation_timestamp=timestamp(at))
+
+
+def scraped(figures: QueueFigures) -> dict[tuple[str, str, str], float]:
+    return {
+        (sample.name, sample.labels["queue"], sample.labels.get("resource", "")): sample.value
+        for family in figures.collect()
+        for sample in family.samples
+    }
+
+
+def note(figures: QueueFigures, engine: Engine, now: float = NOW) -> None:
+    plan(engine)
+    figures.note(engine.cluster.state, engine.report.fair, now)
+
+
+def test_quota_limit_fair_share_and_what_waits_are_told_by_queue() -> None:
+    team = queue("team", quota=2, over_quota_weight=1, limit=6)
+    group_, *pods = gang("waits", 2, queue="team", gpu=4)
+    waits = [structs.replace(group_, metadata=_created(group_.metadata, NOW)), *pods]
+    engine = engine_with(node("n", gpu=3), team, *waits)
+    figures = QueueFigures()
+    note(figures, engine, NOW + 60)
+
+    found = scraped(figures)
+
+    assert found["bindery_queue_quota", "team", "gpu"] == 2
+    assert found["bindery_queue_limit", "team", "gpu"] == 6
+    assert found["bindery_queue_fair_share", "team", "gpu"] == 3
+    assert ("bindery_queue_limit", "team", "cpu") not in found, "it is unlimited"
+    assert found["bindery_queue_waiting_pods", "team", ""] == 2
+    assert found["bindery_queue_waiting_gangs", "team", ""] == 1
+    assert found["bindery_queue_longest_wait_seconds", "team", ""] == 60
+
+
+def test_a_queue_that_is_gone_has_no_series() -> None:
+    team = queue("team", quota=2)
+    engine = engine_with(node("n", gpu=3), team)
+    figures = QueueFigures()
+    note(figures, engine)
+    assert {"team"} <= {name for _, name, _ in scraped(figures)}
+
+    delete(engine.cluster, team)
+    note(figures, engine, NOW + NOTE_EVERY_S)
+
+    assert "team" not in {name for _, name, _ in scraped(figures)}
+
+
+def test_a_burst_of_cycles_is_noted_once() -> None:
+    engine = engine_with(node("n", gpu=3), queue("team", quota=2))
+    figures = QueueFigures()
+    note(figures, engine)
+    add(engine.cluster, structs.replace(queue("late", quota=1)))
+    note(figures, engine, NOW + NOTE_EVERY_S / 2)
+
+    assert "late" not in {name for _, name, _ in scraped(figures)}
