@@ -1,10 +1,10 @@
 """The bind transaction: one Statement, carried out whole or not at all.
 
 `run` calls `attempt` until the verdict is final, and `abandon` when the request is taken away. An
-attempt is: check -> PreBind of every plugin for every pod -> bind all -> PostBind. Nothing is
-remembered outside: a transaction that died is made again from its requests and finds its place by
-looking at the pods. Invariants: no bind is sent while fewer than `minBound` pods can be bound,
-unless one is bound already; a pod that is bound, or may be, is never rolled back.
+attempt is: check -> PreBind of every plugin for every pod -> confirm -> bind all -> PostBind.
+Nothing is remembered outside: a transaction that died is made again from its requests and finds its
+place by looking at the pods. Invariants: no bind is sent while fewer than `minBound` pods can be
+bound, unless one is bound already; a pod that is bound, or may be, is never rolled back.
 """
 
 from asyncio import TaskGroup
@@ -109,6 +109,8 @@ class BindTransaction:
             # Preparing may take minutes; what has gone meanwhile is better seen before the first
             # pod of a gang is bound than after.
             await self._check(self._open())
+            if self._may_bind():
+                await self._for_each((p for p in concerned if p.is_open), self._confirm)
         if self._may_bind():
             await self._for_each(self._open(), self._bind)
         unfinished = (p for p in self._pods.values() if p.step is Step.BOUND and p.unfinished)
@@ -178,6 +180,9 @@ class BindTransaction:
     async def _prepare(self, pod: PodProgress) -> None:
         pod.prepared = True
         pod.failure = await self._plugins.pre_bind(pod.contexts)
+
+    async def _confirm(self, pod: PodProgress) -> None:
+        pod.failure = await self._plugins.confirm(pod.contexts)
 
     async def _bind(self, pod: PodProgress) -> None:
         pod.failure = await self._plugins.before_bind(pod.contexts)

@@ -39,16 +39,30 @@ class Storage:
             "volumeBindingMode": "WaitForFirstConsumer",
         })  # fmt: skip
 
-    def add_claim(self, name: str = "data", node: str | None = None) -> dict[str, Any]:
+    def add_claim(
+        self, name: str = "data", node: str | None = None, storage_class: str = "late"
+    ) -> dict[str, Any]:
         """Create a claim, for whose provisioning somebody has chosen `node`; return the entry."""
         spec = {
             "accessModes": ["ReadWriteOnce"],
-            "storageClassName": self.full("late"),
+            "storageClassName": self.full(storage_class),
             "resources": {"requests": {"storage": "5Gi"}},
         }
         annotations = {SELECTED: node} if node else {}
         self._create("v1", "PersistentVolumeClaim", name, {"spec": spec}, annotations)
         return {"name": name, "uid": self.cluster.uid("PersistentVolumeClaim", name)}
+
+    def add_leaving_claim(self, name: str = "data") -> dict[str, Any]:
+        """Create a claim that is being deleted; return the entry."""
+        entry = self.add_claim(name)
+        self.keep(name, ["test.bindery.dev/keep"])
+        self.cluster.kubectl("delete", "pvc", name, "--wait=false")
+        return entry
+
+    def keep(self, name: str, finalizers: list[str]) -> None:
+        """Let the claim go only without `finalizers`."""
+        patch = json.dumps({"metadata": {"finalizers": finalizers}})
+        self.cluster.kubectl("patch", "pvc", name, "--type=merge", f"--patch={patch}")
 
     def add_volume(
         self, name: str, size: str, claim_ref: dict[str, str] | None = None, node: str | None = None
@@ -94,6 +108,8 @@ class Storage:
 
     def clean(self) -> None:
         selector = f"--selector=made-by={self.cluster.namespace}"
+        for name in self.cluster.kubectl("get", "pvc", "--output=name").split():
+            self.keep(name.rpartition("/")[2], [])
         for kind in ("pvc", "pv", "storageclass"):
             self.cluster.kubectl("delete", kind, selector, "--wait=false")
 
@@ -161,6 +177,43 @@ def test_a_claim_that_is_not_provisioned_in_time_is_left_as_it_was(
     assert "after 1 s these claims are not all bound: data" in status["message"]
     assert not {SELECTED, MARK} & annotations_of(storage.claim()).keys()
     assert storage.cluster.nodes_of("r") == [""]
+
+
+def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
+    storage: Storage, start_binder: Start
+) -> None:
+    entry = storage.add_claim()
+    start_binder(configuration(60))
+    storage.request("first", [{**entry, "volume": ""}])
+    storage.wait_selected()
+    storage.request("second", [{**entry, "volume": ""}])
+    deadline = time.monotonic() + 30
+    while "claim data to be bound" not in storage.cluster.status("second").get("message", ""):
+        assert time.monotonic() < deadline, "the second request waits for the claim"
+
+    storage.cluster.kubectl("delete", "bindrequest", "first", "--wait=false")
+
+    status = storage.cluster.wait_for("second", "Failed")
+    assert status["reason"] == "ClaimDeselected"
+    assert "another pod that uses it had asked for that" in status["message"]
+
+
+def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the_gang(
+    storage: Storage, start_binder: Start
+) -> None:
+    leaving, late = storage.add_claim("leaving"), storage.add_claim("late")
+    storage.make_for(leaving)
+    start_binder(configuration(60))
+    storage.request("gang", [{**leaving, "volume": ""}], [{**late, "volume": ""}])
+    storage.wait_selected("late")
+    storage.cluster.kubectl("wait", "pvc/leaving", "--for=jsonpath={.status.phase}=Bound")
+    storage.keep("leaving", ["test.bindery.dev/keep"])
+
+    storage.cluster.kubectl("delete", "pvc", "leaving", "--wait=false")
+    storage.make_for(late)
+
+    assert storage.cluster.wait_for("gang", "Failed")["reason"] == "ClaimBeingDeleted"
+    assert storage.cluster.nodes_of("gang") == ["", ""]
 
 
 def test_a_node_that_somebody_else_has_selected_is_left_on_the_claim(
@@ -241,6 +294,14 @@ BAD: dict[str, tuple[Callable[[Storage], dict[str, Any]], str]] = {
     "a volume that is gone": (
         lambda storage: {**storage.add_claim(), "volume": "no-such-volume"},
         "VolumeGone",
+    ),
+    "a claim that is being deleted": (
+        lambda storage: {**storage.add_leaving_claim(), "volume": ""},
+        "ClaimBeingDeleted",
+    ),
+    "a storage class that does not exist": (
+        lambda storage: {**storage.add_claim(storage_class="missing"), "volume": ""},
+        "StorageClassMissing",
     ),
     "data that cannot be read": (lambda _: {"name": 5}, "InvalidPluginData"),
 }

@@ -52,6 +52,10 @@ class Driver:
         }
         await self.corner.client.create(RESOURCE_SLICES, body)
 
+    async def withdraw(self, node: str) -> None:
+        """Offer the devices of `node` no more."""
+        await self.corner.client.delete(RESOURCE_SLICES, f"{self.class_name}-{node}")
+
     async def make_class(self) -> None:
         expression = f'device.driver == "{self.name}"'
         body = {

@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dracorner import Driver, gpus, templated
 from sabotage import Sabotage
 from support import (
     Corner,
@@ -16,7 +17,7 @@ from support import (
 )
 from traps import Trap, ready, trapped
 
-from bindery.api.configuration import BindRequestConfiguration
+from bindery.api.configuration import BindRequestConfiguration, PluginConfiguration
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
 from bindery.kube.objects import BindRequest
@@ -41,6 +42,32 @@ async def test_a_gang_whose_node_goes_between_plan_and_bind_is_bound_whole_elsew
     await corner.add_nodes("c", cpu="2")
     await corner.wait_bound(gang)
     await corner.wait_nothing_left()
+
+
+@pytest.mark.usefixtures("scheduler")
+async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_none_and_waits(
+    corner: Corner, observer: Observer, components: Components
+) -> None:
+    driver = Driver(corner)
+    await driver.make_class()
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(2))
+    await driver.make_template("one")
+    gang = Gang("pair", size=2, pod=templated("one"))
+    await corner.submit(gang)
+    request = await corner.wait_request()
+    await driver.withdraw(node)
+    plugin = PluginConfiguration(name="dra")
+    components.start_binder(binder_configuration(plugin)).wait_ready()
+
+    async def refused() -> bool:
+        status = observer.requests[request.metadata.name].status
+        return status.phase == "Failed" and "is not offered any more" in status.message
+
+    await wait_for(refused, "the request fails and says why")
+    assert await corner.bound_count(gang) == 0
+    assert [claim.status.allocation for claim in await driver.claims()] == [None, None]
+    await driver.clean()
 
 
 @pytest.mark.usefixtures("scheduler")

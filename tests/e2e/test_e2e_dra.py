@@ -103,6 +103,29 @@ async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
     await corner.wait_bound(gang)
 
 
+async def test_a_gang_is_not_bound_to_a_device_that_is_withdrawn_while_it_is_prepared(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    fabric = gpus(1, bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
+    await driver.publish(node, fabric)
+    await driver.make_claim("fabric")
+    gang = Gang("fabric", size=1, pod=named("fabric"))
+    await corner.submit(gang)
+
+    async def is_allocated() -> bool:
+        return (await driver.claim("fabric")).status.allocation is not None
+
+    async def is_free() -> bool:
+        return not await is_allocated()
+
+    await wait_for(is_allocated, "the claim is allocated")
+    await driver.withdraw(node)
+    await driver.report("fabric", "gpu-0", "Attached")
+    await wait_for(is_free, "the claim is given back")
+    assert await corner.bound_count(gang) == 0
+
+
 async def test_a_device_that_fails_to_attach_is_given_back(corner: Corner, driver: Driver) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
     fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}

@@ -19,6 +19,7 @@ from bindery.binder.plugins.interface import (
     BinderPlugin,
     BindsInTurn,
     ConcernsSomePods,
+    ConfirmsPreparation,
     PluginError,
     PostBinds,
     PreBinds,
@@ -105,6 +106,7 @@ class PluginChain:
     ) -> None:
         self._client_for, self._measure = client_for, measure
         self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
+        self._confirm = [(p, p.confirm) for p in plugins if isinstance(p, ConfirmsPreparation)]
         self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
         self._records = [p for p in plugins if isinstance(p, RecordsAtBinding)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
@@ -122,7 +124,11 @@ class PluginChain:
         return PodContexts(self._client_for, pod, request, binding, concern)
 
     def _concern(self, names: frozenset[str]) -> Concern:
-        before = (*(p for p, _ in self._pre), *self._turn, *(p for p, _ in self._back))
+        before = (
+            *(p for p, _ in (*self._pre, *self._confirm)),
+            *self._turn,
+            *(p for p, _ in self._back),
+        )
         return Concern(
             names,
             prepares=any(plugin.name in names for plugin in before),
@@ -131,19 +137,16 @@ class PluginChain:
 
     async def pre_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Prepare the pod; the first failure ends it."""
-        for plugin, step in self._pre:
-            failure = await self._call(plugin, "pre_bind", step, contexts)
-            if failure:
-                return failure
-        return None
+        return await self._call_until_failure("pre_bind", self._pre, contexts)
+
+    async def confirm(self, contexts: PodContexts) -> PodFailure | None:
+        """Check that what was prepared still holds; the first failure ends it."""
+        return await self._call_until_failure("confirm", self._confirm, contexts)
 
     async def before_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Wait for the pod's turn to be bound; the first failure ends it."""
-        for plugin in self._turn:
-            failure = await self._call(plugin, "before_bind", plugin.before_bind, contexts)
-            if failure:
-                return failure
-        return None
+        steps = [(plugin, plugin.before_bind) for plugin in self._turn]
+        return await self._call_until_failure("before_bind", steps, contexts)
 
     def binding_metadata(self, contexts: PodContexts) -> BindingMetadata | PodFailure:
         """Return what the pod gets in the write that binds it, or why it must not be bound."""
@@ -171,6 +174,15 @@ class PluginChain:
     async def rollback(self, contexts: PodContexts) -> PodFailure | None:
         """Take back in reverse order; all plugins are called; the first failure is returned."""
         return await self._call_all("rollback", self._back, contexts)
+
+    async def _call_until_failure(
+        self, name: str, steps: Sequence[tuple[BinderPlugin, Step]], contexts: PodContexts
+    ) -> PodFailure | None:
+        for plugin, step in steps:
+            failure = await self._call(plugin, name, step, contexts)
+            if failure:
+                return failure
+        return None
 
     async def _call_all(
         self, name: str, steps: Sequence[tuple[BinderPlugin, Step]], contexts: PodContexts

@@ -137,6 +137,18 @@ class PreBinds(Protocol):
 
 
 @runtime_checkable
+class ConfirmsPreparation(Protocol):
+    """Looks again before the first pod of a gang is bound: preparing the others may take long."""
+
+    async def confirm(self, context: BindContext) -> None:
+        """Check that what `pre_bind` prepared still holds; called when it has passed for all pods.
+
+        Raises:
+            PluginError: the pod must not be bound in this attempt.
+        """
+
+
+@runtime_checkable
 class BindsInTurn(Protocol):
     """Takes what only one pod can have at a time, for the moment of its binding.
 

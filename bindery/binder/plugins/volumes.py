@@ -16,13 +16,18 @@ from pydantic import Field
 from bindery.api.base import ApiModel
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.binder.plugins.volumewatch import VolumeWatch
-from bindery.binder.plugins.volumewrites import SELECTED_NODE, VolumeWriter, is_bound
+from bindery.binder.plugins.volumewrites import (
+    CHOSEN_FOR,
+    SELECTED_NODE,
+    VolumeWriter,
+    is_bound,
+)
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.labels import selects_node
 from bindery.kube.objects import PodBinding
 from bindery.kube.resources import NODES
-from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
+from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim, PersistentVolume
 
 
 class ChosenVolume(msgspec.Struct, frozen=True):
@@ -42,6 +47,9 @@ class VolumesArguments(ApiModel):
 
 
 _GONE: Final = "ClaimGone"
+_GOING: Final = "ClaimBeingDeleted"
+_CLASS_MISSING: Final = "StorageClassMissing"
+_DESELECTED: Final = "ClaimDeselected"
 _NOT_PROVISIONED: Final = "ProvisioningFailed"
 
 
@@ -84,6 +92,14 @@ class Volumes:
             raise PluginError(message, reason="VolumesNotBound", permanent=True) from error
         await self._verify(context, claims)
 
+    async def confirm(self, context: BindContext) -> None:
+        """Check that the claims are there and bound, and are not being deleted."""
+        for each in _read(context):
+            claim = await self._read_claim(context, each)
+            if not is_bound(claim):
+                message = f"claim {each.name} is not bound any more"
+                raise PluginError(message, reason=_GONE, permanent=True)
+
     async def rollback(self, context: BindContext) -> None:
         """Take back what was written for this pod, of claims that are not bound."""
         writer = VolumeWriter(context.client, context.pod)
@@ -107,44 +123,76 @@ class Volumes:
             if not claim.spec.volume_name:  # in an earlier attempt, perhaps, it has got another
                 await writer.give(chosen.volume, chosen.name, chosen.uid)
         elif chosen.volume is not None:
+            await self._demand_class(context, await self._read_claim(context, chosen))
             await writer.select(chosen.name, chosen.uid, context.binding.selected_node)
 
     async def _bound(self, context: BindContext, chosen: ChosenVolume) -> Claim:
         """Return the claim once it is bound; woken by every change of it."""
-        node, selected = context.binding.selected_node, False
         context.waits_for = f"claim {chosen.name} to be bound"
         states = self._watch.claim_states(context.pod.namespace, chosen.name)
         async with aclosing(states):
             async for seen in states:
                 claim = seen or await self._read_claim(context, chosen)
-                if claim.metadata.uid != chosen.uid:
-                    raise _gone(chosen)
+                _demand_alive(claim, chosen)
                 if claim.status.phase == "Lost":
                     message = f"claim {chosen.name} has lost its volume {claim.spec.volume_name}"
                     raise PluginError(message, reason=_GONE, permanent=True)
                 if is_bound(claim):
                     return claim
                 if chosen.volume == "":
-                    now = claim.metadata.annotations.get(SELECTED_NODE)
-                    if selected and now != node:
-                        message = f"no volume can be made for claim {chosen.name} on node {node}"
-                        raise PluginError(message, reason=_NOT_PROVISIONED, permanent=True)
-                    # The mirror may still show the claim as it was before it was written.
-                    selected = selected or now == node
+                    await self._demand_selected(context, chosen, claim)
         raise AssertionError("states end only with the process")
+
+    async def _demand_selected(
+        self, context: BindContext, chosen: ChosenVolume, claim: Claim
+    ) -> None:
+        """Demand that a volume is being made for `claim` on the pod's node, as was asked for.
+
+        Raises:
+            PluginError: the provisioner has given up, or the pod that asked was rolled back.
+        """
+        node = context.binding.selected_node
+        if claim.metadata.annotations.get(SELECTED_NODE) == node:
+            return
+        # The mirror may still show the claim as it was before it was written.
+        claim = await self._read_claim(context, chosen)
+        if claim.spec.volume_name or claim.metadata.annotations.get(SELECTED_NODE) == node:
+            return
+        if CHOSEN_FOR in claim.metadata.annotations:
+            message = f"no volume can be made for claim {chosen.name} on node {node}"
+            raise PluginError(message, reason=_NOT_PROVISIONED, permanent=True)
+        message = (
+            f"claim {chosen.name} is not being provisioned for node {node} any more: another pod "
+            "that uses it had asked for that and was not bound"
+        )
+        raise PluginError(message, reason=_DESELECTED)
+
+    async def _demand_class(self, context: BindContext, claim: Claim) -> None:
+        """Demand the storage class by which a volume is to be made for `claim`.
+
+        Raises:
+            PluginError: it is missing.
+        """
+        name = claim.spec.storage_class_name or ""
+        if not name or claim.spec.volume_name:
+            return
+        try:
+            await context.client.get(STORAGE_CLASSES, name)
+        except NotFoundError as error:
+            message = f"the storage class {name} of claim {claim.metadata.name} does not exist"
+            raise PluginError(message, reason=_CLASS_MISSING, permanent=True) from error
 
     async def _read_claim(self, context: BindContext, chosen: ChosenVolume) -> Claim:
         """Return the claim as the API server has it now.
 
         Raises:
-            PluginError: it is gone.
+            PluginError: it is gone, or is being deleted.
         """
         try:
             claim = await context.client.get(CLAIMS, chosen.name, context.pod.namespace)
         except NotFoundError as error:
             raise _gone(chosen) from error
-        if claim.metadata.uid != chosen.uid:
-            raise _gone(chosen)
+        _demand_alive(claim, chosen)
         return claim
 
     async def _verify(self, context: BindContext, claims: list[Claim]) -> None:
@@ -187,6 +235,19 @@ def _read(context: BindContext) -> list[ChosenVolume]:
     except msgspec.ValidationError as error:
         message = f"pluginData.volumes of pod {context.pod.name} cannot be read: {error}"
         raise PluginError(message, reason="InvalidPluginData", permanent=True) from error
+
+
+def _demand_alive(claim: Claim, chosen: ChosenVolume) -> None:
+    """Demand that `claim` is the one that was chosen, and stays.
+
+    Raises:
+        PluginError: it does not.
+    """
+    if claim.metadata.uid != chosen.uid:
+        raise _gone(chosen)
+    if claim.metadata.deletion_timestamp is not None:
+        message = f"claim {chosen.name} is being deleted"
+        raise PluginError(message, reason=_GOING, permanent=True)
 
 
 def _gone(chosen: ChosenVolume) -> PluginError:

@@ -22,7 +22,7 @@ from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.interface import NodeFailure, Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.volumes import foresight
-from bindery.scheduler.volumes.catalog import Catalog, PodVolumes, is_bound
+from bindery.scheduler.volumes.catalog import Catalog, PodVolumes, class_name, is_bound
 from bindery.scheduler.volumes.ledger import VolumeLedger
 from bindery.scheduler.volumes.nodeindex import NodeIndex
 
@@ -153,6 +153,9 @@ class Volumes:
                     f'persistentvolume "{volume}"'
                 )
             return None
+        wanted = class_name(claim)
+        if wanted and self._catalog.storage_class(claim) is None:
+            return f'storageclass "{wanted}" of persistentvolumeclaim "{name}" not found'
         if not self._catalog.waits_for_consumer(claim):
             return f'pod has unbound immediate PersistentVolumeClaims: "{name}"'
         return None

@@ -18,6 +18,7 @@ from pydantic import BaseModel, Field
 from bindery.api.base import ApiModel
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.dra.conditions import wait_ready
+from bindery.binder.plugins.dra.offers import Offers
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
 from bindery.kube.errors import NotFoundError
@@ -43,6 +44,7 @@ class DynamicResources:
 
     def __init__(self, arguments: Arguments) -> None:
         self._timeout_s = arguments.binding_timeout_seconds
+        self._offers = Offers()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Claim UID -> one writer at a time: many pods of a gang may share a claim."""
 
@@ -52,10 +54,26 @@ class DynamicResources:
 
     async def pre_bind(self, context: BindContext) -> None:
         """Allocate and reserve the claims of the pod, and wait until their devices are ready."""
-        written = [await self._reserve(context, planned) for planned in _handover(context).claims]
+        claims = _handover(context).claims
+        for planned in claims:
+            await self._demand_offered(context, planned)
+        written = [await self._reserve(context, planned) for planned in claims]
         for claim in written:
             context.waits_for = f"the devices of claim {claim.metadata.name} to be ready"
             await wait_ready(context.client, claim, self._timeout_s)
+
+    async def confirm(self, context: BindContext) -> None:
+        """Check that the claims are still allocated and reserved, to devices that are offered."""
+        for planned in _handover(context).claims:
+            try:
+                claim = await context.client.get(
+                    RESOURCE_CLAIMS, planned.name, context.pod.namespace
+                )
+            except NotFoundError as error:
+                raise _missing(planned) from error
+            reservations.check(claim, planned, context.pod)
+            reservations.check_reserved(claim, context.pod)
+            await self._demand_offered(context, planned)
 
     async def rollback(self, context: BindContext) -> None:
         """Take back what `pre_bind` has written for this pod and this request."""
@@ -70,6 +88,16 @@ class DynamicResources:
                 except NotFoundError:
                     continue
 
+    async def _demand_offered(self, context: BindContext, planned: ClaimHandover) -> None:
+        """Demand the devices of a claim that this plan allocates; of others, who has allocated it.
+
+        Raises:
+            PluginError: some are not offered any more.
+        """
+        if planned.is_new:
+            node_name = context.binding.selected_node
+            await self._offers.demand(context.client, planned.name, planned.allocation, node_name)
+
     async def _reserve(self, context: BindContext, planned: ClaimHandover) -> ResourceClaim:
         async with self._turn(planned):
             while True:
@@ -79,11 +107,7 @@ class DynamicResources:
                 except _FinalizerGoneError:
                     continue
                 except NotFoundError as error:
-                    raise PluginError(
-                        f"resource claim {planned.name} does not exist",
-                        reason=reservations.CLAIM_CHANGED,
-                        permanent=True,
-                    ) from error
+                    raise _missing(planned) from error
 
     async def _protect(self, context: BindContext, planned: ClaimHandover) -> None:
         """Write the finalizer."""
@@ -135,6 +159,14 @@ class DynamicResources:
         if lock is None:
             lock = self._turns[planned.uid] = asyncio.Lock()
         return lock
+
+
+def _missing(planned: ClaimHandover) -> PluginError:
+    return PluginError(
+        f"resource claim {planned.name} does not exist",
+        reason=reservations.CLAIM_CHANGED,
+        permanent=True,
+    )
 
 
 def _handover(context: BindContext) -> Handover:

@@ -46,6 +46,19 @@ def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
         raise _changed(f"resource claim {name} was not made for this pod")
 
 
+def check_reserved(claim: ResourceClaim, pod: PodView) -> None:
+    """Do nothing if `claim` is allocated and `pod` has reserved it.
+
+    Raises:
+        PluginError: somebody has taken it back.
+    """
+    name, status = claim.metadata.name, claim.status
+    if status.allocation is None:
+        raise _changed(f"resource claim {name} was deallocated before the pod was bound")
+    if all(user.uid != pod.uid for user in status.reserved_for):
+        raise _changed(f"the pod's reservation of resource claim {name} was removed")
+
+
 def with_finalizer(claim: ResourceClaim) -> Patch | None:
     """Return the patch by which `claim` cannot be deleted while it is allocated."""
     if FINALIZER in claim.metadata.finalizers:

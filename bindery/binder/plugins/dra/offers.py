@@ -1,0 +1,71 @@
+"""Whether devices are still offered: what ResourceSlices say at this moment.
+
+Used by `plugin` before it allocates and right before a gang is bound. The slices are read from the
+API server; pods of a gang that ask at the same time share one read.
+"""
+
+import asyncio
+from collections.abc import Iterable
+
+from bindery.binder.plugins.interface import PluginError
+from bindery.kube.claims import Allocation
+from bindery.kube.client import Client
+from bindery.kube.devices import RESOURCE_SLICES, ResourceSlice
+
+DEVICES_GONE = "DevicesGone"
+"""The reason when devices of a plan are not offered any more: the pod is planned again."""
+
+_Device = tuple[str, str, str]
+"""Driver, pool and device."""
+
+
+class Offers:
+    """Asks which devices there are."""
+
+    def __init__(self) -> None:
+        self._reads: dict[str, asyncio.Task[list[ResourceSlice]]] = {}
+        """Field selector -> the read under way."""
+
+    async def demand(
+        self, client: Client, claim_name: str, planned: Allocation, node_name: str
+    ) -> None:
+        """Do nothing if the devices of `planned` are offered.
+
+        Raises:
+            PluginError: one is not.
+        """
+        wanted = [(each.driver, each.pool, each.device) for each in planned.devices.results]
+        here = offered(await self._read(client, f"spec.nodeName={node_name}"))
+        elsewhere = [device for device in wanted if device not in here]
+        for driver in sorted({driver for driver, _, _ in elsewhere}):
+            found = offered(await self._read(client, f"spec.driver={driver}"))
+            for _, pool, device in (each for each in elsewhere if each[0] == driver):
+                if (driver, pool, device) not in found:
+                    message = (
+                        f"device {device} of pool {pool} and driver {driver}, planned for resource "
+                        f"claim {claim_name}, is not offered any more"
+                    )
+                    raise PluginError(message, reason=DEVICES_GONE, permanent=True)
+
+    async def _read(self, client: Client, selector: str) -> list[ResourceSlice]:
+        reading = self._reads.get(selector)
+        if reading is None:
+            listing = client.list(RESOURCE_SLICES, field_selector=selector)
+            reading = self._reads[selector] = asyncio.ensure_future(listing)
+            reading.add_done_callback(lambda _: self._reads.pop(selector, None))
+        return await asyncio.shield(reading)
+
+
+def offered(slices: Iterable[ResourceSlice]) -> set[_Device]:
+    """Return the devices in the newest generation of each pool among `slices`."""
+    newest: dict[tuple[str, str], int] = {}
+    found = list(slices)
+    for each in found:
+        key = each.spec.driver, each.spec.pool.name
+        newest[key] = max(newest.get(key, 0), each.spec.pool.generation)
+    return {
+        (spec.driver, spec.pool.name, device.name)
+        for spec in (each.spec for each in found)
+        if spec.pool.generation == newest[spec.driver, spec.pool.name]
+        for device in spec.devices
+    }
