@@ -41,6 +41,9 @@ EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
 pod."""
+CHARGED_GROUP_ANNOTATION: Final = f"{GROUP}/charged-pod-group"
+"""On a bound pod: the UID of the PodGroup that it was bound with. The binder writes it when it
+binds the pod."""
 SPREAD_DEVICES_ANNOTATION: Final = f"{GROUP}/spread-devices"
 """On a pod: "true" keeps it off the GPUs of which another pod of its job has a part."""
 GPU_INDEXES_ANNOTATION: Final = f"{GROUP}/gpu-indexes"

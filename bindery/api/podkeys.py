@@ -42,7 +42,9 @@ class Records:
     """What owners write, and what does not change once the pod is bound."""
 
 
-QUEUE_RECORDS: Final = Records(frozenset({names.CHARGED_QUEUE_ANNOTATION}), frozenset())
+QUEUE_RECORDS: Final = Records(
+    frozenset({names.CHARGED_QUEUE_ANNOTATION, names.CHARGED_GROUP_ANNOTATION}), frozenset()
+)
 """What a pod counts in. Once it is bound, all other keys of Bindery's group belong here too."""
 SHARE_RECORDS: Final = Records(
     frozenset(

@@ -12,7 +12,11 @@ from typing import Final
 
 from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION, NODE_POOL_LABEL
+from bindery.api.names import (
+    CHARGED_GROUP_ANNOTATION,
+    CHARGED_QUEUE_ANNOTATION,
+    NODE_POOL_LABEL,
+)
 from bindery.kube.objects import BindRequest, PodBinding
 
 
@@ -35,6 +39,8 @@ def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
         annotations[RECEIVED_TYPE_ANNOTATION] = received
     if request.spec.queue:
         annotations[CHARGED_QUEUE_ANNOTATION] = request.spec.queue
+        if request.spec.pod_group is not None:
+            annotations[CHARGED_GROUP_ANNOTATION] = request.spec.pod_group.uid
     pool = request.metadata.labels.get(NODE_POOL_LABEL)
     labels = {NODE_POOL_LABEL: pool} if pool else {}
     return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

@@ -16,6 +16,7 @@ from bindery.kube.objects import (
     BindRequestSpec,
     Meta,
     PodBinding,
+    PodGroupReference,
     ReceivedGPU,
     StatementReference,
 )
@@ -113,8 +114,14 @@ def test_nothing_is_recorded_without_a_request_for_it() -> None:
 
 def test_the_queue_that_the_request_charges_is_recorded() -> None:
     bound = PodBinding(pod_name="p", pod_uid="u", selected_node="n")
-    spec = BindRequestSpec(pods=[bound], statement=StatementReference(id="s"), queue="research")
+    gang = PodGroupReference(name="g", uid="uid-g")
+    spec = BindRequestSpec(
+        pods=[bound], statement=StatementReference(id="s"), queue="research", pod_group=gang
+    )
 
     written = recorded(BindRequest(spec=spec), bound)
 
-    assert written.annotations == {"scheduling.bindery.dev/charged-queue": "research"}
+    assert written.annotations == {
+        "scheduling.bindery.dev/charged-queue": "research",
+        "scheduling.bindery.dev/charged-pod-group": "uid-g",
+    }

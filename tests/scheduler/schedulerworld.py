@@ -9,6 +9,7 @@ from bindery.api.configuration import (
     SchedulerConfiguration,
 )
 from bindery.api.names import (
+    CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     GPU_MODEL_LABEL,
     POD_GROUP_ANNOTATION,
@@ -97,6 +98,7 @@ def pod(
     namespace: str = NAMESPACE,
     labels: Mapping[str, str] | None = None,
     charged: str = "",
+    charged_group: str = "",
     conditions: Sequence[kube.Condition] = (),
     more: Amounts | None = None,
     controlled: bool = True,
@@ -108,6 +110,8 @@ def pod(
     creates another one in its place when it is deleted.
     """
     annotations = {POD_GROUP_ANNOTATION: group or "", CHARGED_QUEUE_ANNOTATION: charged}
+    if charged and group:
+        annotations[CHARGED_GROUP_ANNOTATION] = charged_group or f"uid-group-{group}"
     if preemptible is not None:
         annotations[PREEMPTIBLE_ANNOTATION] = str(preemptible).lower()
     said = {QUEUE_LABEL: queue, ROLE_LABEL: role, SUB_GROUP_LABEL: sub_group}

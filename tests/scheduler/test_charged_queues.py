@@ -54,8 +54,9 @@ def takes_the_pods_out_of_the_group(engine: Engine) -> None:
 
 
 def moves_the_pods_to_another_group(engine: Engine) -> None:
-    add(engine.cluster, group("other", 1, "free"))
-    members = (pod(f"old-{i}", group="other", on="n", charged="limited") for i in range(8))
+    add(engine.cluster, group("other", 1, "free", charged="free"))
+    of = {"group": "other", "charged": "limited", "charged_group": "uid-group-old"}
+    members = (pod(f"old-{i}", on="n", **of) for i in range(8))
     modify(engine.cluster, *members)
 
 
@@ -101,8 +102,16 @@ def test_a_scheduler_that_starts_afterwards_reads_the_record(attack: Attack) -> 
     cluster = seen.cluster
     restarted = engine_with(BIG, LIMITED, FREE, *cluster.groups.values())
     for task in cluster.state.tasks.values():
-        of = task.job.name if task.job.is_group else None
-        add(restarted.cluster, pod(task.name, group=of, on="n", charged=task.recorded_queue))
+        add(
+            restarted.cluster,
+            pod(
+                task.name,
+                group=task.job.name if task.job.is_group else None,
+                on="n",
+                charged=task.recorded_queue,
+                charged_group=task.recorded_group,
+            ),
+        )
 
     assert waits_for_the_limit(restarted)
 
@@ -189,7 +198,25 @@ def test_a_running_gang_moves_when_it_is_assigned_to_another_queue() -> None:
     modify(engine.cluster, group("old", 8, "free", charged="limited"))
 
     assert held(engine) == {"free": 8000}
+    assert [task.name for task in engine.cluster.unrecorded()] == [f"old-{i}" for i in range(8)]
+    modify(engine.cluster, *running("free")[1:])
+    assert engine.cluster.unrecorded() == []
     assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+
+def test_a_pod_that_is_renamed_into_an_assigned_gang_while_it_is_bound_does_not_move() -> None:
+    assigned = group("other", 1, "free", charged="free")
+    waiting = gang("old", 8, queue="limited")
+    engine = engine_with(BIG, LIMITED, FREE, assigned, *waiting, tenancy_policy_enforced=True)
+    (draft,) = engine.cycle()
+    add(engine.cluster, as_created(draft))
+
+    modify(engine.cluster, *(pod(f"old-{i}", group="other") for i in range(8)))
+    assert held(engine) == {"limited": 8000}
+    moves_the_pods_to_another_group(engine)
+
+    assert held(engine) == {"limited": 8000}
+    assert engine.cluster.unrecorded() == []
 
 
 def test_without_the_policy_nothing_assigns_a_running_gang() -> None:

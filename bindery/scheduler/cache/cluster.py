@@ -223,6 +223,10 @@ class Cluster:
         budgets = self.budgets_of(task)
         return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
 
+    def unrecorded(self) -> list[Task]:
+        """Return the bound pods that were assigned to another queue than is recorded on them."""
+        return [self.state.tasks[uid] for uid in sorted(self._tasks.unrecorded)]
+
     def note_time(self, now: float) -> None:
         """Take note of what time alone changes: promises that end, pods stuck in deletion."""
         self.promises.expire(now)

@@ -37,6 +37,8 @@ class Hold:
     """The GPU groups that were chosen for it."""
     queue: str = ""
     """The queue that the request charges it to; "" if the request does not name one."""
+    pod_group: str = ""
+    """The UID of the PodGroup that the request was made for; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,6 +107,7 @@ class Holds:
                 data=pod.plugin_data,
                 gpu_groups=pod.selected_gpu_groups,
                 queue=spec.queue,
+                pod_group=_group_of(spec),
             )
             for pod in spec.pods
         }
@@ -132,6 +135,7 @@ class Holds:
                     data=pod.plugin_data,
                     gpu_groups=tuple(pod.selected_gpu_groups),
                     queue=request.spec.queue,
+                    pod_group=_group_of(request.spec),
                 )
                 for pod in request.spec.pods
                 if not final or pod.pod_uid in bound
@@ -171,6 +175,10 @@ class Holds:
         if holds:
             self._by_request[request] = set(holds)
         return sorted(before | holds.keys())
+
+
+def _group_of(spec: Spec) -> str:
+    return spec.pod_group.uid if spec.pod_group is not None else ""
 
 
 def _first(holds: Mapping[RequestKey, Hold]) -> RequestKey:

@@ -8,6 +8,7 @@ import math
 
 from bindery.api import gpushare
 from bindery.api.names import (
+    CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     DEFAULT_QUEUE,
     EXPECTED_RUNTIME_ANNOTATION,
@@ -81,7 +82,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
         gpu_groups=gpushare.groups(pod.metadata.labels),
         gpu_indexes=_gpu_indexes(pod),
-        recorded_queue=_recorded_queue(pod),
+        recorded_queue=_recorded(pod, CHARGED_QUEUE_ANNOTATION),
+        recorded_group=_recorded(pod, CHARGED_GROUP_ANNOTATION),
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         is_ours=pod.spec.scheduler_name == scheduler_name,
@@ -100,6 +102,7 @@ def say_the_same(one: Task, other: Task) -> bool:
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and (one.gone_by, one.is_recreated) == (other.gone_by, other.is_recreated)
         and one.recorded_queue == other.recorded_queue
+        and one.recorded_group == other.recorded_group
         and _devices(one) == _devices(other)
     )
 
@@ -137,11 +140,11 @@ def _devices(task: Task) -> tuple[object, ...]:
     return groups, task.gpu_indexes, task.reserves_gpu, task.spreads_devices
 
 
-def _recorded_queue(pod: Pod) -> str:
+def _recorded(pod: Pod, key: str) -> str:
     """Return what the binder recorded; on a pod that is not bound, its owner wrote it."""
     if not pod.spec.node_name:
         return ""
-    return pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION, "")
+    return pod.metadata.annotations.get(key, "")
 
 
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:

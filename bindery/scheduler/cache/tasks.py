@@ -10,7 +10,7 @@ from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.grants import Grants
-from bindery.scheduler.cache.holds import Holds
+from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
     forget_group,
@@ -53,6 +53,8 @@ class TaskStore:
         """Tasks whose eviction is committed, and whose pods do not show it yet."""
         self._bound_in: dict[Uid, str] = {}
         """Bound pod -> the queue that this process saw it charged to when it was bound."""
+        self.unrecorded: set[Uid] = set()
+        """Bound pods whose job was assigned to another queue than the one recorded on them."""
         self._leaving: set[Uid] = set()
         """Tasks whose pods are being deleted from their node."""
         self._stuck_before = -math.inf
@@ -277,15 +279,20 @@ class TaskStore:
         """
         if not task.status.holds_room:
             return job.queue
-        if job.is_assigned:
-            return job.named_queue
         if task.status is TaskStatus.BINDING:
-            hold = self._holds.get(task.uid)
-            return (hold.queue if hold is not None else "") or job.named_queue
+            hold = self._holds.get(task.uid) or Hold(task.node_name)
+            is_assigned = job.is_assigned and hold.pod_group == job.uid
+            return job.named_queue if is_assigned or not hold.queue else hold.queue
+        if job.is_assigned and task.recorded_group == job.uid:
+            return job.named_queue
         seen = self._bound_in.get(task.uid, "")
         if self._trusts_records:
             return task.recorded_queue or seen or job.named_queue
         return seen or task.recorded_queue or job.named_queue
+
+    @staticmethod
+    def _is_to_record(job: Job, task: Task) -> bool:
+        return job.is_assigned and bool(task.recorded_queue) and task.queue != task.recorded_queue
 
     def _note_binding(self, uid: Uid, before: Task | None) -> None:
         """Remember where a pod counts that has just been bound; `before`: it before that."""
@@ -354,11 +361,14 @@ class TaskStore:
             task.is_preemptible = self._is_preemptible(job, task)
             job.add(task)
             self._note_waiting(job)
+            if task.pod_status is TaskStatus.RUNNING and self._is_to_record(job, task):
+                self.unrecorded.add(task.uid)
         self.charges.enter(task)
 
     def _withdraw(self, task: Task) -> None:
         self.charges.writes += 1
         self.charges.withdraw(task)
+        self.unrecorded.discard(task.uid)
         if task.is_ours:
             job = self._state.jobs[task.job]
             job.remove(task)

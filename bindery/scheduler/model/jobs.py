@@ -99,6 +99,8 @@ class Task:
     queue_row: int = NO_ROW
     recorded_queue: str = ""
     """The queue that the binder recorded on the pod."""
+    recorded_group: str = ""
+    """The UID of the PodGroup that the binder recorded on the pod."""
     bound_at: float | None = None
     """When it was bound: seconds since the epoch."""
     runtime_s: float = math.inf
