@@ -55,6 +55,9 @@ class PodGroupStatus(ApiModel):
     """What the scheduler found."""
 
     state: GangState = GangState.WAITING
+    queue: str = ""
+    """The queue that its bound pods are charged to. While it is set, the admission policy lets
+    `spec.queue` be changed only by those who may assign to the new queue."""
     conditions: tuple[Condition, ...] = Field(
         default=(),
         json_schema_extra={

@@ -15,7 +15,14 @@ from bindery.api.states import GangState
 from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.defects import Stage, of_job
-from bindery.scheduler.gangstatus import GangStatus, dated, find, gang_status, same_words
+from bindery.scheduler.gangstatus import (
+    GangStatus,
+    charged_queue,
+    dated,
+    find,
+    gang_status,
+    same_words,
+)
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.reports import STILL_COMING, CycleReport, JobReport
 
@@ -51,6 +58,9 @@ class ConditionWrite:
     """How long to wait for a newer write before this one."""
     state: str | None = None
     """The state of a gang."""
+    queue: str | None = None
+    """The queue that a gang's bound pods are charged to, "" for none. None: it says so already.
+    Only written to the version of the object that `meta` is of: its spec may name another since."""
 
 
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
@@ -91,7 +101,9 @@ def _group_write(
         if new is not None
     ]
     state = group.status.state or GangState.WAITING
-    if state == status.state and all(same_words(old, new) for old, new in said):
+    queue = charged_queue(job, is_guarded=cluster.is_guarded)
+    moves = queue is not None and queue != group.status.queue
+    if state == status.state and not moves and all(same_words(old, new) for old, new in said):
         return
     dated_ones = [dated(new, old, now) for old, new in said]
     kinds = {condition.type for condition in dated_ones}
@@ -105,6 +117,7 @@ def _group_write(
         is_urgent=status.scheduled.status == "False" and not is_coming,
         patience_s=_patience_s(status, is_coming=is_coming),
         state=status.state,
+        queue=queue if moves else None,
     )
 
 

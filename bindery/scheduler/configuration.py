@@ -17,7 +17,7 @@ from bindery.scheduler.metrics import CONFIGURATION_ERRORS
 from bindery.scheduler.plugins import registry
 
 POLL_S = 2.0
-_FIXED = ("scheduler_name", "node_pool", "leader_election", "usage")
+_FIXED = ("scheduler_name", "node_pool", "leader_election", "usage", "tenancy_policy_enforced")
 """Fields that a running process cannot change."""
 
 _log = structlog.get_logger()

@@ -345,9 +345,8 @@ def _job_report(session: Session, job: Job) -> JobReport:
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED
-    ignored = frozenset().union(*(task.shape.ignored for task in job.tasks.values()))
-    if ignored:
-        message = f"{message}; {ignored_text(ignored)}" if message else ignored_text(ignored)
+    ignored = ignored_text(task.shape for task in job.tasks.values())
+    message = "; ".join(text for text in (message, ignored) if text)
     kept = session.reservations.of(job)
     reserved = None
     if kept is not None:

@@ -17,6 +17,7 @@ from bindery.api.states import EVICTED, GangState
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.trails import Trail
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
+from bindery.scheduler.model.shapes import ignored_text
 from bindery.scheduler.reports import NOT_ENOUGH_PODS, SCHEDULED, JobReport
 from bindery.scheduler.times import timestamp
 
@@ -56,6 +57,22 @@ def gang_status(
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
     return GangStatus(state, _scheduled(job, group, state, report, evicted), evicted)
+
+
+def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
+    """Return what the `queue` in the status of a PodGroup should be, "" for none; None: it stays.
+
+    It lets changes of `spec.queue` move bound pods, as the admission policy guards these from then
+    on. So it is set only while all bound pods are charged to the queue that the PodGroup names.
+
+    Args:
+        job: the gang.
+        is_guarded: whether the admission policy is in force.
+    """
+    charged = {name for name, count in job.charged.items() if count}
+    if not charged or not is_guarded:
+        return ""
+    return job.named_queue if charged == {job.named_queue} else None
 
 
 def find(group: PodGroup, kind: str) -> Condition | None:
@@ -102,7 +119,7 @@ def _scheduled(
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
-        reason, text = SCHEDULED, ""
+        reason, text = SCHEDULED, ignored_text(task.shape for task in job.tasks.values())
         if state is GangState.FINISHED:
             reason, text = state.value, _ended_text(job)
         elif report is not None:

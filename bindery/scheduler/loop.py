@@ -24,6 +24,7 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.model.jobs import JobKey, TaskStatus
+from bindery.scheduler.queuerecords import QueueRecorder
 from bindery.scheduler.queues.metrics import QueueFigures
 from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
@@ -52,6 +53,7 @@ class Writers:
     status: StatusWriter
     queues: QueueStatusWriter
     queue_figures: QueueFigures
+    records: QueueRecorder
     events: EventRecorder
 
 
@@ -70,6 +72,7 @@ class SchedulingLoop:
         self._writer, self._evictor = writers.requests, writers.evictor
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
         self._figures = writers.queue_figures
+        self._records = writers.records
         self._clock = clock
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
@@ -196,6 +199,7 @@ class SchedulingLoop:
         cluster.changed_jobs.clear()
         for eviction in report.evictions:  # they say nothing before it is known how these went
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
+        self._records.offer(cluster.unrecorded())
         self._queues.look(report)
         self._figures.note(cluster.state, report.fair, self._clock())
         for problem in cluster.problems:

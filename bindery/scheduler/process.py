@@ -28,6 +28,7 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.evictor import Evictor
 from bindery.scheduler.feed import Feed
 from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.queuerecords import QueueRecorder
 from bindery.scheduler.queues.metrics import QueueFigures
 from bindery.scheduler.queues.status import QueueStatuses
 from bindery.scheduler.queues.writer import QueueStatusWriter
@@ -68,7 +69,8 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         )
         evictor = Evictor(client, events, feed.changed.set, engine.cluster.budgets_of)
         figures = QueueFigures()
-        writers = Writers(writer, evictor, status, queues, figures, events)
+        records = QueueRecorder(client, clock)
+        writers = Writers(writer, evictor, status, queues, figures, records, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
@@ -78,7 +80,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             try:
                 async with usage.kept(leadership):
                     # Within the term, so that a write which waits to be tried again ends with it.
-                    telling = (status.run(leadership), queues.run(leadership))
+                    telling = [each.run(leadership) for each in (status, queues, records)]
                     with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):
                             await loop.run(leadership)

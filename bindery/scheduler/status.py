@@ -15,7 +15,7 @@ from typing import Any
 import structlog
 
 from bindery.kube.client import Client, PatchKind
-from bindery.kube.errors import KubeError, NotFoundError
+from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
@@ -48,7 +48,8 @@ class _Written:
 
     def says(self, write: ConditionWrite) -> bool:
         """Return whether this was the same as `write`."""
-        return self.is_like(write) and _words(self.write) == _words(write)
+        same_queue = write.queue is None or write.queue == self.write.queue
+        return self.is_like(write) and same_queue and _words(self.write) == _words(write)
 
     def is_like(self, write: ConditionWrite) -> bool:
         """Return whether `write` only puts it in other words."""
@@ -155,7 +156,11 @@ class StatusWriter:
             status["nominatedNodeName"] = write.nominated_node or None
         if write.state is not None:
             status["state"] = write.state
-        body = {"metadata": {"uid": write.meta.uid}, "status": status}
+        metadata = {"uid": write.meta.uid}
+        if write.queue is not None:
+            status["queue"] = write.queue or None
+            metadata["resourceVersion"] = write.meta.resource_version
+        body = {"metadata": metadata, "status": status}
         try:
             await self._client.patch(
                 _RESOURCES[write.subject],
@@ -167,6 +172,8 @@ class StatusWriter:
             )
         except NotFoundError:
             return
+        except ConflictError:
+            return  # the object has changed: the event that tells so brings another write
         except KubeError as error:
             _log.warning("condition not written", object=write.meta.name, error=str(error))
             self._failed[uid] = self._clock()

@@ -223,6 +223,11 @@ class Cluster:
         budgets = self.budgets_of(task)
         return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
 
+    @property
+    def is_guarded(self) -> bool:
+        """Whether the admission policy guards records, and the queues of PodGroups."""
+        return self._configuration.tenancy_policy_enforced
+
     def unrecorded(self) -> list[Task]:
         """Return the bound pods that were assigned to another queue than is recorded on them."""
         return [self.state.tasks[uid] for uid in sorted(self._tasks.unrecorded)]

@@ -4,7 +4,7 @@ Pods of one shape share filter masks and score vectors. A shape is everything of
 filter or a score reads; two pods with the same shape are interchangeable to placement.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
@@ -259,8 +259,11 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
     return frozenset(need for need, value in asked.items() if value)
 
 
-def ignored_text(ignored: frozenset[Preference]) -> str:
-    """Return which preferences have no effect."""
+def ignored_text(shapes: Iterable[Shape]) -> str:
+    """Return which preferences of pods of these shapes have no effect; "" if all have."""
+    ignored = frozenset[Preference]().union(*(shape.ignored for shape in shapes))
+    if not ignored:
+        return ""
     return f"ignored: {', '.join(each for each in Preference if each in ignored)}"
 
 

@@ -155,7 +155,7 @@ spec:
       labels: {{- include "bindery.selector" . | nindent 8 }}
       annotations:
         # Pods are replaced when their configuration changes.
-        checksum/configuration: {{ (index .root.Values $file).configuration | toJson | sha256sum }}
+        checksum/configuration: {{ list (index .root.Values $file).configuration .root.Values.tenancyPolicy.enabled | toJson | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
       automountServiceAccountToken: true

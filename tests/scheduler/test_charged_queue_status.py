@@ -1,0 +1,77 @@
+"""What a PodGroup's status says about the queue that its bound pods are charged to."""
+
+import pytest
+from schedulerworld import NOW, delete, engine_with, gang, group, modify, node, plan, pod, queue
+
+from bindery.scheduler.conditions import ConditionWrite, pending_writes
+from bindery.scheduler.engine import Engine
+
+PODS = [pod(f"g-{i}", group="g", on="n", charged="limited") for i in range(2)]
+
+
+def world(*, enforced: bool = True, charged: str = "") -> Engine:
+    items = (node("n"), queue("limited"), queue("free"), group("g", 2, "limited", charged=charged))
+    return engine_with(*items, *PODS, tenancy_policy_enforced=enforced)
+
+
+def write(engine: Engine) -> ConditionWrite | None:
+    """Run a cycle; return what is to be written to the PodGroup."""
+    plan(engine)
+    writes = pending_writes(engine.cluster, engine.report, NOW)
+    return next((each for each in writes if each.meta.name == "g"), None)
+
+
+def queue_written(engine: Engine) -> str | None:
+    found = write(engine)
+    return found.queue if found is not None else None
+
+
+def test_it_is_the_queue_that_all_bound_pods_are_charged_to() -> None:
+    assert queue_written(world()) == "limited"
+
+
+def test_it_is_there_from_the_commit_on() -> None:
+    items = gang("g", 2, queue="limited")
+    engine = engine_with(node("n"), queue("limited"), *items, tenancy_policy_enforced=True)
+
+    assert queue_written(engine) == "limited"
+
+
+def test_what_it_says_already_costs_no_write() -> None:
+    engine = world(charged="limited")
+    found = write(engine)
+    assert found is not None
+    assert found.queue is None  # its state is written alone
+
+
+def test_a_change_before_it_was_written_is_no_assignment() -> None:
+    engine = world()
+
+    modify(engine.cluster, group("g", 2, "free"))
+
+    assert queue_written(engine) is None
+
+
+def test_it_follows_an_assignment() -> None:
+    engine = world(charged="limited")
+
+    modify(engine.cluster, group("g", 2, "free", charged="limited"))
+
+    assert queue_written(engine) == "free"
+
+
+def test_it_goes_with_the_last_bound_pod() -> None:
+    engine = world(charged="limited")
+
+    delete(engine.cluster, PODS[0])
+    assert queue_written(engine) is None
+    delete(engine.cluster, PODS[1])
+
+    assert queue_written(engine) == ""
+
+
+@pytest.mark.parametrize("charged", ["", "limited"])
+def test_without_the_policy_there_is_none(charged: str) -> None:
+    written = queue_written(world(enforced=False, charged=charged))
+
+    assert written == ("" if charged else None)
