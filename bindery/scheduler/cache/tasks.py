@@ -252,8 +252,16 @@ class TaskStore:
         """Move what follows the job's queue if that is another one now."""
         job = self._state.jobs.get(key)
         if job is not None and job.queue != job.settled_queue():
-            job.queue = job.settled_queue()
+            self._join(job)
             self._reenter(job)
+
+    def _join(self, job: Job) -> None:
+        """Let `job` be of the queue that it belongs in.
+
+        The queue gets a row even if nothing of the job is counted: sessions ask for it.
+        """
+        job.queue = job.settled_queue()
+        self._state.queues.row(job.queue)
 
     def _reenter(self, job: Job) -> None:
         """Count those tasks of `job` again that are in another queue now, or may be evicted now."""
@@ -314,7 +322,7 @@ class TaskStore:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
             job.named_queue = queue_of(pod)
-            job.queue = job.settled_queue()
+            self._join(job)
         return job
 
     def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
