@@ -30,6 +30,8 @@ def outlook_lines(said: Explanation) -> Iterator[str]:
     if said.evictions:
         yield f"A cycle now would make room for it, by evicting {_pods(len(said.evictions))}:"
         yield from some_lines([f"  {eviction_text(each)}" for each in said.evictions])
+        if said.refused_by:
+            yield f"But PodDisruptionBudget {said.refused_by} does not allow all of it now."
 
 
 def waiting_lines(said: Explanation) -> Iterator[str]:

@@ -19,7 +19,8 @@ from bindery.cli.sources import Source, read_source
 from bindery.cli.subjects import Subject, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Condition, Pod
+from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.waiting import Explanation
 from bindery.scheduler.insight.waiting import explain as explain_job
 
@@ -92,8 +93,15 @@ def _group_line(seen: Look, about: Subject, now: datetime) -> str:
 
 def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     said = scheduled_condition(about.group) if about.group is not None else None
+    if explained is not None and not explained.placed_pods + explained.waiting_pods:
+        yield from _missing_lines(explained, said)
+        return
     if explained is None or not explained.reason:
         yield "None of its pods waits for the scheduler."
+        if said is not None and said.status != "True":
+            yield f"The scheduler says: {said.reason}: {said.message}"
+            least = about.group.spec.min_member if about.group is not None else 1
+            yield from _advice(said.reason, is_group=about.key.is_group, min_member=least)
         return
     scheduler_waits = said is not None and said.status != "True"
     if said is not None and scheduler_waits:
@@ -106,3 +114,22 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     if said is None or said.message != explained.message:
         yield f"Held by: {explained.reason}: {explained.message}".rstrip(": ")
     yield from waiting_lines(explained)
+
+
+def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[str]:
+    """Yield what is known of a gang without pods that wait or run."""
+    if said is not None:
+        yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
+    else:
+        yield f"It has no pods yet: at least {explained.min_member} are needed."
+    problem = explained.shares[-1].problem
+    if problem:
+        yield f"Its queue: {problem}"
+        reason = problem.partition(":")[0]
+        yield from _advice(reason, is_group=explained.job.is_group, min_member=0)
+
+
+def _advice(reason: str, *, is_group: bool, min_member: int) -> Iterator[str]:
+    text = advice(reason, is_group=is_group, min_member=min_member, budget_blocks=False)
+    if text:
+        yield f"What to do: {text}"

@@ -2,7 +2,6 @@
 
 import json
 import time
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,8 +13,6 @@ from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
 from bindery.cli.subjects import subject
 from bindery.cli.tables import working
-from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
-from bindery.kube.objects import Meta
 from bindery.scenario.format import Scenario
 
 CLUSTER = """
@@ -313,22 +310,6 @@ def test_room_that_is_kept_for_a_gang_is_told_with_its_start() -> None:
     answer = explained(scenario_of(text), "big")
 
     assert "Room is kept for it on node0, node1; it is expected to start at 00:30:00 UTC." in answer
-
-
-def test_a_pod_whose_budget_allows_no_disruption_is_protected() -> None:
-    text = SHARED.replace("build-preemptible, preemptionDelay: 1h", "build-preemptible")
-    source = source_of(scenario_of(text))
-    budget = DisruptionBudget(
-        metadata=Meta(name="all", namespace="default"),
-        spec=BudgetSpec(selector=LabelSelector()),
-        status=BudgetStatus(disruptions_allowed=0),
-    )
-    guarded = replace(source, look=replace(source.look, budgets=(budget,)))
-
-    answer = "\n".join(describe(guarded, subject(source.look, "late", "default"), source.now))
-
-    assert "by evicting" not in answer
-    assert "preempt is forbidden: its eviction has just been refused, as by a disruption" in answer
 
 
 @pytest.mark.parametrize("form", ["json", "yaml"])

@@ -4,8 +4,9 @@ Asked by `victims` while it replays a plan, so that each victim is judged after 
 verdicts are the rules' own; only the words are made here.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +14,18 @@ from numpy.typing import NDArray
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule, is_reclaimable, levels_apart
+from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.protection import delay, min_runtime_s
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import Chunk, VictimTable
+
+BUDGET: Final = "EvictionRefused"
+"""The reason of what a disruption budget protects."""
+
+BudgetAgainst = Callable[[Uid], str]
+"""Pod UID -> the disruption budget that allows no eviction of it now; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +42,16 @@ class Judge:
     """Says what stands against victims for one claim. Made before anything is evicted."""
 
     def __init__(
-        self, session: Session, claim: Claim, table: VictimTable, actions: Collection[str]
+        self,
+        session: Session,
+        claim: Claim,
+        table: VictimTable,
+        actions: Collection[str],
+        budget_against: BudgetAgainst,
     ) -> None:
         self._session = session
-        self._claim = claim
+        self._budget_against = budget_against
+        self.claim = claim
         self._actions = actions
         self._own = session.queue_row(claim.job)
         self._reclaims = ReclaimRule()
@@ -54,7 +68,7 @@ class Judge:
         rule = self._rule(chunk)
         if rule.name not in self._actions:
             yield Objection(rule.name, "ActionOff", f"the action {rule.name} is not configured")
-        refusals = (self._refused[self._rules.index(rule)], delay(self._session, self._claim))
+        refusals = (self._refused[self._rules.index(rule)], delay(self._session, self.claim))
         for refusal in dict.fromkeys(refusals):
             if refusal is not None:
                 yield Objection(rule.name, refusal.reason, refusal.message)
@@ -67,32 +81,31 @@ class Judge:
         if before:
             return
         eligible = self._eligible[self._rules.index(rule)][index]
-        if not eligible or not rule.allows(self._session, self._claim, chunk):
+        if not eligible or not rule.allows(self._session, self.claim, chunk):
             yield Objection(action, "NotAllowed", f"the rule of {action} does not allow it")
 
     def against_plan(self, gone: Collection[Chunk]) -> Iterator[Objection]:
         """Yield why a rule does not accept the plan as a whole; asked when all of it stands."""
         for rule in self._rules:
             chunks = [chunk for chunk in gone if self._rule(chunk) is rule]
-            if chunks and not rule.accepts(self._session, self._claim, chunks):
+            if chunks and not rule.accepts(self._session, self.claim, chunks):
                 text = "its queue would then be fuller, for its share, than the one that loses"
                 yield Objection(rule.name, "WouldBeFuller", text)
 
     def hardness(self, table: VictimTable) -> NDArray[np.int64]:
         """Return how much would have to give way for each chunk of `table` to go.
 
-        0: nothing about the chunk itself; 1: a rule of sharing or of time; 2: a disruption budget;
-        3: it is not preemptible.
+        0: nothing about the chunk itself; 1: a disruption budget alone; 2: a rule of sharing or of
+        time; 3: it is not preemptible. A budget is the first to give way: it changes by itself.
         """
-        session = self._session
         own = table.queue == self._own
         free = np.where(own, self._eligible[0], self._eligible[1])
-        levels = np.where(free, 0, 1)
+        levels = np.where(free, 0, 2)
         for index, chunk in enumerate(table.chunks):
             if any(not task.is_preemptible for task in chunk.tasks):
                 levels[index] = 3
-            elif any(task.uid in session.spared for task in chunk.tasks):
-                levels[index] = 2
+            elif levels[index] == 0 and self.guard(chunk):
+                levels[index] = 1
         return levels
 
     def _rule(self, chunk: Chunk) -> Rule:
@@ -104,9 +117,22 @@ class Judge:
         if any(not task.is_preemptible for task in chunk.tasks):
             priority = session.priority(chunk.job)
             yield Refusal("NonPreemptible", f"it is not preemptible (priority {priority})")
-        if any(task.uid in session.spared for task in chunk.tasks):
-            text = "its eviction has just been refused, as by a disruption budget"
-            yield Refusal("EvictionRefused", text)
+        guard = self.guard(chunk)
+        if guard:
+            yield Refusal(BUDGET, guard)
+
+    def guard(self, chunk: Chunk) -> str:
+        """Return what keeps the pods of `chunk` from being evicted now, in words; empty if nothing.
+
+        A disruption budget, or what the API server has just answered.
+        """
+        for task in chunk.tasks:
+            budget = self._budget_against(task.uid)
+            if budget:
+                return f"PodDisruptionBudget {budget} allows no eviction of pod {task.name} now"
+        if any(task.uid in self._session.spared for task in chunk.tasks):
+            return "its eviction has just been refused"
+        return ""
 
     def _by_action(self, chunk: Chunk) -> Iterator[Refusal]:
         if self.action_for(chunk) == PreemptRule.name:
@@ -117,7 +143,7 @@ class Judge:
 
     def _preempt(self, chunk: Chunk) -> Iterator[Refusal]:
         theirs = self._session.priority(chunk.job)
-        mine = self._session.priority(self._claim.job)
+        mine = self._session.priority(self.claim.job)
         if theirs >= mine:
             yield Refusal(
                 "PriorityNotLower",
@@ -133,9 +159,9 @@ class Judge:
         name = session.state.queues.entries[row].name
         if not is_reclaimable(session, row, levels[1]):
             yield Refusal("NotReclaimable", f"queue {name}, or one above it, is not reclaimable")
-        elif not self._reclaims.may_lose(session, self._claim, *levels):
+        elif not self._reclaims.may_lose(session, self.claim, *levels):
             yield Refusal("WithinShare", self._within(levels[1]))
-        elif not self._reclaims.allows(session, self._claim, chunk):
+        elif not self._reclaims.allows(session, self.claim, chunk):
             mine = session.state.queues.entries[levels[0]].name
             text = f"queue {mine} would be above its fair share, and fuller than {name} is left"
             yield Refusal("WouldBeFuller", text)

@@ -1,12 +1,19 @@
 """Whose turn it is: the place of a job among those that wait."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from bindery.scheduler.actions.base import WorkList
-from bindery.scheduler.model.jobs import Job, JobKey
+from bindery.scheduler.model.jobs import Job, JobKey, Task
+from bindery.scheduler.model.resources import total
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
 
 _SHOWN_AHEAD = 5
+_PASSING = frozenset({"CommitFailed", "CommitUnderWay"})
+"""Reasons that go by themselves."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +22,7 @@ class Position:
 
     place: int
     of: int
-    """How many jobs wait."""
+    """How many jobs wait for their turn."""
     place_in_queue: int
     of_queue: int
     """How many of them wait in the same queue."""
@@ -23,22 +30,67 @@ class Position:
     """Some that come before it, the first in the order first."""
 
 
-def position(session: Session, job: Job) -> Position | None:
-    """Return the place of `job` among all that still wait in `session`; None if it does not.
+class Turns:
+    """The order in which jobs are tried that still wait in a session.
 
-    Asked at the end of a cycle: what has been placed in it counts in the order of the queues.
+    Jobs that cannot run however much is free have no place in it: nobody waits for them. Made at
+    the end of a cycle: what has been placed in it counts in the order of the queues.
     """
-    waiting = [each for each in session.state.waiting.values() if each.pending]
-    order = [each.key for each in WorkList(session, waiting)]
-    if job.key not in order:
-        return None
-    place = order.index(job.key)
-    queue = {each.key for each in waiting if each.queue == job.queue}
-    ahead = order[:place]
-    return Position(
-        place=place + 1,
-        of=len(order),
-        place_in_queue=sum(key in queue for key in ahead) + 1,
-        of_queue=len(queue),
-        ahead=tuple(ahead[:_SHOWN_AHEAD]),
+
+    def __init__(self, session: Session) -> None:
+        waiting = [
+            each
+            for each in session.state.waiting.values()
+            if each.pending and each not in session.failed and can_ever_run(session, each)
+        ]
+        self._order = [each.key for each in WorkList(session, waiting)]
+        self._queues = {each.key: each.queue for each in waiting}
+
+    def position(self, job: Job) -> Position | None:
+        """Return the place of `job`; None if it does not wait for its turn."""
+        if job.key not in self._queues:
+            return None
+        place = self._order.index(job.key)
+        same = [key for key in self._order if self._queues[key] == job.queue]
+        ahead = self._order[:place]
+        return Position(
+            place=place + 1,
+            of=len(self._order),
+            place_in_queue=same.index(job.key) + 1,
+            of_queue=len(same),
+            ahead=tuple(ahead[:_SHOWN_AHEAD]),
+        )
+
+
+def can_ever_run(session: Session, job: Job) -> bool:
+    """Return whether more of `job` could be placed if nothing else ran, as the cluster is now."""
+    refusals = [plugin.invalid(session, job) for plugin in session.plugins.validity]
+    if any(refusal is not None and refusal.reason not in _PASSING for refusal in refusals):
+        return False
+    tasks = session.next_pods(job)
+    if not tasks or any(session.task_refusal(task) is not None for task in tasks):
+        return False
+    fits = {shape: _fits_somewhere(session, shape) for shape in {task.shape for task in tasks}}
+    return all(fits.values()) and not _exceeds_limit(session, job, tasks)
+
+
+def _fits_somewhere(session: Session, shape: Shape) -> bool:
+    """Return whether a node, if it were empty, had room for a pod of `shape`."""
+    nodes, rows = session.state.nodes, session.order
+    roomy = np.ones(len(rows), dtype=np.bool_)
+    for index, amount in nodes.demands(shape.request, rows):
+        roomy &= nodes.allocatable[index][rows] >= amount
+    for failure in session.placement.failures(shape):
+        roomy &= ~failure.nodes[rows]
+    return bool(roomy.any())
+
+
+def _exceeds_limit(session: Session, job: Job, tasks: Sequence[Task]) -> bool:
+    """Return whether `tasks` with what `job` holds are more than a queue above it may hold."""
+    held = total(task.shape.request for task in job.tasks.values() if task.status.holds_room)
+    asked = total(task.shape.request for task in tasks)
+    return any(
+        held.get(index, 0) + amount > session.shares.limit[index, row]
+        for row in session.queue_ledger.chains[session.queue_row(job)]
+        for index, amount in asked.items()
     )

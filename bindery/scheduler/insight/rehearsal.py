@@ -113,8 +113,9 @@ class _Play:
         world = self.world
         refused = world.refused(eviction.task.uid for eviction in plan)
         if refused is not None:
-            (at,) = (each for each in plan if each.task.uid == refused)
-            problem = "a disruption budget does not allow it"
+            uid, budget = refused
+            (at,) = (each for each in plan if each.task.uid == uid)
+            problem = f"PodDisruptionBudget {budget} does not allow it"
             world.engine.dropped(RefusedPlan(at, tuple(plan), problem, is_begun=False))
             return
         for eviction in plan:

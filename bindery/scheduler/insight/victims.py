@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindery.scheduler.actions.preempt import ConsolidationRule
-from bindery.scheduler.insight.objections import Judge, Objection
+from bindery.scheduler.insight.objections import BUDGET, BudgetAgainst, Judge, Objection
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
@@ -103,18 +103,23 @@ class _Permissive:
 
 
 def cheapest_victims(
-    session: Session, job: Job, actions: Collection[str], most_moved: int
+    session: Session,
+    job: Job,
+    actions: Collection[str],
+    most_moved: int,
+    budget_against: BudgetAgainst,
 ) -> VictimPlan | None:
     """Return what would have to go for the next pods of `job` to fit; None if nothing helps.
 
     The plan that breaks the softest rules; of these the one that kills, then moves, fewest pods.
-    `actions`: those that are configured; `most_moved`: how many jobs consolidation may move.
+    `actions`: those that are configured; `most_moved`: how many jobs consolidation may move;
+    `budget_against`: names the disruption budget that protects a pod.
     """
     claim = Claim(job, tuple(session.next_pods(job)))
     if not claim.tasks or any(session.task_refusal(task) is not None for task in claim.tasks):
         return None
     table = VictimTable(session, _is_somewhere)
-    judge = Judge(session, claim, table, actions)
+    judge = Judge(session, claim, table, actions, budget_against)
     hardness = judge.hardness(table)
     others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
     if not exceeds_idle(session, claim):
@@ -122,7 +127,7 @@ def cheapest_victims(
         mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
         found = _search(session, claim, mover, table)
         if found is not None:
-            return _moving(session, claim, table, found, (actions, most_moved))
+            return _moving(session, judge, table, found, (actions, most_moved))
     own_queue = table.queue == session.queue_row(job)
     for level in range(_HARDEST + 1):
         softer = others & (hardness <= level)
@@ -191,7 +196,7 @@ def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found)
 
 def _moving(
     session: Session,
-    claim: Claim,
+    judge: Judge,
     table: VictimTable,
     found: _Found,
     configured: tuple[Collection[str], int],
@@ -203,21 +208,20 @@ def _moving(
     against: list[Objection] = []
     if name not in actions:
         against.append(Objection(name, "ActionOff", "the action consolidation is not configured"))
-    refusal = ConsolidationRule(most_moved).refuse(session, claim)
+    refusal = ConsolidationRule(most_moved).refuse(session, judge.claim)
     if refusal is not None:
         against.append(Objection(name, refusal.reason, refusal.message))
     jobs = {chunk.job.key for chunk in chunks}
     if refusal is None and len(jobs) > most_moved:
         text = f"pods of {len(jobs)} jobs would move, and consolidation moves {most_moved} at most"
         against.append(Objection(name, "TooManyMoves", text))
-    spared = Objection(name, "EvictionRefused", "its eviction has just been refused")
     victims = tuple(
         _victim(
             session,
             chunk,
             places,
             name,
-            (spared,) if any(task.uid in session.spared for task in chunk.tasks) else (),
+            (Objection(name, BUDGET, guard),) if (guard := judge.guard(chunk)) else (),
         )
         for chunk in chunks
     )

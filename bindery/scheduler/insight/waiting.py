@@ -11,8 +11,9 @@ from dataclasses import dataclass, replace
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import most_moved
 from bindery.scheduler.explain import node_reasons
-from bindery.scheduler.insight.advice import ADVICE
-from bindery.scheduler.insight.order import Position, position
+from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.objections import BUDGET
+from bindery.scheduler.insight.order import Position, Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
@@ -80,6 +81,8 @@ class Explanation:
     """What the next cycle would commit for it."""
     evictions: tuple[PlannedEviction, ...]
     """Whom the next cycle would evict for it."""
+    refused_by: str
+    """The disruption budget that does not allow these evictions; empty if none is in the way."""
     nodes: tuple[NodeCounts, ...]
     shares: tuple[QueueShare, ...]
     """Its queue and those above it, from the top down."""
@@ -129,11 +132,12 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
     at_end: dict[JobKey, _AtEnd] = {}
 
     def inspect(session: Session) -> None:
+        turns = Turns(session)
         for key, known in before.items():
             if known.job.pending and not known.job.promised.total:
                 # What the cycle has just placed is no victim yet: then what was before has to do.
                 victims = _victims(session, known.job, world) or known.victims
-                at_end[key] = _AtEnd(position(session, known.job), victims)
+                at_end[key] = _AtEnd(turns.position(known.job), victims)
 
     drafts = list(engine.cycle(inspect=inspect))
     return {
@@ -166,6 +170,8 @@ def _explanation(
         if task.job == job.key
     )
     evictions = [each for each in engine.report.evictions if each.preemptor == job.key]
+    refused_by = world.refusing_budget([each.task.uid for each in evictions])
+    reason = report.reason if report is not None else ""
     return Explanation(
         job=job.key,
         queue=job.queue,
@@ -175,17 +181,31 @@ def _explanation(
         placed_pods=known.placed_pods,
         waiting_pods=known.waiting_pods,
         satisfied=report.satisfied if report is not None else True,
-        reason=report.reason if report is not None else "",
+        reason=reason,
         message=report.message if report is not None else "",
         would_bind=bound,
         evictions=tuple(planned(each, world) for each in evictions),
+        refused_by=refused_by,
         nodes=known.nodes,
         shares=known.shares,
         position=at_end.position,
         victims=at_end.victims,
         reservation=report.reservation if report is not None else None,
-        advice=ADVICE.get(report.reason, "") if report is not None else "",
+        advice=advice(
+            reason,
+            is_group=job.key.is_group,
+            min_member=job.min_member,
+            budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
+        ),
     )
+
+
+def _is_guarded(victims: VictimPlan | None) -> bool:
+    """Return whether nothing but disruption budgets stands against the plan."""
+    if victims is None or victims.objections:
+        return False
+    reasons = {each.reason for victim in victims.victims for each in victim.objections}
+    return reasons == {BUDGET}
 
 
 def planned(eviction: Eviction, world: World) -> PlannedEviction:
@@ -210,7 +230,9 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
             return None
     configuration = world.engine.configuration
     with session.reservations.lifted(lambda each: each.job is job):
-        return cheapest_victims(session, job, configuration.actions, most_moved(configuration))
+        return cheapest_victims(
+            session, job, configuration.actions, most_moved(configuration), world.budget_against
+        )
 
 
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:

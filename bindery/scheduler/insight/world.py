@@ -77,8 +77,9 @@ class World:
             )
             self._apply(EventType.DELETED, msgspec.structs.replace(request, status=status))
 
-    def refused(self, pods: Iterable[Uid]) -> Uid | None:
-        """Count the evictions of `pods` against their budgets; or return the first that may not go.
+    def refused(self, pods: Iterable[Uid]) -> tuple[Uid, str] | None:
+        """Count the evictions of `pods` against their budgets; or return the first that may not go,
+        and the budget that forbids it.
 
         Then nothing is counted.
         """
@@ -86,10 +87,24 @@ class World:
         for uid in pods:
             for index in self._covering(uid):
                 if left[index] <= 0:
-                    return uid
+                    return uid, self._name(index)
                 left[index] -= 1
         self._allowed = left
         return None
+
+    def refusing_budget(self, pods: Iterable[Uid]) -> str:
+        """Return the budget that does not allow all of `pods` to be evicted; empty if all do."""
+        allowed = self._allowed
+        refused = self.refused(pods)
+        self._allowed = allowed
+        return "" if refused is None else refused[1]
+
+    def budget_against(self, uid: Uid) -> str:
+        """Return the budget that allows no eviction of the pod now; empty if there is none."""
+        if uid not in self.pods:
+            return ""
+        blocking = (i for i in self._covering(uid) if self._allowed[i] <= 0)
+        return next(map(self._name, blocking), "")
 
     def evict(self, uid: Uid) -> None:
         """Begin to delete a pod."""
@@ -153,6 +168,10 @@ class World:
             for index, budget in enumerate(self._budgets)
             if budget.covers(meta.namespace, meta.labels)
         ]
+
+    def _name(self, index: int) -> str:
+        meta = self._budgets[index].metadata
+        return f"{meta.namespace}/{meta.name}"
 
     def _put(self, pod: Pod) -> None:
         previous = self.pods[Uid(pod.metadata.uid)]

@@ -1,0 +1,159 @@
+"""What `explain` names as the obstacle, whose turn it counts, and what it advises."""
+
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from looks import scenario_of, source_of
+
+import bindery.scheduler
+from bindery.cli.explanation import describe
+from bindery.cli.sources import Source
+from bindery.cli.subjects import subject
+from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
+from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
+from bindery.scheduler.insight.advice import advice
+
+GUARDED = """
+nodes: [{name: "node{i}", count: 2, gpus: 4}]
+queues:
+- {name: research, gpu: {quota: 4}}
+- {name: vision, gpu: {quota: 4}}
+jobs:
+- {name: theirs, queue: research, pods: [{gpus: 4, state: Running, node: node0}]}
+- name: low
+  queue: vision
+  pods: [{count: 2, gpus: 2, state: Running, node: node1, labels: {app: low}}]
+- {name: high, queue: vision, priority: build-preemptible, pods: [{gpus: 4}]}
+"""
+
+
+def guarded(allowed: int) -> Source:
+    source = source_of(scenario_of(GUARDED))
+    budget = DisruptionBudget(
+        metadata=Meta(name="keep", namespace="default"),
+        spec=BudgetSpec(selector=LabelSelector(match_labels={"app": "low"})),
+        status=BudgetStatus(disruptions_allowed=allowed),
+    )
+    return replace(source, look=replace(source.look, budgets=(budget,)))
+
+
+def explained(source: Source, name: str) -> list[str]:
+    return describe(source, subject(source.look, name, "default"), source.now)
+
+
+def test_a_budget_is_named_where_it_is_the_obstacle_and_not_the_rule_of_another_queue() -> None:
+    answer = "\n".join(explained(guarded(0), "high"))
+
+    assert "by evicting" not in answer
+    assert "default/low (queue vision, priority 50)" in answer
+    assert (
+        "preempt is forbidden: PodDisruptionBudget default/keep allows no eviction of pod low-"
+        in answer
+    )
+    assert "research is within its quota" not in answer
+    assert "What to do: Wait until the disruption budget allows an eviction" in answer
+
+
+def test_a_budget_that_allows_a_part_of_the_plan_is_named_with_the_plan() -> None:
+    answer = explained(guarded(1), "high")
+
+    assert "A cycle now would make room for it, by evicting 2 pods:" in answer
+    assert "But PodDisruptionBudget default/keep does not allow all of it now." in answer
+
+
+def test_a_budget_that_allows_it_is_not_named() -> None:
+    answer = "\n".join(explained(guarded(2), "high"))
+
+    assert "by evicting 2 pods" in answer
+    assert "PodDisruptionBudget" not in answer
+
+
+TURNS = """
+nodes: [{name: node0, gpus: 4}]
+queues: [{name: small, gpu: {limit: 1}}]
+jobs:
+- {name: never, pods: [{gpus: 8}]}
+- {name: beyond, queue: small, pods: [{count: 2, gpus: 1}]}
+- {name: lost, queue: nowhere, pods: [{gpus: 1}]}
+- {name: few, minMember: 3, pods: [{gpus: 1}]}
+- {name: runs, priority: build, pods: [{gpus: 4, state: Running, node: node0}]}
+- {name: first, pods: [{gpus: 1}]}
+- {name: second, pods: [{gpus: 1}]}
+"""
+
+
+def test_the_turn_leaves_out_those_that_can_never_run() -> None:
+    source = source_of(scenario_of(TURNS))
+
+    second = "\n".join(explained(source, "second"))
+
+    assert (
+        "Its turn: 2nd of 2 that wait, 2nd of 2 in queue default; before it comes default/first."
+        in second
+    )
+
+
+@pytest.mark.parametrize("name", ["never", "beyond", "lost", "few"])
+def test_what_can_never_run_has_no_turn(name: str) -> None:
+    assert "Its turn" not in "\n".join(explained(source_of(scenario_of(TURNS)), name))
+
+
+def test_a_pod_group_of_an_unknown_queue_without_pods_is_explained() -> None:
+    source = source_of(scenario_of("nodes: [{name: node0, gpus: 1}]"))
+    group = PodGroup(
+        metadata=Meta(name="empty", namespace="default", uid="empty"),
+        spec=PodGroupSpec(queue="nowhere", min_member=2),
+    )
+    source = replace(source, look=replace(source.look, groups=(group,)))
+
+    answer = explained(source, "empty")
+
+    assert "It has no pods yet: at least 2 are needed." in answer
+    assert "Its queue: QueueDoesNotExist: queue nowhere does not exist" in answer
+    assert answer[-1].startswith("What to do: Create the queue")
+
+
+@pytest.mark.parametrize(
+    ("reason", "is_group", "min_member", "said", "not_said"),
+    [
+        ("Unschedulable", True, 3, "a lower spec.minMember", "the pod ask"),
+        ("Unschedulable", True, 1, "let the pods ask for less", "minMember"),
+        ("Unschedulable", False, 1, "let the pod ask for less", "minMember"),
+        ("QueueDoesNotExist", True, 1, "spec.queue", "label"),
+        ("QueueDoesNotExist", False, 1, "label scheduling.bindery.dev/queue", "spec.queue"),
+        ("NonPreemptibleOverQuota", False, 1, "scheduling.bindery.dev/preemptible", "spec."),
+        ("VolumesNotReady", True, 1, "PersistentVolumeClaim", "minMember"),
+        ("BelowMinimum", True, 2, "lower spec.minMember", "nodes"),
+    ],
+)
+def test_the_advice_fits_the_reason_and_the_job(
+    reason: str, is_group: bool, min_member: int, said: str, not_said: str
+) -> None:
+    text = advice(reason, is_group=is_group, min_member=min_member, budget_blocks=False)
+
+    assert said in text
+    assert not_said not in text
+
+
+OF_VICTIMS = {
+    *("NeverPreempts", "NonPreemptible", "NotReclaimable", "NothingMoves", "OverFairShare"),
+    *("PreemptionDelay", "RelatedQueue", "WithinShare", "WouldBeFuller"),
+}
+"""Reasons for which an action does not evict, and which no job waits for."""
+
+
+def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for() -> None:
+    folder = Path(bindery.scheduler.__file__).parent
+    sources = [path.read_text() for path in folder.rglob("*.py") if "insight" not in path.parts]
+    reasons = {found for text in sources for found in re.findall(r'Refusal\(\s*"(\w+)"', text)}
+    reasons -= {*OF_VICTIMS, "NotReady"}  # "NotReady": a plugin of somebody else's
+
+    assert "VolumesNotReady" in reasons
+    without = {
+        reason
+        for reason in reasons
+        if not advice(reason, is_group=True, min_member=2, budget_blocks=False)
+    }
+    assert without == set()
