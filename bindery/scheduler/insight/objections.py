@@ -172,7 +172,7 @@ class Judge:
         Of what the claim asks for, GPUs are named if they are among it.
         """
         session, shares, axis = self._session, self._session.shares, self._session.state.axis
-        requested = np.flatnonzero(shares.requested(self._claim.request))
+        requested = np.flatnonzero(shares.requested(self.claim.request))
         gpu = axis.index(GPU_RESOURCE)
         name = session.state.queues.entries[row].name
         if not len(requested):
