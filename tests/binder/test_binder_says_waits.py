@@ -5,6 +5,7 @@ from collections.abc import Callable
 import pytest
 from bindercluster import Cluster, Gate
 
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
 
 pytestmark = pytest.mark.e2e
@@ -30,6 +31,24 @@ def test_a_request_that_nobody_has_touched_shows_phase_pods_and_nodes(
     shown = table[1].split()
     assert shown[:7] == ["fresh", "Pending", "big", "3", "0", "node-1,node-2", "+1"]
     assert cluster.status("fresh")["phase"] == "Pending"
+
+
+def test_a_gang_that_no_scheduler_has_looked_at_waits(
+    cluster: Cluster, components: Components
+) -> None:
+    del components
+    group = {
+        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "kind": "PodGroup",
+        "metadata": {"name": "fresh", "labels": {NODE_POOL_LABEL: cluster.namespace}},
+        "spec": {"minMember": 4},
+    }
+
+    cluster.create(group)
+    table = cluster.kubectl("get", "podgroups", "fresh").splitlines()
+
+    assert table[0].split() == ["NAME", "QUEUE", "MIN", "STATE", "REASON", "AGE"]
+    assert table[1].split()[:4] == ["fresh", "default", "4", "Waiting"]
 
 
 def test_a_request_that_waits_says_for_what_once(

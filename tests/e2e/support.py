@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
+import msgspec
 from prometheus_client.parser import text_string_to_metric_families
 
 from bindery.api.configuration import (
@@ -31,8 +32,8 @@ from bindery.api.names import (
 from bindery.controlplane.components import Component
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
-from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES
+from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod, PodGroup
+from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.watch import Change, EventType, Reflector
 
 WAIT_S = 60.0
@@ -139,6 +140,17 @@ class Gang:
     """Further annotations of the pods."""
     admit: Callable[[dict[str, Any]], dict[str, Any]] = lambda pod: pod
     """What a webhook would make of each pod."""
+
+
+class Event(KubeObject, frozen=True):
+    """An event, as far as these tests read it."""
+
+    regarding: dict[str, str] = msgspec.field(default_factory=dict)
+    reason: str = ""
+    note: str = ""
+
+
+EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
 
 
 @dataclass(frozen=True)
@@ -259,6 +271,11 @@ class Corner:
     async def group(self, gang: Gang) -> PodGroup:
         """Return the PodGroup of `gang`."""
         return await self.client.get(POD_GROUPS, gang.name, self.namespace)
+
+    async def events(self, reason: str) -> list[Event]:
+        """Return the events of this namespace with `reason`."""
+        every = await self.client.list(EVENTS, namespace=self.namespace)
+        return [event for event in every if event.reason == reason]
 
     # -- waiting ---------------------------------------------------------------------------------
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support import Corner, Gang, Observer, metric, scheduler_configuration, wait_for
+from support import Corner, Event, Gang, Observer, metric, scheduler_configuration, wait_for
 from traps import Trap, TrapProxy, kill, ready, trapped
 
 from bindery.api.names import NODE_POOL_LABEL
@@ -37,17 +37,8 @@ class Budget(KubeObject, frozen=True):
     status: BudgetStatus = BudgetStatus()
 
 
-class Event(KubeObject, frozen=True):
-    """An event, as far as these tests read it."""
-
-    regarding: dict[str, str] = msgspec.field(default_factory=dict)
-    reason: str = ""
-    note: str = ""
-
-
 BUDGETS = Resource("policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, Budget)
 DEPLOYMENTS = Resource("apps", "v1", "deployments", "Deployment", True, KubeObject)
-EVENTS = Resource("events.k8s.io", "v1", "events", "Event", True, Event)
 
 SLOW_TO_STOP_S = 3
 
@@ -109,13 +100,8 @@ async def allow_all(corner: Corner, rule: Mapping[str, Any]) -> None:
     await wait_for(counted, "the budget is counted")
 
 
-async def events(corner: Corner, reason: str) -> list[Event]:
-    every = await corner.client.list(EVENTS, namespace=corner.namespace)
-    return [event for event in every if event.reason == reason]
-
-
 async def refusals(corner: Corner) -> list[Event]:
-    return await wait_for(lambda: events(corner, "EvictionRefused"), "the refusals are told")
+    return await wait_for(lambda: corner.events("EvictionRefused"), "the refusals are told")
 
 
 def bound_at(pod: Pod) -> float:
@@ -165,9 +151,37 @@ async def test_reclaim_takes_another_victim_when_a_disruption_budget_guards_the_
     assert await corner.pods(free) == []
     refused = metric(scheduler, "bindery_evictions_total", outcome="refused") - refused_before
     assert refused == 1
-    [event] = await wait_for(lambda: events(corner, "EvictionRefused"), "the refusal is told")
+    [event] = await wait_for(lambda: corner.events("EvictionRefused"), "the refusal is told")
     assert event.regarding["name"] == "guarded-0"
     assert "disruption budget" in event.note
+    await keeps_the_trail(corner, free, claimant)
+    evicted = metric(scheduler, "bindery_evicted_pods_total", action="reclaim", queue=rich)
+    assert evicted == 1
+
+
+async def keeps_the_trail(corner: Corner, gone: Gang, claimant: Gang) -> None:
+    """Check that the PodGroup of `gone`, which was reclaimed whole, says so and for whom."""
+    reason = f"reclaim for {corner.namespace}/{claimant.name}"
+
+    async def says_so() -> bool:
+        status = (await corner.group(gone)).status
+        said = {condition.type: condition for condition in status.conditions or ()}
+        if status.state != "Evicted" or "Evicted" not in said:
+            return False
+        scheduled, evicted = said["Scheduled"], said["Evicted"]
+        assert (scheduled.status, scheduled.reason) == ("False", "Evicted")
+        assert (evicted.status, evicted.reason) == ("True", "Reclaim")
+        assert evicted.message.startswith("1 pod was evicted at 20")
+        return evicted.message.endswith(reason)
+
+    await wait_for(says_so, f"{gone.name} says that it was evicted")
+
+    async def told() -> bool:
+        found = await corner.events("Evicted")
+        notes = {(event.regarding["kind"], event.note) for event in found}
+        return {("PodGroup", reason), ("Pod", reason)} <= notes
+
+    await wait_for(told, "the eviction is an event at the gang and at the pod")
 
 
 async def test_a_gang_whose_victims_are_all_guarded_says_so_and_does_not_ask_again_and_again(
@@ -219,7 +233,7 @@ async def test_a_budget_that_asks_for_none_lets_all_victims_go(
     await corner.submit(claimant)
 
     await corner.wait_bound(claimant)
-    assert await events(corner, "EvictionRefused") == []
+    assert await corner.events("EvictionRefused") == []
 
 
 @pytest.mark.usefixtures("scheduler", "observer")
@@ -257,7 +271,7 @@ async def test_a_budget_that_refuses_all_the_same_is_told_in_the_api_servers_wor
     )
     condition = await corner.wait_condition(claimant, "False", "Unschedulable")
     assert said in condition.message
-    [event] = await wait_for(lambda: events(corner, "EvictionRefused"), "the refusal is told")
+    [event] = await wait_for(lambda: corner.events("EvictionRefused"), "the refusal is told")
     assert said in event.note
 
 

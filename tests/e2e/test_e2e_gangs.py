@@ -28,8 +28,28 @@ async def test_a_gang_binds_whole_by_one_request_runs_and_succeeds(
     condition = await corner.wait_condition(gang, "True", "Finished")
     assert condition.message == "4 pods have succeeded"
     assert (await corner.group(gang)).status.state == "Finished"
+    await tells_where_it_went(corner, gang)
     assert len(observer.created_requests) == 1
     await corner.wait_nothing_left()
+
+
+async def tells_where_it_went(corner: Corner, gang: Gang) -> None:
+    """Check that the gang, its request and each of its pods have events with their nodes."""
+    nodes = {f"{corner.namespace}-{index}" for index in range(2)}
+
+    async def told() -> bool:
+        found = [
+            event
+            for reason in ("Bound", "Scheduled")
+            for event in await corner.events(reason)
+            if any(node in event.note for node in nodes)
+        ]
+        about = {(event.reason, event.regarding["kind"]) for event in found}
+        pods = {event.regarding["name"] for event in found if event.regarding["kind"] == "Pod"}
+        wanted = {("Scheduled", "PodGroup"), ("Bound", "PodGroup"), ("Bound", "BindRequest")}
+        return wanted <= about and len(pods) == gang.size
+
+    await wait_for(told, "gang, request and pods have events that name their nodes")
 
 
 async def test_a_gang_that_lacks_one_node_binds_nothing_says_why_and_binds_when_it_comes(
