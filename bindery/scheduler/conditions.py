@@ -66,11 +66,12 @@ class ConditionWrite:
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
     """Yield what has to be written after a cycle. `now`: seconds since the epoch.
 
-    Looks at the jobs that wait and at those that have changed since they were looked at last.
+    Looks at the jobs that wait and at those that have changed since they were looked at last. A job
+    that has not had its turn yet says nothing new.
     """
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
-        if job.key not in asked_for:
+        if job.is_known and job.key not in asked_for:
             with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
                 yield from list(_job_writes(cluster, job, now))
     for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):

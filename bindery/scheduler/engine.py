@@ -35,6 +35,7 @@ from bindery.scheduler.plugins import registry
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.reports import (
     GATED,
+    NOT_TRIED_YET,
     SCHEDULED,
     CycleReport,
     Eviction,
@@ -84,7 +85,7 @@ ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
 
 
 _NOT_TRIED_YET = Refusal(
-    "NotTriedYet", "planning takes several cycles now, and it has not been its turn yet"
+    NOT_TRIED_YET, "planning takes several cycles now, and it has not been its turn yet"
 )
 
 
@@ -352,7 +353,8 @@ def _job_report(session: Session, job: Job) -> JobReport:
     if kept is not None:
         nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
         reserved = ReservationReport(nodes, kept.start)
-    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved)
+    is_known = refusal is None or refusal.reason != NOT_TRIED_YET
+    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved, is_known)
 
 
 def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:

@@ -248,7 +248,7 @@ class SchedulingLoop:
     def _tell_event(self, job: JobReport) -> None:
         """Say at the gang, or at the single pod, why it waits now and where it goes."""
         told = self._told.get(job.uid)
-        if not job.uid or told == (job.reason, job.satisfied):
+        if not job.uid or not job.is_known or told == (job.reason, job.satisfied):
             return
         self._told[job.uid] = (job.reason, job.satisfied)
         reference = _reference(job.key, job.uid)

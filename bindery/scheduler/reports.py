@@ -13,6 +13,8 @@ NOT_ENOUGH_PODS = "NotEnoughPods"
 """The reason of a job of which not all pods have been created that its gang needs."""
 GATED = "SchedulingGated"
 """The reason of a job whose pods have scheduling gates."""
+NOT_TRIED_YET = "NotTriedYet"
+"""The reason of a job that has not had its turn yet, as planning takes several cycles."""
 STILL_COMING = frozenset({NOT_ENOUGH_PODS, GATED})
 """The reasons of gangs that are not complete yet: nothing is wrong with them."""
 
@@ -56,6 +58,8 @@ class JobReport:
     message: str
     pods: dict[Uid, PodReport]
     reservation: ReservationReport | None = None
+    is_known: bool = True
+    """Whether a cycle has found out why it waits; else nothing is said about it yet."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,6 +51,29 @@ async def test_gangs_are_bound_whole_after_a_scheduler_was_killed_at_a_commit(
     assert len(observer.created_requests) == len(gangs), "no gang was committed twice"
 
 
+async def test_a_gang_that_is_bound_while_no_scheduler_runs_says_so_once_one_does(
+    corner: Corner, observer: Observer, binder: Component, proxied: Proxied
+) -> None:
+    first = await start_scheduler(proxied, corner.pool)
+    await corner.add_nodes("a")
+    gang = Gang("gang", size=2)
+    binder.stop()
+    try:
+        await corner.submit(gang)
+        await corner.wait_request()
+        first.kill()
+    finally:
+        await asyncio.to_thread(binder.restart)
+    await corner.wait_bound(gang)
+    said = await corner.condition(gang)
+    assert said is None or said.status == "False", "nobody was there to say it"
+
+    await start_scheduler(proxied, corner.pool)
+
+    await corner.wait_condition(gang, "True", "Scheduled")
+    assert len(observer.created_requests) == 1
+
+
 @dataclass(frozen=True)
 class SplitGang:
     """A gang of five over two nodes, whose scheduler died between the parts of its Statement."""

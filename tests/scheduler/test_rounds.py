@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from plannedworlds import World, worlds
 from recounting import recount, view
 from schedulerworld import (
+    NOW,
     Clock,
     add,
     as_created,
@@ -22,13 +23,16 @@ from schedulerworld import (
     report_of,
 )
 
+from bindery.kube import objects as kube
 from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.conditions import pending_writes
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.plugins.registry import PluginSet, load
 from bindery.scheduler.rounds import Deadline
 from bindery.scheduler.session import Session
+from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
     max_examples=20,
@@ -130,6 +134,8 @@ def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> No
     assert engine.report.is_cut
     assert report_of(engine, "b").message == reason
     assert report_of(engine, "c").reason == "NotTriedYet"
+    said = {w.meta.name for w in pending_writes(engine.cluster, engine.report, NOW)}
+    assert said.isdisjoint({"c", *(f"c-{i}" for i in range(4))})
 
 
 def test_free_room_is_used_while_a_later_action_is_continued() -> None:
@@ -171,6 +177,23 @@ def test_what_was_promised_is_kept_in_the_cycles_that_continue() -> None:
         evicted += [eviction.task.name for eviction in engine.report.evictions]
 
     assert sorted(evicted) == [f"runs{i}" for i in range(4)]
+
+
+def test_reserved_room_is_kept_in_the_cycles_that_continue() -> None:
+    bound = kube.Condition(
+        type="PodScheduled", status="True", last_transition_time=timestamp(NOW - 600)
+    )
+    engine = engine_with(
+        node("n", 4),
+        pod("runs", cpu=2, on="n", conditions=[bound], active_deadline_seconds=3600),
+        *gang("a-large", 1, cpu=4),
+        *(item for i in range(5) for item in gang(f"b{i}", 1, cpu=2)),
+    )
+    slow = slowed(engine)
+
+    for _ in range(20):
+        assert not cut_cycle(engine, slow, 1)
+        assert report_of(engine, "a-large").reservation is not None
 
 
 @given(worlds(foreign=False), st.integers(0, 3))

@@ -1,0 +1,93 @@
+"""A large cluster's cycles with a budget: how many they are, and whether the event loop goes on.
+
+`python -m benchmarks.longcycles` measures by itself; it is no part of `make bench`. The world is
+that of the longest cycle in `room`: every node is full, and as many jobs wait whose queue may
+reclaim. Cycles run as the scheduler runs them, in a thread beside an event loop, in which a timer
+notes how late it is. Evicted pods stay, as their grace period is longer than all of it.
+"""
+
+import asyncio
+import gc
+import os
+import time
+from dataclasses import dataclass
+from typing import Annotated, Final
+
+import typer
+
+from benchmarks import roomworlds
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.kube.store import Change, EventType
+from bindery.observability.interpreter import collect_rarely
+from bindery.scheduler.background import CycleRunner
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.rounds import Deadline
+
+_TICK_S: Final = 0.02
+_LIMIT_S: Final = 3600.0
+
+
+@dataclass
+class Lateness:
+    """How late a timer of the event loop was at most."""
+
+    worst_s: float = 0.0
+
+    async def watch(self) -> None:
+        """Note it until cancelled."""
+        while True:
+            before = time.monotonic()
+            await asyncio.sleep(_TICK_S)
+            self.worst_s = max(self.worst_s, time.monotonic() - before - _TICK_S)
+
+
+@dataclass(frozen=True)
+class Round:
+    """All cycles until one ends that is not cut."""
+
+    wall_s: list[float]
+    cpu_s: float
+    evictions: int
+    late_s: float
+
+
+async def round_of(nodes: int, budget_s: float) -> Round:
+    """Run one round in a world of `nodes`."""
+    engine = Engine(SchedulerConfiguration(), time.time)
+    for item in roomworlds.full_of_single_jobs(nodes).objects:
+        engine.cluster.apply(Change(EventType.ADDED, item, None))
+    gc.collect()
+    lateness, runner = Lateness(), CycleRunner(lambda _: None)
+    watching = asyncio.create_task(lateness.watch())
+    wall_s, evictions, cpu_s = list[float](), 0, time.process_time()
+    while not wall_s or engine.report.is_cut:
+        deadline, started_s = Deadline(budget_s), time.monotonic()
+        await runner.run(engine.cycle(deadline=deadline), deadline, _LIMIT_S)
+        wall_s.append(time.monotonic() - started_s)
+        evictions += len(engine.report.evictions)
+    watching.cancel()
+    return Round(wall_s, time.process_time() - cpu_s, evictions, lateness.worst_s)
+
+
+def main(
+    nodes: Annotated[int, typer.Option(help="How large the cluster is.")] = 4000,
+) -> None:
+    """Measure rounds of cycles with several budgets."""
+    collect_rarely()
+    typer.echo(
+        "| budget | cycles | longest cycle | all cycles | CPU | evictions | event loop late |"
+    )
+    typer.echo("| --: | --: | --: | --: | --: | --: | --: |")
+    for budget_s in (_LIMIT_S, 20.0, 5.0):
+        found = asyncio.run(round_of(nodes, budget_s))
+        budget = "none" if budget_s == _LIMIT_S else f"{budget_s:g} s"
+        typer.echo(
+            f"| {budget} | {len(found.wall_s)} | {max(found.wall_s):.1f} s | "
+            f"{sum(found.wall_s):.1f} s | {found.cpu_s:.1f} s | {found.evictions} | "
+            f"{found.late_s * 1000:.0f} ms |"
+        )
+    typer.echo(f"load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+
+
+if __name__ == "__main__":
+    typer.run(main)
