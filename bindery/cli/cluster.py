@@ -24,6 +24,7 @@ from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.store import Malformed
+from bindery.kube.workloads import WorkloadJob
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -44,6 +45,8 @@ class Look:
     """What evictions would meet; the scheduler itself does not watch them."""
     further: tuple[KubeObject, ...] = ()
     """What only the scheduler's plugins watch: volumes, device claims."""
+    workload_jobs: tuple[WorkloadJob, ...] = ()
+    """Where it matters what becomes of evicted pods."""
 
     def everything(self) -> tuple[KubeObject, ...]:
         """Return all objects, as the scheduler's cluster takes them."""

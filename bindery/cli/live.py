@@ -7,11 +7,12 @@ out by the scheduler's own engine, so that the command line never decides differ
 import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import TypeVar
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.cli.cluster import Look, demanding_kinds, read
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.kube.budgets import DISRUPTION_BUDGETS, DisruptionBudget
+from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
@@ -23,14 +24,25 @@ from bindery.kube.resources import (
     PODS,
     PRIORITY_CLASSES,
     QUEUES,
+    Resource,
 )
 from bindery.kube.served import served
+from bindery.kube.workloads import WORKLOAD_JOBS
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
 
+T = TypeVar("T", bound=KubeObject)
 
-async def look(client: Client, plugins: Sequence[PluginConfiguration] | None = None) -> Look:
+
+async def look(
+    client: Client,
+    plugins: Sequence[PluginConfiguration] | None = None,
+    *,
+    with_jobs: bool = False,
+) -> Look:
     """Read everything that planning depends on. `plugins`: those that plan; None: the default.
+
+    `with_jobs`: also what decides whether evicted pods come back.
 
     What cannot be read is shown with its fault by the one who asks, where its kind is rescued; else
     it is named on stderr and left out.
@@ -55,8 +67,9 @@ async def look(client: Client, plugins: Sequence[PluginConfiguration] | None = N
         queues,
         requests,
         classes,
-        await _budgets(client),
+        await _visible(client, DISRUPTION_BUDGETS),
         await _further(client, plugins),
+        await _visible(client, WORKLOAD_JOBS) if with_jobs else (),
     )
 
 
@@ -83,9 +96,9 @@ async def _further(
     return tuple(objects)
 
 
-async def _budgets(client: Client) -> tuple[DisruptionBudget, ...]:
-    """Read the disruption budgets; none for a user who may not see them."""
+async def _visible(client: Client, resource: Resource[T]) -> tuple[T, ...]:
+    """Read all objects of a kind; none for a user who may not see them."""
     try:
-        return await read(client, DISRUPTION_BUDGETS)
+        return await read(client, resource)
     except ForbiddenError:
         return ()

@@ -32,7 +32,7 @@ def answer(
         typer.Exit: some of it would wait.
     """
     manifests, namespace = submitted
-    source = read_source(context, origin)
+    source = read_source(context, origin, with_jobs=True)
     submission = read_submission(manifests, source.look, namespace, source.now)
     pools = {pod.metadata.labels.get(NODE_POOL_LABEL, "") for pod in submission.of(Pod)}
     if origin.node_pool is None and len(pools) == 1:

@@ -77,7 +77,7 @@ class Source:
         Raises:
             CommandError: the configuration names an action or a plugin that is not there.
         """
-        objects = (*self.look.everything(), *self.look.budgets)
+        objects = (*self.look.everything(), *self.look.budgets, *self.look.workload_jobs)
         try:
             world = World(objects, self.configuration, self.now.timestamp())
         except (UnknownActionError, PluginError) as error:
@@ -92,8 +92,8 @@ class Source:
         return world
 
 
-def read_source(context: typer.Context, origin: Origin) -> Source:
-    """Return what `origin` names, read once.
+def read_source(context: typer.Context, origin: Origin, *, with_jobs: bool = False) -> Source:
+    """Return what `origin` names, read once; of a cluster also its Jobs if asked `with_jobs`.
 
     Raises:
         FileError: a file cannot be used.
@@ -107,7 +107,7 @@ def read_source(context: typer.Context, origin: Origin) -> Source:
     configuration = _configured(origin, SchedulerConfiguration())
 
     async def read(client: Client) -> Source:
-        seen = await look(client, configuration.plugins)
+        seen = await look(client, configuration.plugins, with_jobs=with_jobs)
         past = await _record(client, configuration)
         return Source(seen, configuration, datetime.now(UTC), past)
 

@@ -5,8 +5,16 @@ from collections.abc import Iterator
 
 from bindery.cli.amounts import listed, plural
 from bindery.cli.explaintext import eviction_text, pods_by_node, some_lines, waiting_lines
+from bindery.scheduler.insight.comeback import Fate
 from bindery.scheduler.insight.rehearsal import JobOutcome, Outcome, RehearsedEviction
 from bindery.scheduler.model.jobs import JobKey
+
+_FATES = {
+    Fate.COMES_BACK: " and waits again",
+    Fate.GONE: " and is gone: no controller creates it again",
+    Fate.INDEX_FAILS: " and its index fails: evictions exceed backoffLimitPerIndex of its Job",
+    Fate.JOB_FAILS: " and its Job fails: evictions exceed backoffLimit (docs/evictions.md)",
+}
 
 
 def outcome_lines(outcome: Outcome) -> Iterator[str]:
@@ -58,4 +66,7 @@ def _fate(told: RehearsedEviction) -> str:
     """Return what becomes of a pod that does not move."""
     if told.eviction.moves_to:
         return ""
-    return " and waits anew" if told.comes_back else " and is gone"
+    after = told.comeback
+    if after.fate is Fate.COMES_BACK and after.after_s:
+        return f" and comes back after {after.after_s:.0f} s, the backoff of its Job"
+    return _FATES[after.fate]

@@ -82,7 +82,8 @@ def test_a_job_that_would_run_is_told_where_and_who_goes_for_it(desk: Desk) -> N
     assert "default/tune (queue vision) runs: 2 of 2 pods placed" in answer
     assert "node1: tune-0, tune-1" in answer
     assert "for default/tune" in answer
-    assert "reclaim: default/once-0 leaves node1 (queue research) and is gone" in answer
+    gone = "and is gone: no controller creates it again"
+    assert f"reclaim: default/once-0 leaves node1 (queue research) {gone}" in answer
     assert answer.endswith("Nothing has been changed.\n")
 
 
@@ -99,10 +100,10 @@ def test_machines_are_told_the_same(desk: Desk) -> None:
     assert eviction["comesBack"] is False
 
 
-def test_a_victim_with_a_controller_waits_anew(desk: Desk) -> None:
+def test_a_victim_with_a_controller_waits_again(desk: Desk) -> None:
     _, answer, _ = desk.ask(JOB.replace("gpu: 1", "gpu: 2"))
 
-    assert "reclaim: default/over1-0 leaves node1 (queue research) and waits anew" in answer
+    assert "reclaim: default/over1-0 leaves node1 (queue research) and waits again" in answer
 
 
 def test_a_cluster_that_does_not_answer_is_no_answer_and_ends_with_3(

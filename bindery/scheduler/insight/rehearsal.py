@@ -4,11 +4,13 @@ Called by `bindery whatif`. It is played twice, with and without what is submitt
 difference is told: who runs, who waits and why, who is evicted or moved, who waits instead.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects import KubeObject, Pod
+from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
 from bindery.scheduler.insight.waiting import (
     Explanation,
     PlannedEviction,
@@ -48,7 +50,8 @@ class RehearsedEviction:
     cycle: int
     eviction: PlannedEviction
     comes_back: bool
-    """Whether the pod waits anew: it has a controller."""
+    """Whether its controller creates the pod again."""
+    comeback: Comeback
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +121,19 @@ class _Play:
             problem = f"PodDisruptionBudget {budget} does not allow it"
             world.engine.dropped(RefusedPlan(at, tuple(plan), problem, is_begun=False))
             return
-        for eviction in plan:
-            owners = world.pods[eviction.task.uid].metadata.owner_references
-            comes_back = any(owner.controller for owner in owners)
-            told = RehearsedEviction(self.cycles, planned(eviction, world), comes_back)
+        pods = [world.pods[eviction.task.uid] for eviction in plan]
+        together = Counter(map(_controller, pods))
+        for eviction, pod in zip(plan, pods, strict=True):
+            after = comeback(pod, world.workload_jobs, together[_controller(pod)])
+            returns = after.fate is Fate.COMES_BACK
+            told = RehearsedEviction(self.cycles, planned(eviction, world), returns, after)
             self.evictions.append(told)
             world.evict(eviction.task.uid)
+
+
+def _controller(pod: Pod) -> str:
+    """Return the UID of the pod's controller, "" if it has none."""
+    return next((each.uid for each in pod.metadata.owner_references if each.controller), "")
 
 
 def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -> Outcome:

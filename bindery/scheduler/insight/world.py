@@ -15,6 +15,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod
 from bindery.kube.store import Change, EventType
+from bindery.kube.workloads import WorkloadJob
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus, Uid
@@ -41,6 +42,8 @@ class World:
         self.clock = Clock(now)
         self.engine = Engine(configuration, self.clock)
         self.pods: dict[Uid, Pod] = {}
+        self.workload_jobs: dict[str, WorkloadJob] = {}
+        """UID -> Job, as far as its pods' fate is asked for."""
         self._budgets: list[DisruptionBudget] = []
         self._allowed: list[int] = []
         """By budget: how many more of its pods may go."""
@@ -55,6 +58,9 @@ class World:
         if isinstance(item, DisruptionBudget):
             self._budgets.append(item)
             self._allowed.append(item.status.disruptions_allowed)
+        if isinstance(item, WorkloadJob):
+            self.workload_jobs[item.metadata.uid] = item
+            return
         if isinstance(item, Pod):
             self.pods[Uid(item.metadata.uid)] = item
         self.engine.cluster.apply(Change(EventType.ADDED, item, None))

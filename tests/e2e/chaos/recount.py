@@ -155,8 +155,15 @@ def _gpu_problems(node: str, pods: list[Pod], gpus: int) -> list[str]:
         f"{part} thousandths of GPU {name} are taken" for name, part in taken.items() if part > 1000
     ]
     if whole + len(taken) > gpus:
-        found.append(f"{whole} whole and {len(taken)} shared GPUs of {gpus} are taken on {node}")
+        who = ", ".join(sorted(_described(pod) for pod in pods))
+        found.append(f"{whole} whole and {len(taken)} shared GPUs of {gpus} are taken ({who})")
     return found
+
+
+def _described(pod: Pod) -> str:
+    going = " going" if pod.metadata.deletion_timestamp else ""
+    groups = " ".join(gpushare.groups(pod.metadata.labels))
+    return f"{pod.metadata.name} {groups or _requested(pod, GPU_RESOURCE) // 1000}{going}"
 
 
 def _card_problems(node: str, pods: list[Pod]) -> list[str]:
