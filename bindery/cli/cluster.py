@@ -44,7 +44,7 @@ class Look:
     budgets: tuple[DisruptionBudget, ...] = ()
     """What evictions would meet; the scheduler itself does not watch them."""
     further: tuple[KubeObject, ...] = ()
-    """What only the scheduler's plugins watch: volumes, device claims."""
+    """What only the scheduler's plugins watch: volumes, device claims, quotas."""
     workload_jobs: tuple[WorkloadJob, ...] = ()
     """Where it matters what becomes of evicted pods."""
 

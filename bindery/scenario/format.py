@@ -78,6 +78,7 @@ class Scenario(ScenarioModel):
     hyper_nodes: Annotated[tuple[HyperNode, ...], NotYet()] = ()
     queues: tuple[ScenarioQueue, ...] = ()
     priority_classes: dict[str, int] = Field(default_factory=dict)
+    resource_quotas: tuple[AnyObject, ...] = ()
     resource_slices: tuple[AnyObject, ...] = ()
     device_classes: tuple[AnyObject, ...] = ()
     resource_claims: tuple[AnyObject, ...] = ()

@@ -1,4 +1,4 @@
-"""The keys of a scenario that hold whole Kubernetes objects: volumes, and what DRA knows.
+"""The keys of a scenario that hold whole Kubernetes objects: volumes, quotas, what DRA knows.
 
 Called by `cluster` when it is populated and by `checks` for every file. Invariant: what passes
 `problem` can be made an object, of the very type that the scheduler watches.
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from bindery.kube import claims, devices, storage
+from bindery.kube import claims, devices, quotas, storage
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.scenario.fields import AnyObject
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 KINDS: Final[Mapping[str, Sequence[Resource[Any]]]] = {
     "volumes": storage.RESOURCES,
+    "resource_quotas": (quotas.RESOURCE_QUOTAS,),
     "resource_slices": (devices.RESOURCE_SLICES,),
     "device_classes": (devices.DEVICE_CLASSES,),
     "resource_claims": (claims.RESOURCE_CLAIMS,),

@@ -17,6 +17,7 @@ from bindery.api.hami.vendortable import NVIDIA
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.components import Components
 from bindery.kube.objects import Pod
+from bindery.kube.quotas import RESOURCE_QUOTAS
 from bindery.kube.resources import NODES, PODS
 
 pytestmark = pytest.mark.e2e
@@ -181,3 +182,34 @@ async def test_a_register_that_breaks_stops_its_node_and_no_other_pod(
 
     slots = poddevices.decode(done.metadata.annotations[NVIDIA.allocated_key])
     assert [device.uuid for slot in slots for device in slot] == ["GPU-0"]
+
+
+async def test_the_limit_of_a_namespace_holds_and_follows_its_quota(
+    hami: HamiCluster, components: Components
+) -> None:
+    node = await add_hami_node(hami)
+    planner = SchedulerConfiguration(
+        node_pool=hami.namespace, leader_election=LeaderElection(enabled=False)
+    )
+    quota = {
+        "apiVersion": "v1",
+        "kind": "ResourceQuota",
+        "metadata": {"name": "devices", "namespace": hami.namespace},
+        "spec": {"hard": {f"limits.{NVIDIA.memory_resource}": "5000"}},
+    }
+    await hami.client.create(RESOURCE_QUOTAS, quota, hami.namespace)
+    components.start_binder(configuration()).wait_ready()
+    components.start_scheduler(planner).wait_ready()
+
+    async with heartbeats(hami, node), hami.device_plugin(node):
+        await add_pod(hami, "a", "4000")
+        await allocated(hami, "a")
+        await add_pod(hami, "b", "4000")
+        waiting = await hami.until(
+            PODS, "b", lambda pod: "ResourceQuota" in says(pod), namespace=hami.namespace
+        )
+        assert waiting.spec.node_name == ""
+
+        higher = {"spec": {"hard": {f"limits.{NVIDIA.memory_resource}": "8000"}}}
+        await hami.client.patch(RESOURCE_QUOTAS, "devices", higher, namespace=hami.namespace)
+        await allocated(hami, "b")

@@ -11,7 +11,11 @@ from bindery.scheduler.hami.ledger import HamiLedger
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.session import Session
 
+MEMORY, MEMORY_LIMIT_MIB = "nvidia.com/gpumem", 24_000
+
 WORLD = """
+resourceQuotas:
+- {kind: ResourceQuota, metadata: {name: q}, spec: {hard: {limits.nvidia.com/gpumem: "24000"}}}
 nodes:
 - {name: "n{i}", count: 2, gpuMemory: 10000, devices: [{shares: 4}, {shares: 4}]}
 jobs:
@@ -36,7 +40,7 @@ def ledger_of(session: Session) -> HamiLedger:
 
 def numbers(ledger: HamiLedger) -> dict[str, dict[str, object]]:
     """Return all that is taken, without devices of which nothing is."""
-    return {
+    return {"namespace": {MEMORY: ledger.budget.held("default", MEMORY)}} | {
         f"{name} {view}": {
             uuid: (each.shares, each.memory_mib, each.cores)
             for uuid, each in tally.used.items()
@@ -45,6 +49,11 @@ def numbers(ledger: HamiLedger) -> dict[str, dict[str, object]]:
         for name in ("n0", "n1")
         for view, tally in (("now", ledger.usage(name).now), ("later", ledger.usage(name).later))
     }
+
+
+def test_what_runs_counts_against_the_quota_of_its_namespace_from_the_start() -> None:
+    with planner().engine.session() as session:
+        assert ledger_of(session).budget.held("default", MEMORY) == (14_000, 9_000)
 
 
 steps = st.lists(
@@ -97,6 +106,7 @@ def test_no_plan_takes_more_of_a_device_than_it_has(doings: list[tuple[str, int,
                         getattr(statement, what)(tasks[which % len(tasks)], row)
                 except LedgerRefusalError:
                     continue
+            assert max(ledger.budget.held("default", MEMORY)) <= MEMORY_LIMIT_MIB
             for name in ("n0", "n1"):
                 for tally in (ledger.usage(name).now, ledger.usage(name).later):
                     for each in tally.used.values():

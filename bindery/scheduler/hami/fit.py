@@ -16,8 +16,10 @@ from bindery.api.hami.nodedevices import MigPlacement, NodeDevice
 from bindery.api.hami.poddevices import ContainerDevice, Holding, Slot
 from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.api.hami.vendor import Vendor
+from bindery.api.hami.vendortable import BY_WORD
 from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.hami import checks, groups, order
+from bindery.scheduler.hami.amounts import amounts
 from bindery.scheduler.hami.checks import Demand
 from bindery.scheduler.hami.fleet import HamiNode, Held
 from bindery.scheduler.hami.reasons import CARD_USED_BY_JOB, NODE_INSUFFICIENT_DEVICE, Reasons
@@ -231,6 +233,9 @@ class Fitting:
 def held_by(assignment: Assignment, ask: Ask, node: str) -> Held:
     """Return what a pod with `assignment` holds on `node`."""
     devices: dict[str, Holding] = {}
-    for slots in assignment.devices.values():
-        devices.update(poddevices.collapse(slots, ask.request.passing))
-    return Held(node, devices, assignment.mig)
+    counted: dict[str, int] = {}
+    for word, slots in assignment.devices.items():
+        held = poddevices.collapse(slots, ask.request.passing)
+        devices.update(held)
+        counted |= amounts(BY_WORD[word], held.values())
+    return Held(node, devices, assignment.mig, counted)

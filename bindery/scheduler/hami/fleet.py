@@ -21,6 +21,7 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.vendor import Capacity, Register, Vendor
 from bindery.kube.objects import Node, Pod
+from bindery.scheduler.hami.amounts import Amounts, amounts
 from bindery.scheduler.model.jobs import Uid
 
 _ENDED: Final = ("Succeeded", "Failed")
@@ -46,6 +47,8 @@ class Held:
     devices: Mapping[str, Holding]
     """UUID -> how much of it."""
     mig: tuple[MigAllocation, ...] = ()
+    amounts: Amounts = field(default_factory=dict)
+    """What it counts for against its namespace's quota."""
     is_recorded: bool = True
     """Whether the binder says so, and not HAMi's annotations alone."""
 
@@ -198,15 +201,19 @@ def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> Held | None:
     if asked is None or node not in ("", pod.spec.node_name):
         return None
     devices: dict[str, Holding] = {}
+    counted: dict[str, int] = {}
     for vendor in vendors:
         if vendor.word in said.devices:
             try:
                 aligned = poddevices.align(said.devices[vendor.word], asked.counts(vendor))
             except HamiFormatError:
                 continue
-            devices.update(poddevices.collapse(aligned, asked.passing))
-    is_recorded = record is not None
-    return Held(pod.spec.node_name, devices, said.mig, is_recorded) if devices else None
+            held = poddevices.collapse(aligned, asked.passing)
+            devices.update(held)
+            counted |= amounts(vendor, held.values())
+    if not devices:
+        return None
+    return Held(pod.spec.node_name, devices, said.mig, counted, record is not None)
 
 
 def _said(annotations: Mapping[str, str], vendors: tuple[Vendor, ...]) -> tuple[str, Assignment]:

@@ -5,17 +5,19 @@ binder. A node's usage is put together when it is first looked at. Invariant: an
 taken back leaves all usage as it was, and a pod keeps the devices of its first planning until then.
 """
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
+from bindery.scheduler.hami.amounts import Amounts
 from bindery.scheduler.hami.asks import Asks
 from bindery.scheduler.hami.fit import Ask, Fitting, held_by
 from bindery.scheduler.hami.fleet import Fleet, Held
+from bindery.scheduler.hami.quotas import Budget, Excess, Limits, least
 from bindery.scheduler.hami.reasons import CARD_PROMISED, Reasons
 from bindery.scheduler.hami.usage import NodeUsage
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
@@ -40,7 +42,12 @@ class HamiLedger:
     name = "node_lock"
 
     def __init__(
-        self, fleet: Fleet, asks: Asks, state: PlanState, handed: Iterable[Handed]
+        self,
+        fleet: Fleet,
+        asks: Asks,
+        state: PlanState,
+        handed: Iterable[Handed],
+        limits: Limits | None = None,
     ) -> None:
         self._fleet, self._asks, self._state = fleet, asks, state
         self._usage: dict[str, NodeUsage] = {}
@@ -52,6 +59,8 @@ class HamiLedger:
             if held is not None:
                 self._handed_over[uid] = held
                 self._coming[node].append(uid)
+        self.budget = self._counted(limits or Limits())
+        self._least: dict[Shape, Amounts] = {}
 
     # ---- what the plugin asks -------------------------------------------------------------------
 
@@ -67,6 +76,17 @@ class HamiLedger:
             return Reasons()
         avoided = self._avoided(task, node_name, later=False)
         return self._fit(ask, node_name, later=False, avoided=avoided)[1]
+
+    def over_quota(self, tasks: Sequence[Task]) -> Excess | None:
+        """Return a limit of their namespace that `tasks` together do not keep to, once all has gone
+        that is going and whatever devices they get.
+        """
+        if not tasks or not self.budget.limits.of(tasks[0].namespace):
+            return None
+        asked: Counter[str] = Counter()
+        for task in tasks:
+            asked.update(self._least_of(task.shape))
+        return self.budget.excess(tasks[0].namespace, asked, later=True)
 
     def assignment(self, uid: Uid) -> Assignment | None:
         """Return the devices that a pod of an open or committed Statement gets."""
@@ -94,6 +114,7 @@ class HamiLedger:
             held = self._held(task.uid)
             if held is not None:
                 self.usage(held.node).release(held)
+                self.budget.promise(task.namespace, held.amounts, -1)
             return
         ask = self._asks.of(task.shape)
         if ask is None or node not in self._fleet.nodes:
@@ -106,11 +127,16 @@ class HamiLedger:
         if not assignment.devices:
             return
         planned = _Planned(node, held_by(assignment, ask, node), assignment)
-        usage = self.usage(node)
+        usage, counted = self.usage(node), planned.held.amounts
+        excess = self.budget.excess(task.namespace, counted, later=later)
+        if excess is not None:
+            raise LedgerRefusalError(f"{excess}")
         if later:
             usage.promise(planned.held)
+            self.budget.promise(task.namespace, counted)
         else:
             usage.hold(planned.held)
+            self.budget.hold(task.namespace, counted)
         self._planned[task.uid] = planned
 
     def revert(self, operation: Operation) -> None:
@@ -120,16 +146,37 @@ class HamiLedger:
             held = self._held(uid)
             if held is not None:
                 self.usage(held.node).keep(held)
+                self.budget.promise(operation.task.namespace, held.amounts)
             return
         planned = self._planned.pop(uid, None)
         if planned is None:
             return
         if operation.kind is OperationKind.PIPELINE:
             self.usage(planned.node).break_promise(planned.held)
+            self.budget.promise(operation.task.namespace, planned.held.amounts, -1)
         else:
             self.usage(planned.node).let_go(planned.held)
+            self.budget.hold(operation.task.namespace, planned.held.amounts, -1)
 
     # ---- inside ---------------------------------------------------------------------------------
+
+    def _counted(self, limits: Limits) -> Budget:
+        """Return what the namespaces that have limits hold now."""
+        budget = Budget(limits)
+        for uid in self._fleet.held.keys() | self._handed_over.keys() if limits.namespaces else ():
+            task, held = self._state.tasks.get(uid), self._held(uid)
+            if task is not None and held is not None and task.namespace in limits.namespaces:
+                budget.hold(task.namespace, held.amounts)
+                if task.status is TaskStatus.RELEASING:
+                    budget.promise(task.namespace, held.amounts, -1)
+        return budget
+
+    def _least_of(self, shape: Shape) -> Amounts:
+        if shape not in self._least:
+            ask = self._asks.of(shape)
+            found = least(ask.request, self._fleet.nodes.values()) if ask is not None else {}
+            self._least[shape] = found
+        return self._least[shape]
 
     def _avoided(self, task: Task, node_name: str, *, later: bool) -> frozenset[str]:
         """Return the devices on which other pods of the job stand that wants them apart."""

@@ -22,12 +22,14 @@ from bindery.api.hami.vendor import Register
 from bindery.api.hami.vendortable import BY_WORD, VENDORS
 from bindery.api.hami.wishes import DevicePolicy, NodePolicy
 from bindery.kube.objects import KubeObject, Node, Pod
+from bindery.kube.quotas import RESOURCE_QUOTAS, ResourceQuota
 from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.hami import order
 from bindery.scheduler.hami.asks import Asks
 from bindery.scheduler.hami.fleet import Fleet
 from bindery.scheduler.hami.ledger import HamiLedger
+from bindery.scheduler.hami.quotas import NOT_FIT, Limits
 from bindery.scheduler.hami.reasons import Reasons
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
@@ -75,6 +77,7 @@ class NodeLock:
         vendors = tuple(BY_WORD[word] for word in self._arguments.vendors)
         self._fleet = Fleet(vendors)
         self._asks = Asks(vendors, self._arguments.device_policy)
+        self._limits = Limits()
         self._ledger: HamiLedger | None = None
         self._explained: dict[Shape, str | None] = {}
         """What is said of pods that wait, at the end of this session."""
@@ -82,8 +85,8 @@ class NodeLock:
     # ---- what is known --------------------------------------------------------------------------
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
-        """Return what it has to see: what nodes register, and what pods hold."""
-        return (NODES, PODS)
+        """Return what it has to see: what nodes register, what pods hold and namespaces may."""
+        return (NODES, PODS, RESOURCE_QUOTAS)
 
     def observe(self, change: Change[KubeObject]) -> bool:
         """Take in a change; devices that come or go change what the filter says."""
@@ -96,6 +99,11 @@ class NodeLock:
                 self._fleet.drop_pod(Uid(item.metadata.uid))
             else:
                 self._fleet.put_pod(item)
+        if isinstance(item, ResourceQuota):
+            if gone:
+                self._limits.drop(item)
+            else:
+                self._limits.put(item)
         return False
 
     def supported_needs(self) -> Collection[Need]:
@@ -106,7 +114,7 @@ class NodeLock:
         """Return the ledger of devices for `session`."""
         handed = session.handed_over(self.name)
         self._explained = {}
-        self._ledger = HamiLedger(self._fleet, self._asks, session.state, handed)
+        self._ledger = HamiLedger(self._fleet, self._asks, session.state, handed, self._limits)
         return self._ledger
 
     # ---- where pods fit -------------------------------------------------------------------------
@@ -116,6 +124,11 @@ class NodeLock:
         forged = task.shape.forged_annotation
         problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
         return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
+
+    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:  # noqa: ARG002  # the protocol's
+        """Refuse pods with which their namespace would have more than its ResourceQuota says."""
+        excess = self._current().over_quota(tasks)
+        return Refusal(NOT_FIT, str(excess)) if excess is not None else None
 
     def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
         """Yield the nodes that have none of the devices that pods of `shape` ask for."""
