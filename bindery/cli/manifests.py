@@ -55,8 +55,8 @@ class Submission:
     """What a file asks for."""
 
     objects: list[KubeObject] = field(default_factory=list)
-    passed_over: list[str] = field(default_factory=list)
-    """`kind/name` of what has nothing to do with scheduling."""
+    passed_over: dict[str, str] = field(default_factory=dict)
+    """`kind/name` of what brings nothing that is planned -> why."""
     takes_s: int = 0
     """How long submitting takes: jobs of a scenario come one a second."""
 
@@ -183,7 +183,10 @@ class _Reader:
             pod = _converted(document, Pod, meta, document.data)
             self._found.objects.append(pod)
         elif kind in TEMPLATED:
-            for pod_meta, data in pods_of(document, meta):
+            pods = list(pods_of(document, meta))
+            if not pods:
+                self._pass_over(kind, meta, "it is suspended, or asks for no pods")
+            for pod_meta, data in pods:
                 self._found.objects.append(_converted(document, Pod, pod_meta, data))
                 for claim_meta, claim in claims_of(document, pod_meta):
                     self._found.objects.append(_converted(document, Claim, claim_meta, claim))
@@ -192,7 +195,10 @@ class _Reader:
             of_kind = meta if resource.namespaced else msgspec.structs.replace(meta, namespace="")
             self._found.objects.append(_converted(document, resource.type, of_kind, document.data))
         else:
-            self._found.passed_over.append(f"{kind}/{meta.name}")
+            self._pass_over(kind, meta, "it makes no pods that are known")
+
+    def _pass_over(self, kind: str, meta: Meta, why: str) -> None:
+        self._found.passed_over[f"{kind}/{meta.name}"] = why
 
     def _meta(self, document: Document, manifest: _Manifest) -> Meta:
         """Return the metadata as the API server would complete it."""

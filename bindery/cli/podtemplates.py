@@ -1,7 +1,7 @@
 """The pods that a Job, a Deployment and their like would make. Used by `manifests`.
 
-As many as their controller would make at once; each is owned by it, so that an evicted one comes
-back.
+As many as their controller would make at once; of a CronJob, those of one run. Each is owned by it,
+so that an evicted one comes back.
 """
 
 from collections.abc import Iterator, Mapping
@@ -14,8 +14,10 @@ from bindery.kube.objects import Meta, OwnerReference
 
 MOST_PODS: Final = 50_000
 """How many pods of one controller are looked at."""
-TEMPLATED: Final = frozenset({"Job", "Deployment", "ReplicaSet", "StatefulSet"})
-"""The kinds whose pods are known from `spec.template`."""
+TEMPLATED: Final = frozenset(
+    {"CronJob", "Deployment", "Job", "ReplicaSet", "ReplicationController", "StatefulSet"}
+)
+"""The kinds whose pods are known from a template."""
 
 
 def pods_of(document: Document, meta: Meta) -> Iterator[tuple[Meta, dict[str, Any]]]:
@@ -25,19 +27,19 @@ def pods_of(document: Document, meta: Meta) -> Iterator[tuple[Meta, dict[str, An
         FileError: it has no template, or its count of pods is no number.
     """
     data: Any = document.data
-    spec = data.get("spec")
-    template = spec.get("template") if isinstance(spec, Mapping) else None
-    if not isinstance(template, Mapping) or not isinstance(template.get("spec"), Mapping):
-        raise document.error(("spec", "template"), "this key is required")
+    kind: str = data["kind"]
+    where: tuple[str, ...] = ("spec",)
+    if kind == "CronJob":
+        kind, where = "Job", ("spec", "jobTemplate", "spec")
+    spec = _mapping(document, where)
+    template = _mapping(document, (*where, "template"))
+    _mapping(document, (*where, "template", "spec"))
     owner = OwnerReference(
-        api_version=data["apiVersion"],
-        kind=data["kind"],
-        name=meta.name,
-        uid=meta.uid,
-        controller=True,
+        api_version=data["apiVersion"], kind=kind, name=meta.name, uid=meta.uid, controller=True
     )
     inner = template.get("metadata") or {}
-    for index in range(_count(document, data["kind"], spec)):
+    is_suspended = data["kind"] == "CronJob" and data["spec"].get("suspend")
+    for index in range(0 if is_suspended else _count(document, kind, spec, where)):
         name = f"{meta.name}-{index}"
         volumes = [
             {"name": claim, "persistentVolumeClaim": {"claimName": f"{claim}-{name}"}}
@@ -54,6 +56,20 @@ def pods_of(document: Document, meta: Meta) -> Iterator[tuple[Meta, dict[str, An
             ),
             {"spec": {**template["spec"], "volumes": _joined(template["spec"], volumes)}},
         )
+
+
+def _mapping(document: Document, location: tuple[str, ...]) -> Mapping[str, Any]:
+    """Return the mapping at `location` of `document`.
+
+    Raises:
+        FileError: there is none.
+    """
+    found: Any = document.data
+    for key in location:
+        found = found.get(key) if isinstance(found, Mapping) else None
+    if not isinstance(found, Mapping):
+        raise document.error(location, "this key is required")
+    return found
 
 
 def claims_of(document: Document, pod: Meta) -> Iterator[tuple[Meta, dict[str, Any]]]:
@@ -89,8 +105,8 @@ def _joined(spec: Mapping[str, Any], claims: list[dict[str, Any]]) -> list[Any]:
     return [v for v in spec.get("volumes") or () if v.get("name") not in names] + claims
 
 
-def _count(document: Document, kind: str, spec: Mapping[str, Any]) -> int:
-    """Return how many pods exist at once."""
+def _count(document: Document, kind: str, spec: Mapping[str, Any], where: tuple[str, ...]) -> int:
+    """Return how many pods exist at once; `spec` is the one at `where`."""
     if kind != "Job":
         key, count = "replicas", spec.get("replicas", 1)
     elif spec.get("suspend"):
@@ -102,7 +118,7 @@ def _count(document: Document, kind: str, spec: Mapping[str, Any]) -> int:
         if "parallelism" not in spec:
             count = min(count or 0, 1)
     if not isinstance(count, int) or count < 0:
-        raise document.error(("spec", key), "a number from 0 up is expected")
+        raise document.error((*where, key), "a number from 0 up is expected")
     if count > MOST_PODS:
         raise document.error(("spec", key), f"more than {MOST_PODS:,} pods are not looked at")
     return count

@@ -4,12 +4,14 @@
 puts the answer together. Nothing is changed.
 """
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import typer
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
+from bindery.cli.amounts import listed
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.manifests import Submission, read_submission
 from bindery.cli.options import Format, Origin
@@ -17,7 +19,7 @@ from bindery.cli.sources import read_source
 from bindery.cli.tables import print_lines
 from bindery.cli.whatiftext import outcome_lines
 from bindery.cli.wire import dump, to_wire
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.insight.rehearsal import rehearse
 
 
@@ -28,19 +30,28 @@ def answer(
 
     Raises:
         FileError: the file cannot be used.
-        CommandError: the scheduler that is asked does not plan what is in it.
+        CommandError: nothing in it is for the scheduler that is asked.
         typer.Exit: some of it would wait.
     """
     manifests, namespace = submitted
     source = read_source(context, origin, with_jobs=True)
     submission = read_submission(manifests, source.look, namespace, source.now)
-    pools = {pod.metadata.labels.get(NODE_POOL_LABEL, "") for pod in submission.of(Pod)}
+    scheduler = source.configuration.scheduler_name
+    pools = {_pool(pod) for pod in submission.of(Pod) if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:
         source = source.in_pool(*pools)
-    _demand_ours(submission, manifests, source.configuration)
+    left_out = _left_out(submission, source.configuration)
+    foreign = {pod.metadata.uid for pod, _ in left_out}
+    submission.objects = [i for i in submission.objects if i.metadata.uid not in foreign]
+    _demand_something(submission, manifests, [why for _, why in left_out])
     outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
-    for name in submission.passed_over:
-        typer.echo(f"{name} is passed over: it makes no pods that are known", err=True)
+    for name, why in submission.passed_over.items():
+        typer.echo(f"{name} is passed over: {why}", err=True)
+    told: dict[str, str] = {}
+    for pod, why in left_out:
+        told.setdefault(_maker(pod), why)
+    for maker, why in told.items():
+        typer.echo(f"{maker} is left out: {why}", err=True)
     if output is Format.TEXT:
         print_lines(outcome_lines(outcome))
     else:
@@ -51,19 +62,50 @@ def answer(
         raise typer.Exit(ExitCode.FAILURE)
 
 
-def _demand_ours(submission: Submission, path: Path, asked: SchedulerConfiguration) -> None:
-    """Refuse pods that the scheduler which is asked would leave to another.
+def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tuple[Pod, str]]:
+    """Return the pods that the scheduler which is asked would leave to another, and why.
 
-    Raises:
-        CommandError: there is one.
+    Those that have a node already are not among them: they take room.
     """
+    found = []
     for pod in submission.of(Pod):
-        name, scheduler = pod.metadata.name, pod.spec.scheduler_name or "default-scheduler"
-        pool = pod.metadata.labels.get(NODE_POOL_LABEL, "")
+        scheduler, pool = pod.spec.scheduler_name or "default-scheduler", _pool(pod)
+        if pod.spec.node_name:
+            continue
         if scheduler != asked.scheduler_name:
-            problem = f"is planned by {scheduler}; write schedulerName: {asked.scheduler_name}"
+            text = f"is planned by {scheduler}; write schedulerName: {asked.scheduler_name}"
         elif pool != asked.node_pool:
-            problem = f"is of node pool {pool!r}, and that of {asked.node_pool!r} is asked"
+            text = f"is of node pool {pool!r}, and that of {asked.node_pool!r} is asked"
         else:
             continue
-        raise CommandError(f"{path}: pod {name} {problem}", ExitCode.BAD_INPUT)
+        found.append((pod, f"pod {pod.metadata.name} {text}"))
+    return found
+
+
+def _demand_something(submission: Submission, path: Path, left_out: Sequence[str]) -> None:
+    """Refuse a file in which there is nothing to answer about: an answer would be of nothing.
+
+    Raises:
+        CommandError: it has neither pods that are planned nor what changes how others are.
+    """
+    if not all(isinstance(item, PodGroup) for item in submission.objects):
+        return
+    if left_out:
+        problem = left_out[0]
+    elif submission.objects:
+        problem = "it has PodGroups, and no pods that name them"
+    else:
+        reasons = [f"{name}: {why}" for name, why in submission.passed_over.items()]
+        problem = f"nothing in it is planned ({listed(reasons)})"
+    raise CommandError(f"{path}: {problem}", ExitCode.BAD_INPUT)
+
+
+def _pool(pod: Pod) -> str:
+    return pod.metadata.labels.get(NODE_POOL_LABEL, "")
+
+
+def _maker(pod: Pod) -> str:
+    """Return what makes `pod`, as in `Job/train`, or the pod itself."""
+    owners = [owner for owner in pod.metadata.owner_references if owner.controller]
+    kind, name = (owners[0].kind, owners[0].name) if owners else ("Pod", pod.metadata.name)
+    return f"{kind}/{name}"

@@ -3,10 +3,15 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from bindery.cli.amounts import listed, plural
+from bindery.cli.amounts import amount, listed, plural, title
 from bindery.cli.explaintext import eviction_text, pods_by_node, some_lines, waiting_lines
 from bindery.scheduler.insight.comeback import Fate
-from bindery.scheduler.insight.rehearsal import JobOutcome, Outcome, RehearsedEviction
+from bindery.scheduler.insight.rehearsal import (
+    JobOutcome,
+    Outcome,
+    QueueOutcome,
+    RehearsedEviction,
+)
 from bindery.scheduler.model.jobs import JobKey
 
 _FATES = {
@@ -27,6 +32,8 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
         yield from _job_lines(job)
     if not outcome.jobs:
         yield "  it brings no pods of its own"
+    for queue in outcome.queues:
+        yield from _queue_lines(queue)
     if outcome.evictions:
         yield from _eviction_lines(outcome.evictions)
     for jobs, text in (
@@ -50,6 +57,20 @@ def _job_lines(job: JobOutcome) -> Iterator[str]:
     if said is not None and said.reason:
         yield f"    {said.reason}: {said.message}"
         yield from (f"    {line}" for line in waiting_lines(said))
+
+
+def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
+    if queue.problem:
+        yield f"  queue {queue.name}: {queue.problem}"
+    if not queue.over_limit:
+        return
+    amounts = [
+        f"{amount(name, over.held)} {title(name)} of a limit of {amount(name, over.limit)}"
+        for name, over in queue.over_limit.items()
+    ]
+    yield f"  queue {queue.name} would hold more than it may: {', '.join(amounts)}"
+    yield "    Nothing is evicted for a limit: what runs goes on."
+    yield "    Nothing more of this queue, or of one below it, starts until it holds less."
 
 
 def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:

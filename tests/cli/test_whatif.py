@@ -221,10 +221,6 @@ def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
         ("a: [", "submitted.yaml:1: not YAML"),
         ("", "there is nothing in the file"),
         (JOB.replace("schedulerName: bindery", "priority: 5"), "is planned by default-scheduler"),
-        (
-            "jobs: [{name: b, pods: [{labels: {scheduling.bindery.dev/node-pool: x}}, {cpu: 1}]}]",
-            "pod b-0 is of node pool 'x', and that of '' is asked",
-        ),
         (JOB.replace("parallelism: 2", "parallelism: two"), "spec.parallelism: a number"),
         (
             JOB.replace("schedulerName:", "priorityClassName: none\n      schedulerName:"),
@@ -254,6 +250,141 @@ def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: De
 
     assert code == 0
     assert errors == "Service/web is passed over: it makes no pods that are known\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "apiVersion: v1\nkind: Service\nmetadata: {name: web}",
+            "nothing in it is planned (Service/web: it makes no pods that are known)",
+        ),
+        (JOB.partition("---")[0], "submitted.yaml: it has PodGroups, and no pods that name them"),
+    ],
+)
+def test_a_file_with_nothing_to_answer_about_ends_with_2(
+    desk: Desk, text: str, message: str
+) -> None:
+    code, answer, errors = desk.ask(text)
+
+    assert (code, answer) == (2, "")
+    assert message in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_foreign_job_is_left_out_and_the_rest_is_judged(desk: Desk) -> None:
+    _, _, ours = JOB.partition("---")
+    foreign = ours.replace("name: tune", "name: web").replace("schedulerName: bindery", "x: y")
+
+    code, answer, errors = desk.ask(f"{JOB}---{foreign}")
+
+    assert code == 0
+    assert "default/tune (queue vision) runs: 2 of 2 pods placed" in answer
+    assert "web" not in answer
+    assert errors == (
+        "Job/web is left out: pod web-0 is planned by default-scheduler; "
+        "write schedulerName: bindery\n"
+    )
+
+
+def test_a_foreign_pod_that_has_a_node_takes_room(desk: Desk) -> None:
+    container = {"name": "main", "resources": {"limits": {"nvidia.com/gpu": 1}}}
+    running = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "other"},
+        "spec": {"nodeName": "node1", "containers": [container]},
+        "status": {"phase": "Running"},
+    }
+
+    outcome = desk.outcome(f"{yaml.safe_dump(running)}---{JOB}")
+
+    assert [job["job"]["name"] for job in outcome["jobs"]] == ["tune"]
+    assert len(outcome["evictions"]) == 2
+
+
+def test_pods_of_another_pool_are_left_out_and_said(desk: Desk) -> None:
+    label = "{labels: {scheduling.bindery.dev/node-pool: x}}"
+
+    code, answer, errors = desk.ask(f"jobs: [{{name: b, pods: [{label}, {{cpu: 1}}]}}]")
+
+    assert code == 1
+    assert "default/b (queue default) waits: 0 of 1 pod placed" in answer
+    assert "pod b-0 is of node pool 'x', and that of '' is asked" in errors
+
+
+def queue(name: str, **resources: dict[str, Any]) -> str:
+    return yaml.safe_dump(
+        {
+            "apiVersion": "scheduling.bindery.dev/v1alpha1",
+            "kind": "Queue",
+            "metadata": {"name": name},
+            "spec": {"resources": resources},
+        }
+    )
+
+
+def test_a_limit_below_what_runs_is_explained(desk: Desk) -> None:
+    code, answer, _ = desk.ask(queue("research", gpu={"quota": 4, "limit": 3}))
+
+    assert code == 0
+    assert "queue research would hold more than it may: 7 GPUs of a limit of 3" in answer
+    assert "Nothing is evicted for a limit: what runs goes on." in answer
+    assert "Room would be made" not in answer
+
+
+def test_a_limit_above_what_runs_needs_no_words(desk: Desk) -> None:
+    _, answer, _ = desk.ask(queue("research", gpu={"quota": 4, "limit": 7}))
+
+    assert "would hold more" not in answer
+
+
+def test_a_queue_that_cannot_be_used_says_so(desk: Desk) -> None:
+    text = queue("below").replace("resources: {}", "parent: nowhere")
+
+    assert "queue below: QueueDoesNotExist: queue nowhere does not exist" in desk.ask(text)[1]
+
+
+CRON = """
+apiVersion: batch/v1
+kind: CronJob
+metadata: {name: nightly}
+spec:
+  schedule: "0 3 * * *"
+  jobTemplate:
+    spec:
+      parallelism: 3
+      completions: 5
+      template:
+        spec:
+          schedulerName: bindery
+          containers:
+          - {name: main, image: busybox, resources: {limits: {cpu: 1}}}
+"""
+
+
+def test_a_cron_job_is_asked_about_as_one_run_of_it(desk: Desk) -> None:
+    outcome = desk.outcome(CRON)
+
+    assert [job["job"]["name"] for job in outcome["jobs"]] == [
+        "nightly-0",
+        "nightly-1",
+        "nightly-2",
+    ]
+
+
+def test_a_suspended_cron_job_makes_no_pods(desk: Desk) -> None:
+    code, _, errors = desk.ask(CRON.replace("schedule:", "suspend: true\n  schedule:"))
+
+    assert code == 2
+    assert "CronJob/nightly: it is suspended, or asks for no pods" in errors
+
+
+def test_a_cron_job_without_a_template_is_refused_at_its_line(desk: Desk) -> None:
+    code, _, errors = desk.ask(CRON.replace("template:", "templates:"))
+
+    assert code == 2
+    assert "submitted.yaml:7: spec.jobTemplate.spec.template: this key is required" in errors
 
 
 def test_a_list_as_kubectl_writes_it_is_taken_apart(desk: Desk) -> None:

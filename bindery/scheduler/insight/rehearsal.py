@@ -5,12 +5,13 @@ difference is told: who runs, who waits and why, who is evicted or moved, who wa
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.objects import KubeObject, Pod, Queue
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
+from bindery.scheduler.insight.shares import cluster_shares
 from bindery.scheduler.insight.waiting import (
     Explanation,
     PlannedEviction,
@@ -55,6 +56,25 @@ class RehearsedEviction:
 
 
 @dataclass(frozen=True, slots=True)
+class OverLimit:
+    """What a queue holds of a resource beyond its limit, in devices, cores or bytes."""
+
+    held: float
+    limit: float
+
+
+@dataclass(frozen=True, slots=True)
+class QueueOutcome:
+    """What a queue that was submitted means for what is there."""
+
+    name: str
+    problem: str
+    """Why nothing of it can be planned; empty if it can."""
+    over_limit: dict[str, OverLimit]
+    """By resource."""
+
+
+@dataclass(frozen=True, slots=True)
 class Outcome:
     """What would happen, as far as it would not happen anyway."""
 
@@ -67,6 +87,8 @@ class Outcome:
     """Others that would run, and would not otherwise."""
     would_wait_instead: tuple[JobKey, ...]
     """Others that would not run, and would otherwise."""
+    queues: tuple[QueueOutcome, ...] = ()
+    """What was submitted, as far as something is to be said of it."""
 
     @property
     def runs(self) -> bool:
@@ -147,6 +169,7 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
     known = set(world.engine.cluster.state.jobs)
     for item in submitted:
         world.add(item)
+    queues = tuple(_queues(world, submitted))
     state = world.engine.cluster.state
     new = [key for key, job in state.jobs.items() if key not in known and job.tasks]
     play = _Play(world)
@@ -162,7 +185,26 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
         evictions=_beyond(play.evictions, without.evictions),
         would_run_too=tuple(sorted(after - before - set(new))),
         would_wait_instead=tuple(sorted(before - after - gone)),
+        queues=queues,
     )
+
+
+def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutcome]:
+    """Yield the submitted queues that cannot be used, or hold more than their limit as it is now.
+
+    A limit is a gate: nothing is evicted for it.
+    """
+    names = {item.metadata.name for item in submitted if isinstance(item, Queue)}
+    with world.engine.session() as session:
+        shares = cluster_shares(session).queues
+    for queue in shares:
+        over = {
+            resource: OverLimit(share.allocated, share.limit)
+            for resource, share in queue.resources.items()
+            if share.limit is not None and share.allocated > share.limit
+        }
+        if queue.name in names and (over or queue.problem):
+            yield QueueOutcome(queue.name, queue.problem, over)
 
 
 def _beyond(
