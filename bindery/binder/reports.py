@@ -1,17 +1,17 @@
 """Events and metrics of outcomes.
 
-Told by `run`. An outcome is an event at the PodGroup, and minor ones at the BindRequest and the
-pods: the recorder keeps all of them to its rate, and drops minor ones first, so that a burst of
-large gangs costs no more than a few events a second. Nothing here can fail or wait.
+Told by `run`. An outcome is an event at the PodGroup, a minor one at the BindRequest, and one at
+each pod of the gang when nothing else is to be told: these are made only when they are written, so
+that a burst of large gangs costs no more than a few events a second. Nothing here can fail or wait.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from bindery.api.bindrequest import nodes_summary
 from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
-from bindery.kube.eventbook import ObjectReference
+from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.kube.events import EventRecorder, reference_to
 from bindery.kube.objects import BindRequest, PodGroupReference
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS
@@ -52,9 +52,14 @@ class Reports:
             self._say_of_all(_gang(requests[0], group), outcome, is_minor=False)
         for request in requests:
             self._say_of_all(reference_to(BIND_REQUESTS, request), outcome, is_minor=True)
-            for binding in request.spec.pods:
-                pod = outcome.pods[binding.pod_uid]
-                self._say_of_pod(request, pod, outcome, is_minor=group is not None)
+        if group is not None:
+            self._events.later(_of_pods(requests, outcome))
+            return
+        for occurrence in _of_pods(requests, outcome):
+            if occurrence.severity is Severity.NORMAL:
+                self._events.normal(occurrence.regarding, occurrence.reason, occurrence.message)
+            else:
+                self._events.warning(occurrence.regarding, occurrence.reason, occurrence.message)
 
     def _say_of_all(self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool) -> None:
         nodes = nodes_summary([pod.binding.selected_node for pod in outcome.pods.values()])
@@ -67,26 +72,36 @@ class Reports:
             text = f"{outcome.reason}: {outcome.message} ({count} are bound{again})"
             self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
 
-    def _say_of_pod(
-        self, request: BindRequest, pod: PodOutcome, outcome: Outcome, *, is_minor: bool
-    ) -> None:
-        binding, is_over = pod.binding, outcome.verdict is not Verdict.RETRY
-        namespace = request.metadata.namespace
-        regarding = ObjectReference(
-            POD_RESOURCE.api_version,
-            POD_RESOURCE.kind,
-            namespace,
-            binding.pod_name,
-            binding.pod_uid,
-        )
-        if pod.bound and is_over:
-            text = f"bound to {binding.selected_node}"
-            self._events.normal(regarding, BOUND_EVENT, text, is_minor=is_minor)
-        elif not pod.bound and pod.failure is not None:
-            is_its_own = pod.failure.reason != Reason.GANG_ABORTED
-            if is_its_own or is_over:
-                text = f"{pod.failure.reason}: {pod.failure.message}"
-                self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
+
+def _of_pods(requests: Sequence[BindRequest], outcome: Outcome) -> Iterator[Occurrence]:
+    """Yield what is told at the pods of an outcome."""
+    is_over = outcome.verdict is not Verdict.RETRY
+    for request in requests:
+        for binding in request.spec.pods:
+            pod = outcome.pods[binding.pod_uid]
+            failure = pod.failure
+            if pod.bound and is_over:
+                text = f"bound to {binding.selected_node}"
+                yield _of_pod(request, pod, Severity.NORMAL, BOUND_EVENT, text)
+            elif pod.bound or failure is None:
+                continue
+            # While it is tried again, it is told at the pods at fault alone.
+            elif is_over or failure.reason != Reason.GANG_ABORTED:
+                text = f"{failure.reason}: {failure.message}"
+                yield _of_pod(request, pod, Severity.WARNING, FAILED_EVENT, text)
+
+
+def _of_pod(
+    request: BindRequest, pod: PodOutcome, severity: Severity, reason: str, text: str
+) -> Occurrence:
+    regarding = ObjectReference(
+        POD_RESOURCE.api_version,
+        POD_RESOURCE.kind,
+        request.metadata.namespace,
+        pod.binding.pod_name,
+        pod.binding.pod_uid,
+    )
+    return Occurrence(regarding, severity, reason, text, is_minor=True)
 
 
 def _gang(request: BindRequest, group: PodGroupReference) -> ObjectReference:

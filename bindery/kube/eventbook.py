@@ -8,6 +8,7 @@ dropped in favour of, an event of type Normal, nor any of these for a minor one.
 
 import heapq
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from typing import Final
@@ -16,6 +17,9 @@ SERIES_S: Final = 300.0
 """How long after its last occurrence an event is still counted up."""
 PENDING_MAX: Final = 1000
 """How many events may wait to be written before some are dropped."""
+_LATER_MAX: Final = 200
+_LATE_S: Final = 120.0
+"""What is told when there is time is not told any more after so long."""
 
 
 class Severity(StrEnum):
@@ -99,6 +103,7 @@ class EventBook:
         self._swept_at = now
         self._serial = 0
         self._series: dict[Occurrence, Series] = {}
+        self._later: deque[tuple[float, Iterator[Occurrence]]] = deque(maxlen=_LATER_MAX)
         # In order of priority.
         self._waiting = {rank: _Waiting() for rank in _Rank}
 
@@ -127,6 +132,13 @@ class EventBook:
                 return self._waiting[rank].new.popleft()
         return self._waiting[_Rank.WARNING].new.pop()
 
+    def observe_later(self, occurrences: Iterator[Occurrence], now: float) -> None:
+        """Note what happened now and is to be told when nothing else waits.
+
+        They are made one by one when they are written, so that what is never written costs nothing.
+        """
+        self._later.append((now, occurrences))
+
     def take(self, now: float) -> Series | None:
         """Return the next event to be written, created if it has no name, else its count."""
         self._refill(now)
@@ -143,7 +155,7 @@ class EventBook:
         """Return after how many seconds `take` has something; None: not before `observe`."""
         self._refill(now)
         token_s = max(0.0, (1.0 - self._tokens) / self._per_second)
-        if any(waiting.new for waiting in self._waiting.values()):
+        if self._later or any(waiting.new for waiting in self._waiting.values()):
             return token_s
         dues = [waiting.repeated[0][0] for waiting in self._waiting.values() if waiting.repeated]
         return max(token_s, min(dues) - now) if dues else None
@@ -170,6 +182,17 @@ class EventBook:
                 series = heapq.heappop(waiting.repeated)[2]
                 if self._series.get(series.occurrence) is series:  # else forgotten meanwhile
                     return series
+        return self._next_of_later(now)
+
+    def _next_of_later(self, now: float) -> Series | None:
+        while self._later:
+            at, occurrences = self._later[0]
+            occurrence = next(occurrences, None) if now - at < _LATE_S else None
+            if occurrence is None:
+                self._later.popleft()
+            elif occurrence not in self._series:
+                series = self._series[occurrence] = Series(occurrence, first_at=at, last_at=at)
+                return series
         return None
 
     def _refill(self, now: float) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
@@ -78,6 +78,11 @@ class EventRecorder:
     ) -> None:
         """Record that something went wrong, or is wrong with the object."""
         self._record(Occurrence(regarding, Severity.WARNING, reason, message, is_minor))
+
+    def later(self, occurrences: Iterator[Occurrence]) -> None:
+        """Record what is told when nothing else waits; it is made when it is written."""
+        self._book.observe_later(occurrences, self._clock())
+        self._wake.set()
 
     async def run(self) -> None:
         """Write events until cancelled; those that wait then are lost."""

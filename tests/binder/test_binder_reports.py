@@ -1,12 +1,13 @@
 """Which events an outcome makes, at the gang, the request and the pods."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
 
 from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
 from bindery.binder.reports import Reports
-from bindery.kube.eventbook import ObjectReference
+from bindery.kube.eventbook import ObjectReference, Occurrence
 from bindery.kube.objects import (
     BindRequest,
     BindRequestSpec,
@@ -32,6 +33,13 @@ class Recorder:
         self, regarding: ObjectReference, reason: str, message: str, *, is_minor: bool = False
     ) -> None:
         self.events.append(("Warning", regarding.kind, regarding.name, reason, message, is_minor))
+
+    def later(self, occurrences: Iterator[Occurrence]) -> None:
+        for each in occurrences:
+            where = each.regarding
+            self.events.append(
+                (each.severity, where.kind, where.name, each.reason, each.message, each.is_minor)
+            )
 
 
 BINDINGS = [

@@ -1,5 +1,7 @@
 """Which events are written and when: the book alone."""
 
+from collections.abc import Iterator
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -141,3 +143,22 @@ def test_minor_events_come_last_and_are_dropped_first() -> None:
     assert [series.occurrence.reason for series in drain(book, 0.0)] == ["Bad", "Plain"]
     filling = [occurrence(f"Plain{n}") for n in range(PENDING_MAX - 1)]
     assert [book.observe(each, 0.0) for each in filling][-1] == minor[0]
+
+
+def test_what_is_told_later_waits_until_nothing_else_does_and_is_made_only_then() -> None:
+    book, made = EventBook(0.0, burst=2, per_second=1.0), []
+
+    def pods() -> Iterator[Occurrence]:
+        for number in range(3):
+            made.append(number)
+            yield occurrence(f"Pod{number}")
+
+    book.observe_later(pods(), 0.0)
+    book.observe(occurrence("Gang"), 0.0)
+
+    assert [series.occurrence.reason for series in drain(book, 0.0)] == ["Gang", "Pod0"]
+    assert made == [0]
+    assert book.wait_s(0.0) == 1.0
+    assert [series.occurrence.reason for series in drain(book, 1.0)] == ["Pod1"]
+    assert drain(book, 1000.0) == [], "what happened long ago is not told any more"
+    assert book.wait_s(1000.0) is None
