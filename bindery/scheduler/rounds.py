@@ -13,11 +13,14 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum, auto
 
 from bindery.scheduler.model.jobs import Job, JobKey
 
-PRELIMINARY_PART = 0.5
-"""How much of its time a cycle that continues a later action may first spend on free room."""
+LEAST_PART = 0.5
+"""The part of its budget that a cycle always spends on the action that it continues, counted from
+the first job on: what is done for all jobs, and promised room, may have taken the rest. As much it
+spends at most on free room before that."""
 
 
 class CycleStoppedError(Exception):
@@ -28,14 +31,14 @@ class Deadline:
     """The time until which a cycle takes up further jobs. `clock`: seconds, monotonic."""
 
     def __init__(self, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._budget_s = budget_s
+        self.clock = clock
+        self.budget_s = budget_s
         self._started_s = clock()
         self._is_stopped = threading.Event()
 
-    def has_passed(self, part: float = 1.0) -> bool:
-        """Return whether `part` of the budget has been used."""
-        return self._clock() - self._started_s >= part * self._budget_s
+    def has_passed(self) -> bool:
+        """Return whether the budget has been used."""
+        return self.clock() - self._started_s >= self.budget_s
 
     def stop(self) -> None:
         """Let the cycle end with an error. May be called from another thread."""
@@ -59,19 +62,30 @@ class Position:
     """The jobs that had a reservation: it is made again before others are served."""
 
 
+class TurnKind(Enum):
+    """Which part of a cycle's time a turn has."""
+
+    PRELIMINARY = auto()
+    """Only free room is used before a later action is continued: `LEAST_PART`, and no more."""
+    FIRST = auto()
+    """Until the deadline, and `LEAST_PART` even if it passes earlier."""
+    LATER = auto()
+    """Until the deadline."""
+
+
 class Turn:
     """What one action may try in one cycle; by default everything."""
 
     def __init__(
         self,
         deadline: Deadline | None = None,
+        kind: TurnKind = TurnKind.LATER,
         *,
-        part: float = 1.0,
         left: frozenset[JobKey] | None = None,
         reserved: frozenset[JobKey] = frozenset(),
     ) -> None:
         self._deadline = deadline
-        self._part = part
+        self._kind = kind
         self._left = left
         self._members: frozenset[JobKey] = frozenset()
         self._tried: set[JobKey] = set()
@@ -102,16 +116,24 @@ class Turn:
         Raises:
             CycleStoppedError: the cycle is to stop.
         """
-        deadline, has_begun = self._deadline, False
+        deadline, since_s = self._deadline, None
         for job in work:
             if deadline is not None:
                 deadline.check()
-                if has_begun and deadline.has_passed(self._part):
+                if since_s is not None and self._is_over(deadline, since_s):
                     self.is_cut = True
                     return
-            has_begun = True
             self._tried.add(job.key)
             yield job
+            if deadline is not None and since_s is None:
+                since_s = deadline.clock()
+
+    def _is_over(self, deadline: Deadline, since_s: float) -> bool:
+        """Return whether no more jobs are taken up. `since_s`: when the first had been tried."""
+        has_had_part = deadline.clock() - since_s >= LEAST_PART * deadline.budget_s
+        if self._kind is TurnKind.PRELIMINARY:
+            return has_had_part
+        return deadline.has_passed() and (has_had_part or self._kind is TurnKind.LATER)
 
 
 class Round:
@@ -152,14 +174,15 @@ class Round:
             if self._has_begun and self._deadline is not None and self._deadline.has_passed():
                 self.is_cut, self._position = True, Position(action)
                 return None
+            kind = TurnKind.LATER if self._has_begun else TurnKind.FIRST
             self._has_begun = True
-            return Turn(self._deadline)
+            return Turn(self._deadline, kind)
         if action == start.action:
             self._has_begun = True
-            return Turn(self._deadline, left=start.left, reserved=start.reserved)
+            return Turn(self._deadline, TurnKind.FIRST, left=start.left, reserved=start.reserved)
         if not fills:
             return None
-        return Turn(self._deadline, part=PRELIMINARY_PART, reserved=start.reserved)
+        return Turn(self._deadline, TurnKind.PRELIMINARY, reserved=start.reserved)
 
     def finish(self, action: str, turn: Turn) -> None:
         """Take note of how `turn` ended."""

@@ -97,6 +97,24 @@ def test_a_cycle_tries_one_job_at_least_however_short_its_time_is() -> None:
     assert names(second) == ["g1"] * 3
 
 
+def test_what_is_promised_takes_no_time_from_the_action_that_is_continued() -> None:
+    engine = engine_with(
+        queue("rich", quotas={"cpu": 0}),
+        queue("poor", quotas={"cpu": 20}),
+        node("n", 20),
+        *(pod(f"runs{i:02}", queue="rich", on="n") for i in range(20)),
+        *(pod(f"waits{i:02}", queue="poor") for i in range(20)),
+    )
+    slow, counts = slowed(engine), list[int]()
+
+    for _ in range(40):  # the pods that are evicted stay: ever more jobs have promised room
+        cut_cycle(engine, slow, 4)
+        counts.append(len(engine.report.evictions))
+
+    assert sum(counts) == 20
+    assert max(index for index, count in enumerate(counts) if count) < 20
+
+
 def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did() -> None:
     engine = engine_with(node("n", 2), *(item for i in range(4) for item in gang(f"g{i}", 3)))
     slow = slowed(engine)
@@ -112,13 +130,13 @@ def test_a_cycle_without_a_deadline_tries_everything_whatever_earlier_ones_did()
 def test_jobs_that_come_later_wait_for_the_next_round() -> None:
     engine = engine_with(node("n", 8), *(item for i in range(3) for item in gang(f"g{i}", 1)))
     slow = slowed(engine)
-    assert names(cut_cycle(engine, slow, 1)) == ["g0"]
+    assert names(cut_cycle(engine, slow, 0)) == ["g0"]
 
     add(engine.cluster, *gang("earlier-by-name", 1))
 
-    assert names(cut_cycle(engine, slow, 1)) == ["g1"]
-    assert names(cut_cycle(engine, slow, 1)) == ["g2"]
-    assert names(cut_cycle(engine, slow, 1)) == ["earlier-by-name"]
+    assert names(cut_cycle(engine, slow, 0)) == ["g1"]
+    assert names(cut_cycle(engine, slow, 0)) == ["g2"]
+    assert names(cut_cycle(engine, slow, 0)) == ["earlier-by-name"]
 
 
 def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> None:
@@ -129,7 +147,7 @@ def test_a_job_that_was_not_tried_keeps_its_reason_and_a_new_one_says_so() -> No
     assert report_of(engine, "b").reason == "Unschedulable"
     add(engine.cluster, *gang("c", 4))
 
-    cut_cycle(engine, slow, 1)
+    cut_cycle(engine, slow, 0)
 
     assert engine.report.is_cut
     assert report_of(engine, "b").message == reason
@@ -192,7 +210,7 @@ def test_reserved_room_is_kept_in_the_cycles_that_continue() -> None:
     slow = slowed(engine)
 
     for _ in range(20):
-        assert not cut_cycle(engine, slow, 1)
+        assert not cut_cycle(engine, slow, 0)
         assert report_of(engine, "a-large").reservation is not None
 
 
@@ -282,7 +300,6 @@ def test_a_deadline_passes_by_its_clock() -> None:
     assert not deadline.has_passed()
 
     now_s = 2.0
-    assert deadline.has_passed(0.5)
     assert not deadline.has_passed()
 
     now_s = 4.0
