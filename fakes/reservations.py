@@ -22,6 +22,8 @@ class GpuDevicePlugins:
         self._client, self._prefix = client, prefix
         self.is_silent = False
         """Whether it gives no devices, as a plugin that hangs."""
+        self.taken_elsewhere: set[str] = set()
+        """Devices that it has given to pods other than reservations."""
         self.given: dict[str, tuple[str, str]] = {}
         """UID of a reservation pod that is there -> its node and device."""
         self.ever_given = 0
@@ -66,6 +68,7 @@ class GpuDevicePlugins:
         if uid in self.given or pod.metadata.deletion_timestamp:
             return
         taken = {device for at, device in self.given.values() if at == node}
+        taken |= self.taken_elsewhere
         device = next(str(i) for i in range(64) if str(i) not in taken)
         self.given[uid] = (node, device)
         self.ever_given += 1

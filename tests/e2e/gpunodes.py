@@ -2,15 +2,22 @@
 
 from collections.abc import Mapping
 
+import msgspec
 from support import Corner, Gang, wait_for
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
+from bindery.api.gpushare import (
+    CONFIG_MAP_ANNOTATION,
+    RESERVATION_NAMESPACE,
+    groups,
+    reservation_name,
+)
 from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.binder.plugins.gpu_sharing import admission
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
 from bindery.controlplane.components import Component, Components
-from bindery.kube.objects import Pod
-from bindery.kube.resources import CONFIG_MAPS, PODS
+from bindery.kube.objects import KubeObject, Meta, Pod
+from bindery.kube.resources import CONFIG_MAPS, EVENTS, PODS, Resource
 from fakes.reservations import GpuDevicePlugins
 
 HALF = {"gpu-fraction": "0.5"}
@@ -29,24 +36,79 @@ def start_gpu_nodes(components: Components, corner: Corner, count: int, gpus: in
 
 async def submit_share(corner: Corner, name: str, share: Mapping[str, str]) -> Pod:
     """Create a gang of one pod with a share, prepared as the webhook would."""
-    await corner.create_group(Gang(name, size=1))
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {
-            "name": f"{name}-0",
-            "namespace": corner.namespace,
-            "labels": {"scheduling.bindery.dev/node-pool": corner.pool},
-            "annotations": {POD_GROUP_ANNOTATION: name, **share},
-        },
-        "spec": {
-            "schedulerName": "bindery",
-            "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 0,
-            "containers": [{"name": "worker", "image": "worker"}],
-        },
-    }
-    return await corner.client.create(PODS, admission.prepared(body), corner.namespace)
+    (pod,) = await submit_shares(corner, name, share)
+    return pod
+
+
+async def submit_shares(corner: Corner, name: str, *shares: Mapping[str, str]) -> list[Pod]:
+    """Create a gang of pods with `shares`, prepared as the webhook would."""
+    await corner.create_group(Gang(name, size=len(shares)))
+    pods = []
+    for number, share in enumerate(shares):
+        body = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {
+                "name": f"{name}-{number}",
+                "namespace": corner.namespace,
+                "labels": {"scheduling.bindery.dev/node-pool": corner.pool},
+                "annotations": {POD_GROUP_ANNOTATION: name, **share},
+            },
+            "spec": {
+                "schedulerName": "bindery",
+                "restartPolicy": "Never",
+                "terminationGracePeriodSeconds": 0,
+                "containers": [{"name": "worker", "image": "worker"}],
+            },
+        }
+        prepared = admission.prepared(body)
+        pods.append(await corner.client.create(PODS, prepared, corner.namespace))
+    return pods
+
+
+async def delete_reservation(corner: Corner, stand_in: GpuDevicePlugins, user: Pod) -> None:
+    """Delete the reservation pod of `user` by hand, and wait until it is gone."""
+    name = reservation_name(user.spec.node_name, *groups(user.metadata.labels))
+    (uid,) = (p.metadata.uid for p in stand_in.reservations() if p.metadata.name == name)
+    await corner.client.delete(SHARERS, name, RESERVATION_NAMESPACE, grace_period_s=0)
+
+    async def gone() -> bool:
+        return all(pod.metadata.uid != uid for pod in stand_in.reservations())
+
+    await wait_for(gone, "the reservation is gone")
+
+
+async def wait_healed(stand_in: GpuDevicePlugins, user: Pod) -> Sharer:
+    """Wait until `user` has a reservation that says its device; return it."""
+    name = reservation_name(user.spec.node_name, *groups(user.metadata.labels))
+
+    async def healed() -> Sharer | None:
+        found = (pod for pod in stand_in.reservations() if pod.metadata.name == name)
+        return next((pod for pod in found if pod.index), None)
+
+    return await wait_for(healed, "the reservation is made again")
+
+
+class PodEvent(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    reason: str = ""
+    note: str = ""
+    regarding: Meta = msgspec.field(default_factory=Meta)
+
+
+POD_EVENTS = Resource(EVENTS.group, EVENTS.version, EVENTS.plural, EVENTS.kind, True, PodEvent)
+
+
+async def wait_event(corner: Corner, pod: Pod, reason: str) -> str:
+    """Wait for an event of `reason` at `pod`; return its note."""
+
+    async def noted() -> str:
+        found = await corner.client.list(POD_EVENTS, namespace=corner.namespace)
+        notes = (
+            e.note for e in found if e.reason == reason and e.regarding.uid == pod.metadata.uid
+        )
+        return next(notes, "")
+
+    return await wait_for(noted, f"an event {reason} is written")
 
 
 def sharing(deadline_s: float = 20.0) -> PluginConfiguration:

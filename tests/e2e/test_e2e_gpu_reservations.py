@@ -5,15 +5,20 @@ from gpunodes import (
     HALF,
     GpuDevicePlugins,
     bound,
+    delete_reservation,
     environment,
     sharing,
     start_gpu_nodes,
     submit_share,
+    submit_shares,
+    wait_event,
+    wait_healed,
     wait_reservations,
 )
 from support import Corner, Observer, binder_configuration, wait_for
 
-from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, groups
+from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS
 from bindery.controlplane.components import Components
 from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import CONFIG_MAPS
@@ -101,3 +106,45 @@ async def test_a_config_map_of_somebody_else_is_left_alone(
     await wait_reservations(stand_in, 0)
     with pytest.raises(NotFoundError):
         await corner.client.get(CONFIG_MAPS, "mine-0-evar", corner.namespace)
+
+
+async def test_a_gang_that_is_rolled_back_gives_its_reservation_back_before_it_says_so(
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins, observer: Observer
+) -> None:
+    components.start_binder(binder_configuration(sharing())).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
+    body = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "mine-0"}}
+    await corner.client.create(CONFIG_MAPS, body, corner.namespace)
+    taken = {**HALF, CONFIG_MAP_ANNOTATION: "mine"}
+    await submit_shares(corner, "gang", HALF, taken)
+
+    async def failed() -> bool:
+        return any(request.status.phase == "Failed" for request in observer.requests.values())
+
+    await wait_for(failed, "the gang is rolled back")
+    found = await corner.client.list(SHARERS, namespace=RESERVATION_NAMESPACE)
+    here = [pod for pod in found if pod.spec.node_name.startswith(corner.namespace)]
+    assert [pod for pod in here if pod.metadata.deletion_timestamp is None] == []
+    assert stand_in.ever_given == 1
+
+
+async def test_a_reservation_that_is_deleted_is_made_again_and_pods_are_told_of_another_device(
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
+) -> None:
+    components.start_binder(binder_configuration(sharing())).wait_ready()
+    start_gpu_nodes(components, corner, 1, gpus=3).wait_ready()
+    await submit_share(corner, "a", {"gpu-fraction": "0.9"})
+    await bound(corner, "a")
+    await submit_share(corner, "b", {"gpu-fraction": "0.9"})
+    (b,) = await bound(corner, "b")
+    device = (await environment(corner, b))["NVIDIA_VISIBLE_DEVICES"]
+
+    await delete_reservation(corner, stand_in, b)
+    healed = await wait_healed(stand_in, b)
+    assert healed.index == device == "1"
+
+    stand_in.taken_elsewhere.add("1")
+    await delete_reservation(corner, stand_in, b)
+    healed = await wait_healed(stand_in, b)
+    assert healed.index == "2"
+    assert "This pod still uses GPU 1" in await wait_event(corner, b, "GpuReservationMoved")

@@ -68,6 +68,16 @@ async def hand_over(
     await _write(client, pod, variables, {PORTION: portion})
 
 
+async def told(client: Client, pod: Sharer) -> list[str]:
+    """Return the devices that `hand_over` has written for `pod`; none if it cannot be found."""
+    try:
+        found = await client.get(CONFIG_MAPS, names_of(pod)[0], pod.metadata.namespace)
+    except (NotFoundError, PluginError):
+        return []
+    text = (found.data or {}).get(VISIBLE_DEVICES, "") if _belongs_to(found, pod) else ""
+    return [each.removeprefix(_CDI_DEVICE) for each in text.split(",")] if text else []
+
+
 async def take_back(client: Client, pod: Sharer) -> None:
     """Remove what `hand_over` wrote for `pod`."""
     if CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:

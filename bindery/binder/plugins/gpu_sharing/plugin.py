@@ -20,16 +20,19 @@ from bindery.api.gpushare import group_labels as labels_of
 from bindery.api.names import SHARES_GPU_LABEL
 from bindery.binder.plugins.gpu_sharing import admission, handover
 from bindery.binder.plugins.gpu_sharing.arguments import Arguments
+from bindery.binder.plugins.gpu_sharing.healing import Healer
 from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
 from bindery.binder.plugins.gpu_sharing.reservations import Reservations
 from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
+from bindery.kube.events import EventRecorder
 from bindery.kube.objects import PodBinding
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
+_COMPONENT: Final = "bindery-binder"
 
 
 class GpuSharing:
@@ -57,8 +60,11 @@ class GpuSharing:
     # -- beside the transactions -----------------------------------------------------------------
 
     async def run(self, client: Client) -> None:
-        """Mirror reservations, and remove those that nobody uses, for as long as this leads."""
-        reservations = self._reservations = Reservations(client, self._arguments)
+        """Mirror reservations for as long as this leads: remove those that nobody uses, and make
+        those again that are deleted under their users.
+        """
+        gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+        reservations = self._reservations = Reservations(client, self._arguments, gone)
         unused = self._unused = UnusedGroups(reservations)
         sharers = Reflector(
             client,
@@ -66,15 +72,19 @@ class GpuSharing:
             lambda change: _note_end(change, unused),
             label_selector=SHARES_GPU_LABEL,
         )
+        events = EventRecorder(client, _COMPONENT)
+        healer = Healer(client, reservations, sharers.objects.values, gone, events)
         self._begun.set()
         try:
             async with asyncio.TaskGroup() as group:
+                group.create_task(events.run())
                 group.create_task(reservations.run())
                 group.create_task(sharers.run())
                 await reservations.wait_synced()
                 await sharers.synced.wait()
                 unused.look_at_all()
                 group.create_task(unused.run())
+                group.create_task(healer.run())
         finally:
             self._begun.clear()
 
@@ -129,7 +139,10 @@ class GpuSharing:
             await handover.take_back(context.client, pod)
         for group in binding.selected_gpu_groups:
             if not await reservations.release(
-                group, binding.selected_node, besides=binding.pod_uid
+                group,
+                binding.selected_node,
+                besides=binding.pod_uid,
+                statement=context.request.spec.statement.id,
             ):
                 self._look_later(group, binding.selected_node)
 

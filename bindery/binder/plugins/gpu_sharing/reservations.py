@@ -21,7 +21,7 @@ from bindery.binder.plugins.interface import PluginError
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
 from bindery.kube.podspec import Toleration
-from bindery.kube.watch import Change, Reflector
+from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -32,8 +32,11 @@ LAST_USER_ANNOTATION: Final = "scheduling.bindery.dev/last-user"
 class Reservations:
     """The reservation pods of one term of this binder."""
 
-    def __init__(self, client: Client, arguments: Arguments) -> None:
-        self._client, self._arguments = client, arguments
+    def __init__(
+        self, client: Client, arguments: Arguments, gone: "asyncio.Queue[tuple[str, str]]"
+    ) -> None:
+        """`gone` gets (group, node) of each reservation pod that does not exist any more."""
+        self._client, self._arguments, self._gone = client, arguments, gone
         self._users = Users(client)
         self._mirror = Reflector(client, SHARERS, self._see, namespace=RESERVATION_NAMESPACE)
         self._changed: dict[str, asyncio.Event] = {}
@@ -70,8 +73,10 @@ class Reservations:
             )
             raise PluginError(message, reason="GpuNotReserved") from None
 
-    async def release(self, group: str, node: str, besides: str = "") -> bool:
+    async def release(self, group: str, node: str, besides: str = "", statement: str = "") -> bool:
         """Remove the reservation of `group` unless a pod other than `besides` (a UID) uses it.
+
+        `statement`: the id of one that is being rolled back, pod by pod; see `Users.of`.
 
         Returns:
             Whether there is none any more, or it is surely used by a pod on its node.
@@ -79,7 +84,7 @@ class Reservations:
         name = reservation_name(node, group)
         try:
             found = await self._client.get(SHARERS, name, RESERVATION_NAMESPACE)
-            use = await self._users.of(group, node, besides=besides)
+            use = await self._users.of(group, node, besides=besides, statement=statement)
             if use.any:
                 return use.is_settled
             await self._client.delete(
@@ -152,3 +157,6 @@ class Reservations:
         event = self._changed.pop(change.object.metadata.name, None)
         if event is not None:
             event.set()
+        if change.type is EventType.DELETED:
+            for group in change.object.groups:
+                self._gone.put_nowait((group, change.object.spec.node_name))

@@ -40,27 +40,33 @@ class Users:
     def __init__(self, client: Client) -> None:
         self._client = client
 
-    async def of(self, group: str, node: str, *, besides: str = "") -> Use:
-        """Return how `group` on `node` is used by others than the pod `besides` (a UID)."""
-        on_the_way = await self._is_named(group, node, besides)
-        if on_the_way:
+    async def of(self, group: str, node: str, *, besides: str = "", statement: str = "") -> Use:
+        """Return how `group` on `node` is used by others than the pod `besides` (a UID).
+
+        `statement`: the id of one that is being rolled back. A rollback takes the group's label off
+        each pod, so those of its pods that do not have the label do not count.
+        """
+        named = await self._named(group, node)
+        named.pop(besides, None)
+        if any(each != statement for each in named.values()):
             return Use(on_node=False, on_the_way=True)
         selectors = (f"{GROUP_LABEL}={group}", f"{GROUP_LABEL_PREFIX}{group}={group}")
         found = await asyncio.gather(
             *(self._client.list(SHARERS, label_selector=selector) for selector in selectors)
         )
         pods = [pod for pods in found for pod in pods if pod.metadata.uid != besides]
-        return Use(on_node=any(_uses(pod, node) for pod in pods), on_the_way=False)
+        on_the_way = any(pod.metadata.uid in named and not pod.spec.node_name for pod in pods)
+        return Use(on_node=any(_uses(pod, node) for pod in pods), on_the_way=on_the_way)
 
-    async def _is_named(self, group: str, node: str, besides: str) -> bool:
-        return any(
-            group in pod.selected_gpu_groups
-            and pod.selected_node == node
-            and pod.pod_uid != besides
+    async def _named(self, group: str, node: str) -> dict[str, str]:
+        """Return the pods that BindRequests under way bring to `group`: UID -> Statement."""
+        return {
+            pod.pod_uid: request.spec.statement.id
             for request in await self._client.list(BIND_REQUESTS)
             if not Phase(request.status.phase).is_final
             for pod in request.spec.pods
-        )
+            if group in pod.selected_gpu_groups and pod.selected_node == node
+        }
 
 
 def _uses(pod: Sharer, node: str) -> bool:

@@ -1,0 +1,125 @@
+"""Makes reservations again that were deleted under the pods that use them.
+
+Run by `plugin` beside the transactions, told of each reservation pod that goes; at its start it
+looks at all pods with a share. The device plugin chooses the device of a reservation, so the same
+one comes back only if nobody got it in between; if not, the pods that still use the old one are
+told by an event. Only pods that the binder has recorded a share on count as users.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Final
+
+import structlog
+
+from bindery.api import gpushare
+from bindery.binder.plugins.gpu_sharing import handover
+from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
+from bindery.binder.plugins.gpu_sharing.reservations import Reservations
+from bindery.binder.plugins.interface import PluginError
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
+from bindery.kube.events import EventRecorder, reference_to
+
+_log: Final = structlog.get_logger(__name__)
+
+_AGAIN_S: Final = 10.0
+LOST: Final = "GpuReservationLost"
+MOVED: Final = "GpuReservationMoved"
+
+_Key = tuple[str, str]
+"""GPU group and node."""
+
+
+class Healer:
+    """Looks at groups whose reservation has gone.
+
+    `sharers` returns the pods with a share; `gone` says (group, node) whose reservation has gone.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        reservations: Reservations,
+        sharers: Callable[[], Iterable[Sharer]],
+        gone: asyncio.Queue[_Key],
+        events: EventRecorder,
+    ) -> None:
+        self._client, self._reservations = client, reservations
+        self._sharers, self._events = sharers, events
+        self._gone = gone
+        self._at_work: set[_Key] = set()
+
+    async def run(self) -> None:
+        """Heal until cancelled; many groups at once, as device plugins may take their time."""
+        known = {
+            (group, pod.spec.node_name)
+            for pod in self._reservations.known()
+            for group in pod.groups
+        }
+        for pod in self._sharers():
+            for group in _granted_groups(pod):
+                if (group, pod.spec.node_name) not in known:
+                    self._gone.put_nowait((group, pod.spec.node_name))
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                key = await self._gone.get()
+                if key not in self._at_work:
+                    self._at_work.add(key)
+                    tasks.create_task(self._heal(key))
+
+    async def _heal(self, key: _Key) -> None:
+        group, node = key
+        try:
+            while users := self._users(group, node):
+                try:
+                    first = users[0]
+                    device = await self._reservations.hold(
+                        node, group, first.metadata.uid, first.spec.tolerations or []
+                    )
+                    await self._tell_of_another_device(key, device)
+                except (PluginError, KubeError) as error:
+                    self._tell_of_loss(users, str(error))
+                    await asyncio.sleep(_AGAIN_S)
+                else:
+                    _log.info("a reservation is made again", group=group, node=node)
+                    return
+        finally:
+            self._at_work.discard(key)
+
+    def _users(self, group: str, node: str) -> list[Sharer]:
+        return [
+            pod
+            for pod in self._sharers()
+            if pod.spec.node_name == node and group in _granted_groups(pod)
+        ]
+
+    async def _tell_of_another_device(self, key: _Key, device: str) -> None:
+        group, node = key
+        for pod in self._users(group, node):
+            groups = _granted_groups(pod)
+            told = await handover.told(self._client, pod)
+            old = told[groups.index(group)] if len(told) == len(groups) else ""
+            if old and old != device:
+                message = (
+                    f"the reservation of GPU {old} was deleted; the one made again for its group "
+                    f"got GPU {device}. This pod still uses GPU {old}, which others may be given: "
+                    "delete the pod to put it onto a GPU that is reserved"
+                )
+                self._events.warning(reference_to(SHARERS, pod), MOVED, message)
+
+    def _tell_of_loss(self, users: Iterable[Sharer], why: str) -> None:
+        for pod in users:
+            message = (
+                f"the reservation of its GPU was deleted and cannot be made again: {why}. Others "
+                "may be given the GPU; it is tried again"
+            )
+            self._events.warning(reference_to(SHARERS, pod), LOST, message)
+
+
+def _granted_groups(pod: Sharer) -> tuple[str, ...]:
+    """Return the groups of which `pod` has devices now, in the order of its devices."""
+    if not pod.spec.node_name or pod.has_ended:
+        return ()
+    granted = gpushare.read_record(pod.metadata.annotations, pod.metadata.uid)
+    return granted.groups if granted is not None else ()
