@@ -27,9 +27,9 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit import BindRequestDraft, Committer
 from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
+from bindery.scheduler.gangnotes import notes
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
-from bindery.scheduler.model.shapes import ignored_text
 from bindery.scheduler.placement import FilterCache
 from bindery.scheduler.plugins import registry
 from bindery.scheduler.plugins.interface import Refusal
@@ -346,8 +346,7 @@ def _job_report(session: Session, job: Job) -> JobReport:
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = SCHEDULED
-    ignored = ignored_text(task.shape for task in job.tasks.values())
-    message = "; ".join(text for text in (message, ignored) if text)
+    message = "; ".join(text for text in (message, notes(job)) if text)
     kept = session.reservations.of(job)
     reserved = None
     if kept is not None:

@@ -16,8 +16,8 @@ from bindery.api.shown import shown
 from bindery.api.states import EVICTED, GangState
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.trails import Trail
+from bindery.scheduler.gangnotes import notes
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
-from bindery.scheduler.model.shapes import ignored_text
 from bindery.scheduler.reports import NOT_ENOUGH_PODS, SCHEDULED, JobReport
 from bindery.scheduler.times import timestamp
 
@@ -119,7 +119,7 @@ def _scheduled(
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
-        reason, text = SCHEDULED, ignored_text(task.shape for task in job.tasks.values())
+        reason, text = SCHEDULED, notes(job)
         if state is GangState.FINISHED:
             reason, text = state.value, _ended_text(job)
         elif report is not None:

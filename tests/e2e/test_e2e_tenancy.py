@@ -1,5 +1,6 @@
 """A tenant does not get his running gang out of his queue; who may assign to another moves it."""
 
+import subprocess
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -66,13 +67,27 @@ async def charged_to(corner: Corner, queue: str) -> None:
     await wait_for(charged, f"{OLD.name} is charged to {queue}")
 
 
+def deletion_warning(installation: Installation, corner: Corner) -> str:
+    """Return what kubectl says to who deletes the PodGroup, without deleting it."""
+    plane = installation.control_plane
+    command = [str(plane.kubectl_path), f"--kubeconfig={plane.admin_kubeconfig}", "delete"]
+    command += ["--dry-run=server", f"--namespace={corner.namespace}", "podgroup", OLD.name]
+    result = subprocess.run(command, capture_output=True, text=True, check=True)
+    return result.stderr
+
+
 async def move(by: Client, corner: Corner, queue: str) -> None:
     patch = {"spec": {"queue": queue}}
     await by.patch(POD_GROUPS, OLD.name, patch, namespace=corner.namespace)
 
 
 async def test_a_tenant_cannot_take_running_pods_out_of_their_queue(
-    corner: Corner, components: Components, binder: Component, pool: str, tenant_client: Client
+    corner: Corner,
+    components: Components,
+    binder: Component,
+    pool: str,
+    installation: Installation,
+    tenant_client: Client,
 ) -> None:
     scheduler = start_scheduler(components, pool)
     limited, free = await filled(corner)
@@ -85,6 +100,8 @@ async def test_a_tenant_cannot_take_running_pods_out_of_their_queue(
             patch: dict[str, Any] = {"metadata": {"annotations": {key: None}}}
             with pytest.raises(ForbiddenError, match=key):
                 await tenant_client.patch(PODS, pod.metadata.name, patch, namespace=ours)
+    warning = deletion_warning(installation, corner)
+    assert f"its bound pods run on, and count in queue {limited} until they end" in warning
     await tenant_client.delete(POD_GROUPS, OLD.name, ours)
 
     following = _in(limited, Gang("next", size=1))

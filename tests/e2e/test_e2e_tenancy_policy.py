@@ -127,6 +127,9 @@ async def test_what_is_recorded_on_a_bound_pod_is_not_its_owners_to_change(
         ({}, {"runai-gpu-group/invented": "invented"}),
         ({ALLOCATED: "GPU-a,NVIDIA,3000,30:;"}, {}),
         ({f"{OURS}charged-queue": "free"}, {}),
+        ({f"{OURS}charged-pod-group": "uid"}, {}),
+        ({f"{OURS}granted-gpu-share": "{}"}, {}),
+        ({f"{OURS}hami-devices": "{}"}, {}),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["bindery", "default-scheduler", "hami-scheduler"])

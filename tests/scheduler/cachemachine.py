@@ -14,7 +14,12 @@ from recounting import recount, view
 from schedulerworld import NOW, group, node, pod, queue, request
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import CHARGED_QUEUE_ANNOTATION, POD_GROUP_ANNOTATION, PREEMPTIBLE_ANNOTATION
+from bindery.api.names import (
+    CHARGED_GROUP_ANNOTATION,
+    CHARGED_QUEUE_ANNOTATION,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+)
 from bindery.kube import objects as kube
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
@@ -50,9 +55,11 @@ def fresh(objects: list[kube.KubeObject], configuration: SchedulerConfiguration)
     return cluster
 
 
-def recorded(meta: kube.Meta, queue: str) -> kube.Meta:
-    """Return `meta` with the queue that the binder has charged the pod to."""
+def recorded(meta: kube.Meta, queue: str, group: str = "") -> kube.Meta:
+    """Return `meta` with the queue that the binder has charged the pod to; `group`: a UID."""
     annotations = {**meta.annotations, CHARGED_QUEUE_ANNOTATION: queue}
+    if group:
+        annotations[CHARGED_GROUP_ANNOTATION] = group
     return msgspec.structs.replace(meta, annotations=annotations)
 
 
@@ -209,18 +216,25 @@ class CacheMachine(RuleBasedStateMachine):
             if spec.node_name or spec.scheduling_gates:
                 return
             spec = replace(spec, node_name=to)
-            meta = recorded(meta, charged)
+            meta = recorded(meta, charged, self._group_of(meta))
         elif what == "relabel":
             meta = replace(meta, labels={"scheduling.bindery.dev/queue": "q1"})
         elif what == "regroup":
             record = meta.annotations.get(CHARGED_QUEUE_ANNOTATION)
             meta = replace(meta, annotations={"scheduling.bindery.dev/pod-group": "g1"})
-            meta = recorded(meta, record) if record else meta
+            of = old.metadata.annotations.get(CHARGED_GROUP_ANNOTATION, "")
+            meta = recorded(meta, record, of) if record else meta
         elif what == "leave":
             meta = replace(meta, deletion_timestamp="2025-06-15T15:06:41Z")
         else:
             status = replace(status, phase="Succeeded" if what == "finish" else "Failed")
         self.put(replace(old, metadata=meta, spec=spec, status=status))
+
+    def _group_of(self, meta: kube.Meta) -> str:
+        """Return the UID of the PodGroup that a pod names."""
+        name = meta.annotations.get(POD_GROUP_ANNOTATION, "")
+        found = self.truth.get((kube.PodGroup, name))
+        return found.metadata.uid if found is not None else ""
 
     @precondition(lambda self: self.all_of(kube.Pod))
     @rule(data=st.data())

@@ -49,7 +49,10 @@ def test_a_change_before_it_was_written_is_no_assignment() -> None:
 
     modify(engine.cluster, group("g", 2, "free"))
 
-    assert queue_written(engine) is None
+    found = write(engine)
+    assert found is not None
+    assert found.queue is None
+    assert found.condition.message.startswith("its bound pods are charged to queue limited")
 
 
 def test_it_follows_an_assignment() -> None:
