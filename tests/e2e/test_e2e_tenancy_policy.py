@@ -7,7 +7,7 @@ import pytest
 from support import Corner, wait_for
 from tenants import tenant
 
-from bindery.api.hami.names import WRITTEN_FOR
+from bindery.api.hami.names import DEVICES_RECORD
 from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
@@ -96,7 +96,7 @@ async def test_what_is_recorded_on_a_bound_pod_is_not_its_owners_to_change(
         {"annotations": {f"{OURS}charged-queue": None}},
         {"annotations": {f"{OURS}anything": "new"}},
         {"annotations": {f"{OURS}gpu-indexes": "0"}},
-        {"annotations": {WRITTEN_FOR: None}},
+        {"annotations": {DEVICES_RECORD: None}},
         {"annotations": {"gpu-fraction": "0.01"}},
         {"annotations": {"gpu-fraction": None}},
         {"annotations": {"gpu-fraction-num-devices": "2"}},
@@ -129,7 +129,7 @@ async def test_what_is_recorded_on_a_bound_pod_is_not_its_owners_to_change(
         ({f"{OURS}charged-queue": "free"}, {}),
         ({f"{OURS}charged-pod-group": "uid"}, {}),
         ({f"{OURS}granted-gpu-share": "{}"}, {}),
-        ({f"{OURS}hami-devices": "{}"}, {}),
+        ({DEVICES_RECORD: "{}"}, {}),
     ],
 )
 @pytest.mark.parametrize("scheduler", ["bindery", "default-scheduler", "hami-scheduler"])
@@ -182,7 +182,7 @@ async def test_what_the_binder_wrote_on_a_pod_that_waits_for_its_node_stays(
     ours = corner.namespace
     await create(corner.client, ours, "a", RECORDED, LABELLED)
 
-    for key in (TO_ALLOCATE, ALLOCATED, WRITTEN_FOR):
+    for key in (TO_ALLOCATE, ALLOCATED, DEVICES_RECORD):
         for value in ("GPU-b,NVIDIA,81920,100:;", "", None):
             with pytest.raises(ForbiddenError, match=key):
                 await change(tenant_client, ours, "a", annotations={key: value})
