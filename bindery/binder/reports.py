@@ -19,6 +19,7 @@ from bindery.kube.resources import PODS as POD_RESOURCE
 
 BOUND_EVENT = "Bound"
 FAILED_EVENT = "BindingFailed"
+_UNUSED_S = 86400.0
 
 
 class Reports:
@@ -26,6 +27,9 @@ class Reports:
 
     def __init__(self, events: EventRecorder, clock: Callable[[], float]) -> None:
         self._events, self._clock = events, clock
+        self._used: dict[str, float] = {}
+        """Queue -> when its series were last added to."""
+        self._dropped_at = clock()
 
     def attempt_failed(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
         """Count an attempt that will be repeated and say why on the PodGroup or the pods."""
@@ -41,9 +45,21 @@ class Reports:
         for request in requests:
             created_s = seconds(request.metadata.creation_timestamp)
             if created_s is not None:
+                self._used[request.spec.queue] = now
                 duration = BIND_REQUEST_SECONDS.labels(outcome.verdict, request.spec.queue)
                 duration.observe(max(now - created_s, 0.0))
+        self._drop_unused(now)
         self._say(requests, outcome)
+
+    def _drop_unused(self, now: float) -> None:
+        """Drop the series of queues that are unused: the binder does not see queues go."""
+        if now - self._dropped_at < _UNUSED_S:
+            return
+        self._dropped_at = now
+        for queue, used_at in list(self._used.items()):
+            if now - used_at >= _UNUSED_S:
+                BIND_REQUEST_SECONDS.remove_by_labels({"queue": queue})
+                del self._used[queue]
 
     def _say(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
         """Say it at the gang, at the request and at the pods; at most once where it is the same."""

@@ -13,7 +13,7 @@ import structlog
 
 from bindery.api.bindrequest import nodes_summary
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import API_VERSION
+from bindery.api.names import API_VERSION, DEFAULT_QUEUE
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler import metrics
@@ -262,6 +262,7 @@ class SchedulingLoop:
 
     def _forget_gone(self) -> None:
         cluster = self._engine.cluster
+        metrics.drop_queues({*cluster.queues, DEFAULT_QUEUE})
         alive = {meta.metadata.uid for meta in cluster.groups.values()}
         alive |= set(cluster.state.tasks)
         self._status.forget(self._status.known - alive)

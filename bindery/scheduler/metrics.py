@@ -1,6 +1,7 @@
 """The scheduler's Prometheus metrics."""
 
 from collections import Counter as Tally
+from collections.abc import Collection
 
 from prometheus_client import Counter, Gauge, Histogram
 
@@ -63,6 +64,14 @@ def record_commit(draft: BindRequestDraft, now: float) -> None:
     created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
     if created and not draft.spec.statement.part:
         COMMIT_SECONDS.labels(draft.spec.queue).observe(max(now - max(created), 0.0))
+
+
+def drop_queues(known: Collection[str]) -> None:
+    """Drop the series of queues that are not `known` any more."""
+    for family in (COMMIT_SECONDS, EVICTED_PODS):
+        samples = (sample for metric in family.collect() for sample in metric.samples)
+        for queue in {sample.labels["queue"] for sample in samples}.difference(known):
+            family.remove_by_labels({"queue": queue})
 
 
 def record(report: CycleReport, cycle_s: float) -> None:

@@ -4,7 +4,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import pytest
+from msgspec.structs import replace
 
+from bindery.binder.metrics import BIND_REQUEST_SECONDS
 from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
 from bindery.binder.reports import Reports
 from bindery.kube.eventbook import ObjectReference, Occurrence
@@ -122,3 +124,29 @@ def test_what_becomes_of_single_pods_is_no_minor_matter(
         ("g-0", False),
         ("g-1", False),
     ]
+
+
+def test_the_series_of_a_queue_that_is_not_used_any_more_are_dropped(recorder: Recorder) -> None:
+    clock = [0.0]
+    reports = Reports(recorder, lambda: clock[0])  # type: ignore[arg-type]  # it records, and that is all
+
+    def conclude(queue: str) -> None:
+        part = request("g")
+        part = replace(
+            part,
+            metadata=replace(part.metadata, creation_timestamp="1970-01-01T00:00:00Z"),
+            spec=replace(part.spec, queue=queue),
+        )
+        reports.concluded([part], outcome(Verdict.SUCCEEDED, None, None))
+
+    def queues() -> set[str]:
+        (family,) = BIND_REQUEST_SECONDS.collect()
+        return {sample.labels["queue"] for sample in family.samples} & {"old", "new"}
+
+    conclude("old")
+    clock[0] = 80_000.0
+    conclude("new")
+    assert queues() == {"old", "new"}
+    clock[0] = 90_000.0
+    conclude("new")
+    assert queues() == {"new"}

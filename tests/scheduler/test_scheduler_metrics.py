@@ -1,0 +1,27 @@
+"""The scheduler's own series: latencies and evictions by queue."""
+
+from schedulerworld import NOW, engine_with, gang, node
+
+from bindery.scheduler import metrics
+
+
+def queues_of(family: object) -> dict[str, float]:
+    """Return queue -> count or value of a metric family."""
+    (metric,) = family.collect()  # type: ignore[attr-defined]  # a Counter or Histogram
+    wanted = (f"{metric.name}_count", f"{metric.name}_total")
+    return {s.labels["queue"]: s.value for s in metric.samples if s.name in wanted}
+
+
+def test_a_commit_counts_once_in_its_queue_and_goes_with_the_queue() -> None:
+    before = queues_of(metrics.COMMIT_SECONDS).get("default", 0.0)
+    (draft,) = list(engine_with(node("n"), *gang("g", 3)).cycle())
+    for task in draft.tasks:
+        task.created = "2025-06-15T15:06:30Z"
+
+    metrics.record_commit(draft, NOW)
+    assert queues_of(metrics.COMMIT_SECONDS)["default"] == before + 1
+
+    metrics.EVICTED_PODS.labels("reclaim", "gone").inc()
+    metrics.drop_queues({"default"})
+    assert "default" in queues_of(metrics.COMMIT_SECONDS)
+    assert "gone" not in queues_of(metrics.EVICTED_PODS)
