@@ -52,6 +52,10 @@ class ForbiddenError(ApiError):
     """401 or 403: these credentials may not do this."""
 
 
+class NamespaceTerminatingError(ForbiddenError):
+    """403: nothing can be created in the namespace any more, as it is being deleted."""
+
+
 class NotFoundError(ApiError):
     """404: no such object, or no such kind."""
 
@@ -90,6 +94,7 @@ _BY_STATUS: dict[int, type[ApiError]] = {
 
 class _StatusCause(msgspec.Struct):
     message: str = ""
+    reason: str = ""
 
 
 class _StatusDetails(msgspec.Struct, rename="camel"):
@@ -122,9 +127,11 @@ def error_from_answer(http_status: int, body: bytes, retry_after: str | None = N
     wait_s = _seconds(retry_after)
     if wait_s is None and status.details is not None and status.details.retry_after_seconds > 0:
         wait_s = float(status.details.retry_after_seconds)
-    return _error_class(http_status, status.reason)(
-        http_status, status.reason, _whole_message(status) or "no message", wait_s
-    )
+    causes = status.details.causes if status.details is not None else None
+    kind = _error_class(http_status, status.reason)
+    if any(cause.reason == "NamespaceTerminating" for cause in causes or ()):
+        kind = NamespaceTerminatingError
+    return kind(http_status, status.reason, _whole_message(status) or "no message", wait_s)
 
 
 def error_from_watch(body: bytes | msgspec.Raw) -> ApiError:

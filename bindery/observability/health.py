@@ -12,8 +12,10 @@ from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
 from aiohttp import web
-from prometheus_client import REGISTRY, CollectorRegistry
+from prometheus_client import REGISTRY, CollectorRegistry, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
+
+disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
 Checks = Mapping[str, Callable[[], bool]]
 

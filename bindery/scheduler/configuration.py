@@ -17,7 +17,7 @@ from bindery.scheduler.metrics import CONFIGURATION_ERRORS
 from bindery.scheduler.plugins import registry
 
 POLL_S = 2.0
-_FIXED = ("scheduler_name", "node_pool", "leader_election", "usage", "tenancy_policy_enforced")
+_FIXED = ("scheduler_name", "node_pool", "leader_election", "tenancy_policy_enforced")
 """Fields that a running process cannot change."""
 
 _log = structlog.get_logger()
@@ -56,6 +56,9 @@ class ConfigurationFile:
             for name in _FIXED:
                 if getattr(new, name) != fixed[name]:
                     _log.warning("change takes effect at the next start", field=name)
+            if new.usage.source != self.current.usage.source:
+                _log.warning("change takes effect at the next start", field="usage.source")
+                fixed["usage"] = self.current.usage
             self.current = new.model_copy(update=fixed)
             yield self.current
 

@@ -129,6 +129,7 @@ class Engine:
         )
         self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
         self.configuration = configuration
+        self.past.configure(configuration.usage)
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
 

@@ -35,6 +35,9 @@ from bindery.scheduler.status import StatusWriter
 
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""
+LEFT_ALONE_S = 60.0
+"""How long nothing is planned in a namespace after the API server has said that it is being
+deleted. Its pods go within that time; whether it still is shows with the next commit."""
 CLEAR_EVERY_S = 1.0
 """How long between two looks for requests that nobody will finish; it walks all requests, and a
 burst of commits keeps cycles coming."""
@@ -170,6 +173,9 @@ class SchedulingLoop:
                     text = f"its BindRequest could not be created: {refused.problem}"
                     self._engine.cluster.failures.postpone(job, now + POSTPONE_S, text)
         self._writer.refused.clear()
+        for namespace in self._writer.ending:
+            self._engine.cluster.failures.leave_namespace(namespace, now + LEFT_ALONE_S)
+        self._writer.ending.clear()
         for request in self._writer.missing:
             self._engine.cluster.forget(request)
         self._writer.missing.clear()

@@ -35,6 +35,7 @@ from bindery.scheduler.queues.writer import QueueStatusWriter
 from bindery.scheduler.requests import RequestWriter
 from bindery.scheduler.status import StatusWriter
 from bindery.scheduler.usage import keeping
+from bindery.scheduler.usage.keeper import UsageKeeper
 from bindery.scheduler.usage.metrics import QueueCollector
 
 LEASE_NAME = "bindery-scheduler"
@@ -103,7 +104,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         background = (
             feed.run(),
             events.run(),
-            _reload(options, loop, engine, feed),
+            _reload(options, loop, engine, feed, usage),
         )
         health = HealthServer(options.listening, checks, liveness=liveness)
         async with health, _together(*background):
@@ -127,10 +128,13 @@ def _lease_name(configuration: SchedulerConfiguration) -> str:
     return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
 
 
-async def _reload(options: Options, loop: SchedulingLoop, engine: Engine, feed: Feed) -> None:
+async def _reload(
+    options: Options, loop: SchedulingLoop, engine: Engine, feed: Feed, usage: UsageKeeper
+) -> None:
     """Plan by the configuration file's new content whenever it changes."""
     async for configuration in options.configuration_file.changes():
         await loop.configure(configuration)
+        usage.configure(configuration.usage)
         await feed.follow(engine.watched_resources())
         _log.info("configuration changed", file=str(options.configuration_file.path))
 

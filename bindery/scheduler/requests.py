@@ -18,6 +18,7 @@ from bindery.kube.errors import (
     AlreadyExistsError,
     ApiError,
     KubeError,
+    NamespaceTerminatingError,
     NotFoundError,
     OutcomeUnknownError,
     UnreachableError,
@@ -62,6 +63,8 @@ class RequestWriter:
     def __init__(self, client: Client, wake: Callable[[], None]) -> None:
         self._client = client
         self._wake = wake
+        self.ending: set[str] = set()
+        """Namespaces in which nothing can be created any more."""
         self.refused: list[Refused] = []
         self.missing: list[RequestKey] = []
         """Requests that should exist and do not."""
@@ -183,6 +186,8 @@ class RequestWriter:
         except AlreadyExistsError:
             return await self._compare(draft)
         except ApiError as error:
+            if isinstance(error, NamespaceTerminatingError):
+                self.ending.add(draft.namespace)
             _log.warning("commit refused", request=draft.name, error=str(error))
             REQUESTS.labels("refused").inc()
             return error.message or str(error)

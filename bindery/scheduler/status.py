@@ -159,6 +159,8 @@ class StatusWriter:
         metadata = {"uid": write.meta.uid}
         if write.queue is not None:
             status["queue"] = write.queue or None
+        if write.queue is not None or write.subject is Subject.POD:
+            # Of a pod that has been bound since, nothing of this is true any more.
             metadata["resourceVersion"] = write.meta.resource_version
         body = {"metadata": metadata, "status": status}
         try:

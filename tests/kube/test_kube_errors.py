@@ -68,3 +68,12 @@ def test_an_answer_of_a_proxy_that_is_no_status_becomes_the_message() -> None:
 
     assert isinstance(error, errors.ServerError)
     assert error.message == "<html>Bad \N{REPLACEMENT CHARACTER} gateway</html>"
+
+
+def test_a_namespace_that_is_being_deleted_is_known_by_the_cause() -> None:
+    details = {"causes": [{"reason": "NamespaceTerminating", "message": "it is being terminated"}]}
+
+    error = errors.error_from_answer(403, status(403, "Forbidden", details=details))
+
+    assert type(error) is errors.NamespaceTerminatingError
+    assert isinstance(error, errors.ForbiddenError)

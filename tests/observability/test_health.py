@@ -78,3 +78,10 @@ async def test_a_port_that_is_taken_is_named_and_what_was_opened_before_is_close
         with pytest.raises(ListenError, match=f"127.0.0.1 port {first.port}: .*in use"):
             async with HealthServer(Listening(0, metrics_port=first.port), {}):
                 pass
+
+
+def test_no_series_says_when_another_was_created() -> None:
+    registry = CollectorRegistry()
+    Counter("served", "Served.", registry=registry).inc()
+
+    assert {s.name for family in registry.collect() for s in family.samples} == {"served_total"}

@@ -110,3 +110,17 @@ def test_a_job_whose_request_could_not_be_created_is_left_alone_for_a_while() ->
     assert (report.reason, report.message) == ("CommitFailed", "no quota")
     clock.now += 10
     assert plan(engine) == {"p": "n"}
+
+
+def test_nothing_is_planned_in_a_namespace_that_is_being_deleted() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n"), *gang("g", 2), pod("p"), pod("other", namespace="other"), clock=clock
+    )
+    engine.cluster.failures.leave_namespace(NAMESPACE, NOW + 60)
+
+    assert plan(engine) == {"other": "n"}
+    assert report_of(engine, "g").message == f"its namespace {NAMESPACE} is being deleted"
+
+    clock.now += 61
+    assert plan(engine).keys() == {"g-0", "g-1", "p"}

@@ -41,6 +41,8 @@ class FailureMemory:
         self._spared: dict[Uid, float] = {}
         """Pod UID -> until when it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
+        self._ending: dict[str, float] = {}
+        """Namespace that is being deleted -> until when its jobs are left alone."""
         self._refused_room: dict[JobKey, tuple[float, str]] = {}
         self._refused_pods: defaultdict[JobKey, set[Uid]] = defaultdict(set)
         """Job -> the pods that were not evicted for it while `_refused_room` lasts."""
@@ -80,7 +82,15 @@ class FailureMemory:
 
     def postponed(self, job: JobKey, now: float) -> str | None:
         """Return why `job` is left alone at `now`, if it is."""
+        ending = self._ending.get(job.namespace)
+        if ending is not None and ending > now:
+            return f"its namespace {job.namespace} is being deleted"
+        self._ending.pop(job.namespace, None)
         return _current(self._postponed, job, now)
+
+    def leave_namespace(self, namespace: str, until: float) -> None:
+        """Leave all jobs of `namespace` alone until `until`: it is being deleted."""
+        self._ending[namespace] = until
 
     def note_refused_room(
         self, job: JobKey, until: float, why: str, pods: Iterable[Uid] = ()

@@ -78,6 +78,7 @@ class Shares:
             resources=self._axis.names,
             held=self._ledger.allocated.astype(np.float64),
             capacity=self.total,
+            gone=frozenset(entry.name for entry in self._entries if not entry.exists),
         )
 
     def by_queue(self) -> dict[str, dict[str, float]]:

@@ -32,6 +32,8 @@ class Moment:
     """[resource, queue], ledger units, with all queues below."""
     capacity: Amounts
     """[resource], ledger units: what there is to divide."""
+    gone: frozenset[str] = frozenset()
+    """Those of `queues` that have no object: deleted, or only named by somebody."""
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ from typing import Protocol
 
 import structlog
 
+from bindery.api.usage import UsageConfiguration
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.scheduler.usage.metrics import USAGE_ERRORS
@@ -24,6 +25,10 @@ class UsageKeeper(Protocol):
         """Look after it while the context is entered, which is for one term."""
         ...
 
+    def configure(self, configuration: UsageConfiguration) -> None:
+        """Go by `configuration` from now on, the source aside."""
+        ...
+
 
 class NoKeeper:
     """For sources that need no looking after."""
@@ -32,6 +37,9 @@ class NoKeeper:
     async def kept(self, _leadership: Leadership) -> AsyncIterator[None]:
         """Do nothing."""
         yield
+
+    def configure(self, configuration: UsageConfiguration) -> None:
+        """Do nothing."""
 
 
 class Complaints:

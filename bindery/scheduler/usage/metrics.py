@@ -32,6 +32,8 @@ USAGE_STALE: Final = Gauge(
 class QueueCollector(Collector):
     """What queues hold and have used, as of the last cycle; nothing while this process waits.
 
+    A queue without an object, deleted or only named by somebody, is left out once it holds nothing.
+
     `past` is asked at each scrape, in the event loop's thread.
     """
 
@@ -62,6 +64,8 @@ class QueueCollector(Collector):
             short, scale = short_name(name), quantity.scale(name)
             capacity.add_metric([short], moment.capacity[row] / scale)
             for column, queue in enumerate(moment.queues):
+                if queue in moment.gone and not moment.held[:, column].any():
+                    continue
                 held.add_metric([queue, short], moment.held[row, column] / scale)
                 usage.add_metric([queue, short], parts[row, column])
         yield from (held, capacity, usage)

@@ -14,11 +14,10 @@ import aiohttp
 
 from bindery.api.usage import UsageConfiguration
 from bindery.kube.lease import Leadership
-from bindery.scheduler.fairness.usage import Decay
 from bindery.scheduler.usage.keeper import Complaints
 from bindery.scheduler.usage.metrics import USAGE_ERRORS, USAGE_STALE, USAGE_UPDATED
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError
-from bindery.scheduler.usage.source import GivenUsage
+from bindery.scheduler.usage.source import GivenUsage, decay_of
 
 _CONNECTIONS: Final = 4
 
@@ -40,16 +39,17 @@ class PrometheusKeeper:
         self._updated: float | None = None
         """When usage was last fetched."""
 
+    def configure(self, configuration: UsageConfiguration) -> None:
+        """Ask for usage as `configuration` says from the next time on."""
+        self._configuration = configuration
+
     @asynccontextmanager
     async def kept(self, _leadership: Leadership) -> AsyncIterator[None]:
         """Fetch once, so that the first plan is by past usage already, then now and then."""
-        wanted = self._configuration
-        decay = Decay(wanted.window_seconds, wanted.half_life_seconds)
         connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
         async with aiohttp.ClientSession(connector=connector) as session:
-            reader = PrometheusReader(session, wanted.prometheus, decay)
-            await self.update(reader)
-            fetching = asyncio.create_task(self._update_now_and_then(reader))
+            await self.update(self._reader(session))
+            fetching = asyncio.create_task(self._update_now_and_then(session))
             try:
                 yield
             finally:
@@ -72,10 +72,14 @@ class PrometheusKeeper:
                 USAGE_ERRORS.labels("sample").inc(fetched.unusable)
         self._check_age()
 
-    async def _update_now_and_then(self, reader: PrometheusReader) -> None:
+    def _reader(self, session: aiohttp.ClientSession) -> PrometheusReader:
+        wanted = self._configuration
+        return PrometheusReader(session, wanted.prometheus, decay_of(wanted))
+
+    async def _update_now_and_then(self, session: aiohttp.ClientSession) -> None:
         while True:
             await asyncio.sleep(self._configuration.prometheus.fetch_seconds)
-            await self.update(reader)
+            await self.update(self._reader(session))
 
     def _check_age(self) -> None:
         prometheus = self._configuration.prometheus

@@ -33,6 +33,12 @@ class UsageRecord:
         self._seen_at: float | None = None
         """When queues were last looked at, seconds since the epoch."""
 
+    def configure(self, decay: Decay) -> None:
+        """Count the past by `decay` from now on; what a shorter window left out stays forgotten."""
+        with self._lock:
+            self.decay = decay
+            self._slice_s = decay.horizon_s / SLICES
+
     def account(self, moment: Moment) -> Amounts:
         """Count what is held for the time since the last moment; return usage up to now.
 

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 
+from bindery.api.usage import UsageConfiguration
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.scheduler.usage.codec import RecordError, decode, encode
@@ -41,6 +42,10 @@ class RecordKeeper:
         self._is_loaded = False
         self._stored = ""
         """The text that was written last."""
+
+    def configure(self, configuration: UsageConfiguration) -> None:
+        """Store as often as `configuration` says from the next time on."""
+        self._save_s = configuration.save_seconds
 
     @asynccontextmanager
     async def kept(self, leadership: Leadership) -> AsyncIterator[None]:

@@ -54,6 +54,12 @@ class PastUsage:
         self.latest: tuple[Moment, Amounts] | None = None
         """What was last accounted for, and usage [resource, queue] as of then."""
 
+    def configure(self, configuration: UsageConfiguration) -> None:
+        """Weigh the past by `configuration` from now on; the source stays what it is."""
+        self.k_value = configuration.k_value
+        if isinstance(self.source, UsageRecord):
+            self.source.configure(decay_of(configuration))
+
     def account(self, moment: Moment) -> Amounts:
         """Take note of `moment`; return usage as a part of capacity [resource, queue]."""
         parts = self.source.account(moment)
@@ -65,8 +71,13 @@ def past_usage(configuration: UsageConfiguration) -> PastUsage:
     """Return the source that `configuration` asks for, in which nothing is known yet."""
     source: UsageSource = GivenUsage()
     if configuration.source == "record":
-        source = UsageRecord(Decay(configuration.window_seconds, configuration.half_life_seconds))
+        source = UsageRecord(decay_of(configuration))
     return PastUsage(source, configuration.k_value)
+
+
+def decay_of(configuration: UsageConfiguration) -> Decay:
+    """Return how much the past counts by `configuration`."""
+    return Decay(configuration.window_seconds, configuration.half_life_seconds)
 
 
 def nothing_past() -> PastUsage:

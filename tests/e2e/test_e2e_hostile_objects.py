@@ -1,0 +1,154 @@
+"""What tenants and time can do to a scheduler through a real API server: other gangs bind on."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+import msgspec
+import pytest
+from structlog.testing import capture_logs
+from support import Corner, Gang, metric, wait_for
+
+from bindery.controlplane.components import Component
+from bindery.kube.claims import RESOURCE_CLAIMS
+from bindery.kube.client import Client
+from bindery.kube.errors import MalformedAnswerError, NotFoundError
+from bindery.kube.lease import Leadership
+from bindery.kube.objects import Condition
+from bindery.kube.resources import NAMESPACES, PODS, QUEUES
+from bindery.scheduler.conditions import ConditionWrite, Subject
+from bindery.scheduler.status import StatusWriter
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+
+@pytest.fixture(autouse=True)
+async def another_gang_still_binds(corner: Corner) -> AsyncIterator[None]:
+    """After each test: whatever was wrong, others go on."""
+    yield
+    await corner.add_nodes("others", cpu="2")
+    gang = Gang("others", size=2)
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+
+
+async def test_a_chain_of_sub_groups_is_invalid_and_ends_nothing(corner: Corner) -> None:
+    chain = [{"name": f"s{i}", **({"parent": f"s{i - 1}"} if i else {})} for i in range(950)]
+    gang = Gang("deep", size=1, group={"subGroups": chain})
+    await corner.submit(gang)
+
+    condition = await corner.wait_condition(gang, "False", "Invalid")
+
+    assert "levels deep" in condition.message
+
+
+async def test_a_claim_that_is_nested_too_deeply_to_be_read_ends_no_watch(
+    corner: Corner, scheduler: Component, binder: Component
+) -> None:
+    def malformed() -> list[float]:
+        return [
+            metric(each, "bindery_watch_malformed_total", resource="resourceclaims")
+            for each in (scheduler, binder)
+        ]
+
+    before = malformed()
+    deep = msgspec.Raw(b'{"a":' * 3_000 + b"1" + b"}" * 3_000)
+    body = {
+        "apiVersion": RESOURCE_CLAIMS.api_version,
+        "kind": "ResourceClaim",
+        "metadata": {"name": "deep", "namespace": corner.namespace},
+        "spec": {
+            "devices": {
+                "requests": [{"name": "r", "exactly": {"deviceClassName": "none"}}],
+                "config": [{"opaque": {"driver": "example.com", "parameters": deep}}],
+            }
+        },
+    }
+    with suppress(MalformedAnswerError):  # it has been created; the answer cannot be read either
+        await corner.client.create(RESOURCE_CLAIMS, body, corner.namespace)
+
+    async def seen() -> bool:
+        return any(now > then for now, then in zip(malformed(), before, strict=True))
+
+    await wait_for(seen, "the claim to be reported")
+    await corner.client.delete(RESOURCE_CLAIMS, "deep", corner.namespace)
+
+
+async def test_queues_that_are_too_deep_say_so(corner: Corner) -> None:
+    parent: str | None = None
+    for number in range(34):
+        spec = {} if parent is None else {"parent": parent}
+        parent = await corner.add_queue(f"q{number}", spec)
+    name = str(parent)
+
+    async def said() -> Condition | None:
+        queue = await corner.client.get(QUEUES, name)
+        return next((c for c in queue.status.conditions or () if c.reason == "TooDeep"), None)
+
+    condition = await wait_for(said, "the queue to say that it is too deep")
+
+    assert condition.status == "False"
+
+
+async def test_a_status_that_was_meant_for_an_unbound_pod_is_not_written_to_a_bound_one(
+    corner: Corner, client: Client
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    gang = Gang("late", size=1)
+    await corner.create_group(gang)
+    unbound = await corner.create_pod(gang, 0)
+    await corner.wait_bound(gang)
+    condition = Condition(type="PodScheduled", status="False", reason="Unschedulable")
+    write = ConditionWrite(
+        Subject.POD,
+        unbound.metadata,
+        condition,
+        (condition,),
+        is_urgent=True,
+        nominated_node="a",
+    )
+    writer = StatusWriter(client, lambda: 0.0, lambda: False)
+
+    async def written() -> bool:
+        return not writer.known
+
+    with capture_logs() as logs:
+        writing = asyncio.create_task(writer.run(Leadership(1, lambda: 0.0, 1.0)))
+        await asyncio.sleep(0)  # what was offered before a term is forgotten
+        writer.offer(write)
+        await wait_for(written, "the write to be tried")
+        writing.cancel()
+
+    pod = await client.get(PODS, unbound.metadata.name, corner.namespace)
+    assert pod.status.nominated_node_name == ""
+    scheduled = {c.status for c in pod.status.conditions or () if c.type == "PodScheduled"}
+    assert scheduled == {"True"}
+    assert not [line for line in logs if line["log_level"] == "warning"]
+
+
+async def test_a_gang_in_a_namespace_that_is_being_deleted_is_left_alone(
+    corner: Corner, client: Client
+) -> None:
+    name = f"{corner.namespace}-ending"
+    await client.create(
+        NAMESPACES,
+        {
+            "apiVersion": "v1",
+            "kind": "Namespace",
+            "metadata": {"name": name, "finalizers": ["example.com/held"]},
+        },
+    )
+    ending = Corner(client, name, corner.pool)
+    gang = Gang("held", size=1)
+    await ending.submit(gang)  # no node yet: it waits
+    await ending.wait_condition(gang, "False", "Unschedulable")
+    await client.delete(NAMESPACES, name)
+    await corner.add_nodes("a", cpu="2")
+
+    try:
+        await ending.wait_pods_say(gang, f"its namespace {name} is being deleted")
+        assert await ending.requests() == []
+    finally:
+        with suppress(NotFoundError):
+            await ending.delete_gang(gang)
+        await client.patch(NAMESPACES, name, {"metadata": {"finalizers": None}})
