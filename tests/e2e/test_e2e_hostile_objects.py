@@ -52,7 +52,7 @@ async def test_a_claim_that_is_nested_too_deeply_to_be_read_ends_no_watch(
         ]
 
     before = malformed()
-    deep = msgspec.Raw(b'{"a":' * 3_000 + b"1" + b"}" * 3_000)
+    deep = msgspec.Raw(b'{"a":' + b"[" * 3_000 + b"]" * 3_000 + b"}")
     body = {
         "apiVersion": RESOURCE_CLAIMS.api_version,
         "kind": "ResourceClaim",

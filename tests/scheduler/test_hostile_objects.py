@@ -29,6 +29,7 @@ from bindery.kube.decoding import LenientDecoder
 from bindery.kube.resources import Resource
 from bindery.kube.store import Malformed
 from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.cache.tasks import MOST_UNKNOWN_QUEUES
 from bindery.scheduler.conditions import pending_writes
 from bindery.scheduler.defects import Stage
 from bindery.scheduler.engine import Engine
@@ -242,3 +243,27 @@ def test_pods_that_ask_for_as_much_as_can_be_written_do_not_turn_sums_around() -
 
     assert (engine.cluster.state.queues.pending >= 0).all()
     assert (engine.cluster.state.nodes.idle[engine.cluster.state.axis.index("memory")] < 0).all()
+
+
+def test_queues_that_nobody_names_any_more_take_no_columns() -> None:
+    engine = engine_with(
+        node("n", 400),
+        queue("top", cpu=100),
+        queue("q", parent="top"),
+        pod("held", cpu=2, on="n", queue="q"),
+        pod("waits", queue="never"),
+    )
+    for number in range(3 * MOST_UNKNOWN_QUEUES):
+        odd = pod(f"odd-{number}", queue=f"odd-{number}")
+        add(engine.cluster, odd)
+        delete(engine.cluster, odd)
+    add(engine.cluster, *gang("good", 2, queue="q"))
+
+    assert plan(engine).keys() == {"good-0", "good-1"}
+
+    state = engine.cluster.state
+    assert len(state.queues.entries) < MOST_UNKNOWN_QUEUES
+    assert {"top", "q", "never"} <= state.queues.rows.keys()
+    assert view(state) == recount(state)
+    writes = QueueStatuses(engine.cluster, "").writes(engine.report.fair, NOW)
+    assert {w.meta.name: w.wanted.allocated["cpu"] for w in writes} == {"top": "4", "q": "4"}

@@ -24,6 +24,8 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
+MOST_UNKNOWN_QUEUES = 256
+"""How many queues that do not exist are kept although nobody names them."""
 NON_PREEMPTIBLE_FROM = 100
 """The priority from which a gang is not evicted for others, unless it says otherwise."""
 
@@ -195,6 +197,22 @@ class TaskStore:
         self._state.tasks.pop(uid, None)
         self._evicting.discard(uid)
         self.charges.devices.forget(uid)
+
+    def sweep_queues(self) -> None:
+        """Drop rows of queues that pods have named, and no pod names any more.
+
+        Users may name any queue, and each takes a column.
+        """
+        queues = self._state.queues
+        if sum(not entry.exists for entry in queues.entries) <= MOST_UNKNOWN_QUEUES:
+            return
+        named = {task.queue for task in self._state.tasks.values()}
+        for job in self._state.jobs.values():
+            named |= {job.queue, job.named_queue}
+        dead = sum(not entry.exists and entry.name not in named for entry in queues.entries)
+        if dead > MOST_UNKNOWN_QUEUES:
+            queues.compact(named)
+            self.recount()
 
     def recount(self) -> None:
         """Work out anew, from the tasks alone, what nodes, queues and jobs hold.

@@ -5,6 +5,7 @@ row too, so that what its pods hold is counted when the Queue object comes later
 """
 
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 
 import numpy as np
@@ -146,6 +147,23 @@ class QueueTable:
         self.entries[row] = QueueEntry(name, exists=name == DEFAULT_QUEUE)
         self._rules.pop(row, None)
         self.version += 1
+
+    def compact(self, named: AbstractSet[str]) -> None:
+        """Drop the queues without an object that nobody names; `named`: those that pods name.
+
+        Rows change and are empty: what pods hold is to be entered again.
+        """
+        parents = {entry.parent for entry in self.entries}
+        kept = [
+            (entry, self._rules.get(row))
+            for row, entry in enumerate(self.entries)
+            if entry.exists or entry.name in named or entry.name in parents
+        ]
+        self.entries = [entry for entry, _ in kept]
+        self.rows = {entry.name: row for row, entry in enumerate(self.entries)}
+        self._rules = {row: rules for row, (_, rules) in enumerate(kept) if rules is not None}
+        self.version += 1
+        self.empty()
 
     def ruled(self, row: int) -> Mapping[int, QueueRule]:
         """Return what the queue itself says: place on the resource axis -> rule."""
