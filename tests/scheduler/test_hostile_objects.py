@@ -25,6 +25,7 @@ from schedulerworld import (
 )
 
 from bindery.kube import objects as kube
+from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.resources import Resource
 from bindery.kube.store import Malformed
@@ -134,6 +135,9 @@ ODD = {
     "queues": queue("odd"),
     "podgroups": group("odd", 1),
     "bindrequests": request("odd", {"uid-good-0": "n"}),
+    "poddisruptionbudgets": DisruptionBudget(
+        metadata=kube.Meta(name="odd", namespace="team", uid="uid-odd-budget")
+    ),
     "priorityclasses": kube.PriorityClass(metadata=kube.Meta(name="odd", uid="uid-odd-class")),
 }
 
