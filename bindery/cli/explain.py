@@ -4,31 +4,46 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import ConfigOption, FileOption, Format, Origin
+from bindery.cli.options import ConfigOption, FileOption, Format, Origin, PoolOption, examples
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
-@app.command(
-    epilog="Examples: bindery explain my-gang · bindery explain pod/worker-3 -n team · "
-    "bindery explain my-gang -o json · bindery explain a --file cluster.yaml"
+_EXAMPLES = examples(
+    ("explain my-gang", "why a gang waits"),
+    ("explain pod/worker-3 -n team", "a pod, with its gang"),
+    ("explain job/train", "the gang of a Job's pods; so deploy/, sts/"),
+    ("explain br/my-gang-1", "the gang that a BindRequest binds"),
+    ("explain queue/research", "a queue, and what waits in it"),
+    ("explain my-gang -o json", "for programs"),
+    ("explain my-gang --file cluster.yaml", "in what snapshot wrote"),
 )
+
+
+@app.command(epilog=_EXAMPLES)
 def explain(
     context: typer.Context,
-    name: Annotated[str, typer.Argument(metavar="POD|PODGROUP", help="NAME, pod/NAME or pg/NAME.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            metavar="[KIND/]NAME",
+            help="A PodGroup or pod; KIND: pg, pod, queue, br, job, cronjob, deploy, rs, sts.",
+        ),
+    ],
     namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
     file: FileOption = None,
     config: ConfigOption = None,
+    node_pool: PoolOption = None,
 ) -> None:
-    """Say which gate holds a pod or a gang, and what would help.
+    """Say why a gang, a pod or what is in a queue waits, and what would help.
 
     Which nodes are against it and why; what its queue is granted and holds; whose turn it is.
 
-    Whose going would make room, and which rule forbids that.
+    Whose going would make room, and which rule or disruption budget forbids that.
 
     All is planned in memory with the scheduler's own engine: nothing is changed.
     """
     from bindery.cli.explanation import answer
 
-    answer(context, Origin(file, config), (name, namespace), output)
+    answer(context, Origin(file, config, node_pool), (name, namespace), output)

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
 from bindery.scheduler.insight.order import Position
+from bindery.scheduler.insight.queue import QueueExplanation, WaitingJob
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
 from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
@@ -38,7 +39,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
     """Yield what stands in its way: nodes, shares, its turn, victims, what to do."""
     for counts in said.nodes:
         yield from _node_lines(counts)
-    yield from _share_lines(said.shares, said.nodes)
+    yield from _job_share_lines(said.shares, said.nodes)
     if said.position is not None:
         yield _position_text(said.position, said.queue)
     if said.reservation is not None:
@@ -49,6 +50,32 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
         yield "No eviction would help."
     if said.advice:
         yield f"What to do: {said.advice}"
+
+
+def queue_lines(said: QueueExplanation) -> Iterator[str]:
+    """Yield where a queue stands: its shares, what waits in it, what to do."""
+    own = said.shares[-1]
+    above = f"under {own.parent}, " if own.parent else ""
+    counts = f"{own.running} of its own gangs run, {own.waiting} wait"
+    yield f"Queue {said.queue} ({above}priority {own.priority}): {counts}."
+    if said.below:
+        yield f"Below it: {listed(said.below)}."
+    if said.problem:
+        yield f"Nothing of it is planned: {said.problem}"
+    used = [name for name, share in own.resources.items() if share.requested or name == "gpu"]
+    yield from share_lines(said.shares, used)
+    if said.would_start:
+        yield f"A cycle now would start: {listed([str(key) for key in said.would_start])}"
+    if said.waiting:
+        yield "Waiting, in the order in which they are tried:"
+        yield from some_lines([f"  {_waiting_text(each, said.queue)}" for each in said.waiting])
+    if said.advice:
+        yield f"What to do: {said.advice}"
+
+
+def _waiting_text(each: WaitingJob, queue: str) -> str:
+    where = "" if each.queue == queue else f" (queue {each.queue})"
+    return f"{each.job}{where}: {each.reason}: {each.message}".rstrip(": ")
 
 
 def eviction_text(each: PlannedEviction) -> str:
@@ -84,11 +111,15 @@ def _node_lines(counts: NodeCounts) -> Iterator[str]:
     yield from (f"  {count:>6}  {reason}" for reason, count in counts.against.items())
 
 
-def _share_lines(shares: Sequence[QueueShare], nodes: Sequence[NodeCounts]) -> Iterator[str]:
+def _job_share_lines(shares: Sequence[QueueShare], nodes: Sequence[NodeCounts]) -> Iterator[str]:
     """Yield a table for each resource that matters: GPUs if it asks for some, else all it asks."""
     asked = {short(name) for counts in nodes for name in counts.requests}
-    matters = ["gpu"] if "gpu" in asked else sorted(asked)
-    for resource in matters:
+    yield from share_lines(shares, ["gpu"] if "gpu" in asked else sorted(asked))
+
+
+def share_lines(shares: Sequence[QueueShare], resources: Sequence[str]) -> Iterator[str]:
+    """Yield a table of a queue and those above it for each of `resources`."""
+    for resource in resources:
         rows = [
             ("  " * share.depth + share.name, _amounts(resource, share.resources[resource]))
             for share in shares

@@ -1,26 +1,28 @@
 """What `bindery explain` answers: the gate that holds a gang, the nodes against it, what to do.
 
+Of a queue: its shares, and what waits in it.
+
 `sources` reads the cluster, `bindery.scheduler.insight` asks the engine; this module puts the
 answer together.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
 import typer
 
-from bindery.api.names import SCHEDULER_NAME
 from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.errors import CommandError
-from bindery.cli.explaintext import outlook_lines, waiting_lines
+from bindery.cli.explaintext import outlook_lines, queue_lines, waiting_lines
 from bindery.cli.listings import is_bound, scheduled_condition
 from bindery.cli.options import Format, Origin
 from bindery.cli.sources import Source, read_source
-from bindery.cli.subjects import Subject, subject
+from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump
 from bindery.kube.objects import Condition, Pod
 from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.queue import explain_queue
 from bindery.scheduler.insight.waiting import Explanation
 from bindery.scheduler.insight.waiting import explain as explain_job
 
@@ -33,28 +35,41 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     """
     with working("reading the cluster"):
         source = read_source(context, origin)
-    found = subject(source.look, *about)
-    now = source.now if origin.file is not None else datetime.now(UTC)
-    if output is Format.TEXT:
+    queue = named_queue(source.look, about[0])
+    if queue is not None:
         with working("planning in memory"):
-            lines = describe(source, found, now)
-        print_lines(lines)
+            stands = explain_queue(source.world(), queue.metadata.name)
+        _print(output, queue_lines(stands), stands)
         return
+    found = subject(source.look, *about)
     with working("planning in memory"):
-        said = _asked(source, found)
-    if said is None:
-        raise CommandError(f"{found.key} is not planned by {SCHEDULER_NAME}")
-    typer.echo(dump(said, output), nl=False)
+        if output is Format.TEXT:
+            now = source.now if origin.file is not None else datetime.now(UTC)
+            lines, said = describe(source, found, now), None
+        else:
+            lines, said = [], _asked(source, found)
+    if said is None and output is not Format.TEXT:
+        name = source.configuration.scheduler_name
+        raise CommandError(f"{found.key} is not planned by {name}")
+    _print(output, lines, said)
+
+
+def _print(output: Format, lines: Iterable[str], answer: object) -> None:
+    if output is Format.TEXT:
+        print_lines(lines)
+    else:
+        typer.echo(dump(answer, output), nl=False)
 
 
 def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
-    seen, lines = source.look, []
+    seen, lines = source.look, [about.introduction] if about.introduction else []
     if about.pod is not None:
         lines.append(_pod_line(seen, about.pod))
-        if about.pod.spec.scheduler_name != SCHEDULER_NAME:
+        ours = source.configuration.scheduler_name
+        if about.pod.spec.scheduler_name != ours:
             scheduler = about.pod.spec.scheduler_name or "default-scheduler"
-            return [*lines, f"It is planned by {scheduler}, not by {SCHEDULER_NAME}."]
+            return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     if about.key.is_group:
         lines.append(_group_line(seen, about, now))
     return lines + list(_why(_asked(source, about), about))

@@ -11,9 +11,10 @@ from typing import Annotated, Final
 
 import typer
 
+from bindery.cli.options import examples
 from bindery.cli.tables import Column, Row, print_json, print_table
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 class Kind(StrEnum):
@@ -68,10 +69,34 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
 }
 
 
-@app.command(epilog="Examples: bindery get gangs -A · bindery get requests -n team -o json")
+_NAMES: Final[dict[str, Kind]] = {
+    **dict.fromkeys(("queues", "queue", "bq"), Kind.QUEUES),
+    **dict.fromkeys(("gangs", "gang", "podgroups", "podgroup", "pg"), Kind.GANGS),
+    **dict.fromkeys(("requests", "request", "bindrequests", "bindrequest", "br"), Kind.REQUESTS),
+}
+"""What users call the kinds, as kubectl has them."""
+
+_EXAMPLES = examples(
+    ("get gangs -A", "gangs of all namespaces, and why they wait"),
+    ("get pg -n team", "kinds may be named as for kubectl: pg, queue, br"),
+    ("get requests -n team -o json", "for programs"),
+)
+
+
+def _kind(name: str) -> Kind:
+    try:
+        return _NAMES[name.lower()]
+    except KeyError:
+        raise typer.BadParameter(f"{name} is none of {', '.join(Kind)}, queue, pg, br") from None
+
+
+@app.command(epilog=_EXAMPLES)
 def get(
     context: typer.Context,
-    kind: Annotated[Kind, typer.Argument(help="What to show.")],
+    kind: Annotated[
+        Kind,
+        typer.Argument(parser=_kind, metavar="|".join(Kind), help="What to show."),
+    ],
     namespace: Annotated[
         str, typer.Option("-n", "--namespace", help="Only objects of this namespace.")
     ] = "default",

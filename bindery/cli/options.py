@@ -39,3 +39,10 @@ ConfigOption = Annotated[
 PoolOption = Annotated[
     str | None, typer.Option("--node-pool", metavar="POOL", help="Whose scheduler is asked.")
 ]
+
+
+def examples(*commands: tuple[str, str]) -> str:
+    """Return the epilog of a command's help: calls of `bindery`, and what each is for."""
+    width = max(len(command) for command, _ in commands)
+    lines = [f"  bindery {command:<{width}}  {purpose}" for command, purpose in commands]
+    return "\n".join(["\b", "Examples:", *lines])

@@ -5,9 +5,9 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption
+from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption, examples
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 class Form(StrEnum):
@@ -19,10 +19,15 @@ class Form(StrEnum):
     YAML = "yaml"
 
 
-@app.command(
-    epilog="Examples: bindery queues · bindery queues --resource cpu -o wide · "
-    "bindery queues --watch · bindery queues --file cluster.yaml -o json"
+_EXAMPLES = examples(
+    ("queues", "the shares of GPUs"),
+    ("queues --resource cpu -o wide", "of cores, with weights and counts"),
+    ("queues --watch", "draw again every two seconds"),
+    ("queues --file cluster.yaml -o json", "in what snapshot wrote, for programs"),
 )
+
+
+@app.command(epilog=_EXAMPLES)
 def queues(
     context: typer.Context,
     resource: Annotated[

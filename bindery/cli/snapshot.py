@@ -11,7 +11,7 @@ import typer
 
 from bindery.cli.errors import CommandError
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Examples: bindery snapshot -o cluster.yaml · bindery snapshot | less")

@@ -1,16 +1,45 @@
-"""Which object a name on the command line means. Used by `explain`."""
+"""Which object a name on the command line means. Used by `explain`.
 
-from dataclasses import dataclass
+Kinds are named as kubectl names them: singular, plural, short name, or with their group, as
+`kubectl -o name` prints them. Workloads are found by the owner references of their pods, so that
+nothing is read for them.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 from difflib import get_close_matches
+from typing import Final
 
-from bindery.api.names import NODE_POOL_LABEL
-from bindery.cli.cluster import Look
+from bindery.api.names import GROUP, NODE_POOL_LABEL
+from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.errors import CommandError
-from bindery.kube.objects import Pod, PodGroup
+from bindery.cli.listings import is_bound
+from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.model.jobs import JobKey
 
-_PREFIXES = {"pod": "pod", "pods": "pod", "podgroup": "group", "podgroups": "group", "pg": "group"}
+_POD_TEMPLATE_HASH: Final = "pod-template-hash"
+"""On a pod of a Deployment; its ReplicaSet is called like the Deployment and this."""
+
+_ALIASES: Final[Mapping[str, str]] = {
+    alias: kind
+    for kind, aliases in {
+        "Pod": ("pod", "pods", "po"),
+        "PodGroup": ("podgroup", "podgroups", "pg", "gang", "gangs"),
+        "Queue": ("queue", "queues", "bq"),
+        "BindRequest": ("bindrequest", "bindrequests", "br"),
+        "Job": ("job", "jobs"),
+        "CronJob": ("cronjob", "cronjobs", "cj"),
+        "Deployment": ("deployment", "deployments", "deploy"),
+        "ReplicaSet": ("replicaset", "replicasets", "rs"),
+        "StatefulSet": ("statefulset", "statefulsets", "sts"),
+    }.items()
+    for alias in aliases
+}
+_WORKLOADS: Final = frozenset({"Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet"})
+_KNOWN: Final = "pod, pg, queue, br, job, cronjob, deploy, rs or sts"
 
 
 @dataclass(frozen=True)
@@ -20,6 +49,8 @@ class Subject:
     key: JobKey
     group: PodGroup | None
     pod: Pod | None
+    introduction: str = ""
+    """A line about what has led to it: a workload or a BindRequest; empty if nothing has."""
 
     @property
     def node_pool(self) -> str:
@@ -28,25 +59,139 @@ class Subject:
         return owner.metadata.labels.get(NODE_POOL_LABEL, "") if owner is not None else ""
 
 
+def named_queue(seen: Look, name: str) -> Queue | None:
+    """Return the queue that `name`, such as `queue/research`, means; None if it means none.
+
+    Raises:
+        CommandError: there is no such queue; the message names similar ones.
+    """
+    prefix, _, bare = name.rpartition("/")
+    if not prefix or _kind(prefix) != "Queue":
+        return None
+    queues = {queue.metadata.name: queue for queue in seen.queues}
+    if bare not in queues:
+        raise _missing("Queue", bare, queues, "")
+    return queues[bare]
+
+
 def subject(seen: Look, name: str, namespace: str) -> Subject:
-    """Return what `name` means in `namespace`: a PodGroup before a pod.
+    """Return what `name` means in `namespace`: a PodGroup before a pod, or what has its pods.
 
     Raises:
         CommandError: there is no such thing; the message names similar ones.
     """
     prefix, _, bare = name.rpartition("/")
-    kind = _PREFIXES.get(prefix, "") if prefix else "any"
-    if not kind:
-        raise CommandError(f"{prefix}/ is not known; write pod/NAME or pg/NAME")
-    groups = {g.metadata.name: g for g in seen.groups if g.metadata.namespace == namespace}
-    pods = {p.metadata.name: p for p in seen.pods if p.metadata.namespace == namespace}
-    if kind in ("any", "group") and bare in groups:
+    kind = _kind(prefix) if prefix else ""
+    if kind == "BindRequest":
+        return _of_request(seen, bare, namespace)
+    if kind in _WORKLOADS:
+        return _of_workload(seen, kind, bare, namespace)
+    groups, pods = _groups(seen, namespace), _pods(seen, namespace)
+    if kind in ("", "PodGroup") and bare in groups:
         return Subject(JobKey(namespace, bare, True), groups[bare], None)
-    if kind in ("any", "pod") and bare in pods:
-        key = job_key(pods[bare])
-        return Subject(key, groups.get(key.name) if key.is_group else None, pods[bare])
-    known = {"any": [*groups, *pods], "group": [*groups], "pod": [*pods]}[kind]
-    what = {"any": "PodGroup or pod", "group": "PodGroup", "pod": "pod"}[kind]
-    near = get_close_matches(bare, known, n=3, cutoff=0.5)
+    if kind in ("", "Pod") and bare in pods:
+        return _of_pod(seen, pods[bare])
+    if not kind and any(queue.metadata.name == bare for queue in seen.queues):
+        raise CommandError(f"{bare} is a queue; write queue/{bare}")
+    known = {"": [*groups, *pods], "PodGroup": [*groups], "Pod": [*pods]}[kind]
+    raise _missing(kind or "PodGroup or pod", bare, known, f" in namespace {namespace}")
+
+
+def _kind(prefix: str) -> str:
+    """Return the kind that `prefix` names, such as `pg` or `podgroups.scheduling.bindery.dev`.
+
+    Raises:
+        CommandError: nothing that can be explained is called so.
+    """
+    short, _, group = prefix.lower().partition(".")
+    kind = _ALIASES.get(short, "")
+    ours = kind in ("PodGroup", "Queue", "BindRequest")
+    if not kind or (ours and group and not group.endswith(GROUP)):
+        raise CommandError(f"{prefix}/ is not known; write NAME, or KIND/NAME with {_KNOWN}")
+    return kind
+
+
+def _groups(seen: Look, namespace: str) -> dict[str, PodGroup]:
+    return {g.metadata.name: g for g in seen.groups if g.metadata.namespace == namespace}
+
+
+def _pods(seen: Look, namespace: str) -> dict[str, Pod]:
+    return {p.metadata.name: p for p in seen.pods if p.metadata.namespace == namespace}
+
+
+def _of_pod(seen: Look, pod: Pod) -> Subject:
+    key = job_key(pod)
+    group = _groups(seen, key.namespace).get(key.name) if key.is_group else None
+    return Subject(key, group, pod)
+
+
+def _of_request(seen: Look, name: str, namespace: str) -> Subject:
+    """Return the gang whose pods a BindRequest binds."""
+    requests = {r.metadata.name: r for r in seen.requests if r.metadata.namespace == namespace}
+    if name not in requests:
+        raise _missing("BindRequest", name, requests, f" in namespace {namespace}")
+    request = requests[name]
+    uids = {pod.pod_uid for pod in request.spec.pods}
+    pods = [pod for pod in seen.pods if pod.metadata.uid in uids]
+    line = _request_line(request)
+    if not pods:
+        raise CommandError(f"{line} None of its pods is there any more.")
+    return replace(_leading(seen, pods), introduction=line)
+
+
+def _request_line(request: BindRequest) -> str:
+    meta, status = request.metadata, request.status
+    said = ": ".join(part for part in (status.reason, status.message) if part)
+    bound = f"{len(status.bound_pods)} of {len(request.spec.pods)} pods are bound"
+    line = f"BindRequest {meta.namespace}/{meta.name} is {status.phase or 'Pending'}: {bound}."
+    return f"{line} {said}." if said else line
+
+
+def _of_workload(seen: Look, kind: str, name: str, namespace: str) -> Subject:
+    """Return the gang of a workload's pods: of those that wait, if some do."""
+    by_maker: defaultdict[str, list[Pod]] = defaultdict(list)
+    for pod in _pods(seen, namespace).values():
+        by_maker[_maker(pod, kind)].append(pod)
+    if name not in by_maker:
+        raise _missing(f"pod of {kind}", name, filter(None, by_maker), f" in namespace {namespace}")
+    pods = by_maker[name]
+    bound, ended = sum(map(is_bound, pods)), sum(pod.status.phase in FINISHED for pod in pods)
+    keys = {job_key(pod) for pod in pods}
+    line = f"{kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
+    if len(keys) > 1:
+        line += f"; they are {len(keys)} gangs, of which this is the first that waits"
+    return replace(_leading(seen, pods), introduction=f"{line}.")
+
+
+def _leading(seen: Look, pods: Iterable[Pod]) -> Subject:
+    """Return the gang of the first of `pods` that has no node, or of the first."""
+    in_order = sorted(pods, key=lambda pod: (_has_place(pod), pod.metadata.name))
+    found = _of_pod(seen, in_order[0])
+    return replace(found, pod=None) if found.key.is_group else found
+
+
+def _has_place(pod: Pod) -> bool:
+    return bool(pod.spec.node_name) or pod.status.phase in FINISHED
+
+
+def _owner(pod: Pod, kind: str) -> str:
+    """Return the name of the controller of `pod` if it is of `kind`, else an empty text."""
+    owners = (o.name for o in pod.metadata.owner_references if o.controller and o.kind == kind)
+    return next(owners, "")
+
+
+def _maker(pod: Pod, kind: str) -> str:
+    """Return the workload of `kind` that makes `pod`, as far as the pod tells; empty if none."""
+    if kind == "Deployment":
+        name, ending = _owner(pod, "ReplicaSet"), pod.metadata.labels.get(_POD_TEMPLATE_HASH)
+        return name.removesuffix(f"-{ending}") if ending and name.endswith(f"-{ending}") else ""
+    if kind == "CronJob":  # its Jobs are called like it and the time, in minutes
+        match = re.fullmatch(r"(.+)-[0-9]{8,}", _owner(pod, "Job"))
+        return match.group(1) if match else ""
+    return _owner(pod, kind)
+
+
+def _missing(what: str, name: str, known: Iterable[str], where: str) -> CommandError:
+    near = get_close_matches(name, list(known), n=3, cutoff=0.5)
     hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    raise CommandError(f"there is no {what} {bare} in namespace {namespace}{hint}")
+    return CommandError(f"there is no {what} {name}{where}{hint}")

@@ -10,7 +10,7 @@ import typer
 
 import bindery
 
-app = typer.Typer()
+app = typer.Typer(add_completion=False)
 
 
 @app.command(epilog="Example: bindery version --client")

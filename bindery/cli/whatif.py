@@ -5,15 +5,20 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import ConfigOption, FileOption, Format, Origin, PoolOption
+from bindery.cli.options import ConfigOption, FileOption, Format, Origin, PoolOption, examples
 
-app = typer.Typer(no_args_is_help=True)
+app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
-@app.command(
-    epilog="Examples: bindery whatif job.yaml · bindery whatif job.yaml -n team -o json · "
-    "bindery whatif job.yaml --file snapshot.yaml · bindery whatif more-quota.yaml"
+_EXAMPLES = examples(
+    ("whatif job.yaml", "would it run, where, at whose cost"),
+    ("whatif job.yaml -n team -o json", "for programs"),
+    ("whatif lower-limit.yaml", "a Queue as it would be"),
+    ("whatif job.yaml --file cluster.yaml", "in what snapshot wrote"),
 )
+
+
+@app.command(epilog=_EXAMPLES)
 def whatif(
     context: typer.Context,
     manifests: Annotated[
@@ -31,12 +36,13 @@ def whatif(
 
     Or why it waits, and what would help.
 
-    FILE holds PodGroups, pods, Jobs and their like, queues, priority classes, nodes; or a scenario.
+    FILE holds PodGroups, pods, Jobs, CronJobs (one run) and their like, queues, priority classes,
+    nodes; or a scenario. What another scheduler plans is left out, and named.
 
     It is played in memory until nothing changes any more; the cluster is only read.
 
-    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used,
-    3 if the cluster does not answer, 4 if Bindery itself fails.
+    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used
+    or nothing in it is planned, 3 if the cluster does not answer, 4 if Bindery itself fails.
     """
     from bindery.cli.rehearsing import answer
 

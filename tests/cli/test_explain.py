@@ -112,7 +112,12 @@ def test_a_pod_that_does_not_wait_is_said_to_be_where_it_is(
     [
         ("hugh", "there is no PodGroup or pod hugh in namespace default; did you mean huge"),
         ("pg/over-0", "there is no PodGroup over-0 in namespace default; did you mean over?"),
-        ("queue/q0", "queue/ is not known; write pod/NAME or pg/NAME"),
+        ("node/small", "node/ is not known; write NAME, or KIND/NAME with pod, pg, queue, br"),
+        ("pg.batch/over", "pg.batch/ is not known"),
+        ("q0", "q0 is a queue; write queue/q0"),
+        ("job/ovr", "there is no pod of Job ovr in namespace default; did you mean over"),
+        ("deploy/over", "there is no pod of Deployment over in namespace default"),
+        ("br/gone", "there is no BindRequest gone in namespace default"),
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_similar_ones(

@@ -107,7 +107,10 @@ def _pod(gang: str, index: int, namespace: str, labels: dict[str, str]) -> dict[
 
 
 def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
-    heading, row = corner.bindery("get", "gangs", "-n", corner.namespace).splitlines()
+    shown = corner.bindery("get", "gangs", "-n", corner.namespace)
+    heading, row = shown.splitlines()
+
+    assert corner.bindery("get", "pg", "-n", corner.namespace) == shown
 
     assert heading.split()[:6] == ["NAME", "QUEUE", "RUNNING", "BOUND", "MIN", "PODS"]
     assert row.split()[:6] == [corner.name, corner.name, "0", "0", "3", "3"]
@@ -148,6 +151,13 @@ def test_explain_says_what_the_scheduler_would(corner: Corner) -> None:
 
     assert "0 of 3 pods are bound, at least 3 are needed" in answer
     assert "Held by: Unschedulable: 2 of 3 pods fit" in answer
+
+
+def test_explain_shows_a_queue_and_what_waits_in_it(corner: Corner) -> None:
+    answer = corner.bindery("explain", f"queue/{corner.name}", "--node-pool", corner.name)
+
+    assert answer.startswith(f"Queue {corner.name} (priority 100): 0 of its own gangs run, 1 wait.")
+    assert f"  {corner.namespace}/{corner.name}: Unschedulable: 2 of 3 pods fit" in answer
 
 
 def test_queues_draws_what_a_queue_holds_and_what_waits_in_it(corner: Corner) -> None:

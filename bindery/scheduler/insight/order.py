@@ -43,19 +43,20 @@ class Turns:
             for each in session.state.waiting.values()
             if each.pending and each not in session.failed and can_ever_run(session, each)
         ]
-        self._order = [each.key for each in WorkList(session, waiting)]
+        self.order = [each.key for each in WorkList(session, waiting)]
+        """The jobs, the first in the order first."""
         self._queues = {each.key: each.queue for each in waiting}
 
     def position(self, job: Job) -> Position | None:
         """Return the place of `job`; None if it does not wait for its turn."""
         if job.key not in self._queues:
             return None
-        place = self._order.index(job.key)
-        same = [key for key in self._order if self._queues[key] == job.queue]
-        ahead = self._order[:place]
+        place = self.order.index(job.key)
+        same = [key for key in self.order if self._queues[key] == job.queue]
+        ahead = self.order[:place]
         return Position(
             place=place + 1,
-            of=len(self._order),
+            of=len(self.order),
             place_in_queue=same.index(job.key) + 1,
             of_queue=len(same),
             ahead=tuple(ahead[:_SHOWN_AHEAD]),

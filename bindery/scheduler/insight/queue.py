@@ -1,0 +1,79 @@
+"""Where a queue stands: what it is granted and holds, and what waits in it and why.
+
+Called by `bindery explain queue/NAME`. One cycle is run, as for a job.
+"""
+
+from dataclasses import dataclass
+
+from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.insight.order import Turns
+from bindery.scheduler.insight.shares import QueueShare, chain_shares
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.session import Session
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingJob:
+    """A job that still waits after the next cycle."""
+
+    job: JobKey
+    queue: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueExplanation:
+    """Where a queue stands."""
+
+    queue: str
+    problem: str
+    """Why nothing of it can be planned; empty if it can."""
+    shares: tuple[QueueShare, ...]
+    """The queue and those above it, from the top down."""
+    below: tuple[str, ...]
+    """The queues below it, by name."""
+    would_start: tuple[JobKey, ...]
+    """Jobs of these queues for which the next cycle would place pods."""
+    waiting: tuple[WaitingJob, ...]
+    """The others, in the order in which they are tried; those without a turn come last."""
+    advice: str
+
+
+def explain_queue(world: World, name: str) -> QueueExplanation:
+    """Run a cycle in `world` and say where the queue `name`, which exists, stands."""
+    engine = world.engine
+    with engine.session() as session:
+        shares = chain_shares(session, session.state.queues.row(name))
+        below = _below(session, name)
+    order: list[JobKey] = []
+    drafts = list(engine.cycle(inspect=lambda session: order.extend(Turns(session).order)))
+    started = {task.job for draft in drafts for task in draft.tasks}
+    jobs, reports = engine.cluster.state.jobs, engine.report.jobs
+    ours = {key for key, job in jobs.items() if job.queue in {name, *below}}
+    turns = {key: place for place, key in enumerate(order)}
+    waiting = sorted(
+        (key for key in ours & reports.keys() if key not in started and reports[key].reason),
+        key=lambda key: (turns.get(key, len(turns)), key),
+    )
+    problem = shares[-1].problem
+    return QueueExplanation(
+        queue=name,
+        problem=problem,
+        shares=shares,
+        below=below,
+        would_start=tuple(sorted(started & ours)),
+        waiting=tuple(
+            WaitingJob(key, jobs[key].queue, reports[key].reason, reports[key].message)
+            for key in waiting
+        ),
+        advice=advice(problem.partition(":")[0], is_group=True, min_member=0, budget_blocks=False),
+    )
+
+
+def _below(session: Session, name: str) -> tuple[str, ...]:
+    """Return the names of the queues below `name`, whatever the depth."""
+    entries, chains = session.state.queues.entries, session.queue_ledger.chains
+    row = session.state.queues.row(name)
+    return tuple(sorted(entries[chain[0]].name for chain in chains if row in chain[1:]))

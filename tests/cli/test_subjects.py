@@ -1,0 +1,184 @@
+"""What a name on the command line leads to: workloads, BindRequests and queues."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import msgspec
+import pytest
+from commandline import CommandLine
+from looks import scenario_of, source_of
+
+from bindery.cli.cluster import Look
+from bindery.cli.errors import CommandError
+from bindery.cli.explanation import describe
+from bindery.cli.subjects import named_queue, subject
+from bindery.kube.objects import OwnerReference, Pod
+
+CLUSTER = """
+nodes: [{name: node0, gpus: 4}]
+queues:
+- {name: org, gpu: {quota: 4}}
+- {name: research, parent: org, gpu: {quota: 2, limit: 4}}
+- {name: closed, parent: org, state: Closed}
+jobs:
+- {name: runs, queue: research, pods: [{count: 2, gpus: 2, state: Running, node: node0}]}
+- {name: train, queue: research, pods: [{count: 3, gpus: 1}]}
+- {name: huge, queue: research, pods: [{gpus: 8}]}
+- {name: shut, queue: closed, pods: [{gpus: 1}]}
+- {name: going, queue: research, pods: [{cpu: "1"}]}
+bindRequests:
+- {pods: [going-0], node: node0}
+"""
+SOURCE = source_of(scenario_of(CLUSTER))
+
+
+def owned(pod: Pod, kind: str, name: str, **labels: str) -> Pod:
+    owner = OwnerReference(kind=kind, name=name, controller=True)
+    meta = msgspec.structs.replace(
+        pod.metadata,
+        owner_references=[owner],
+        labels={key.replace("_", "-"): value for key, value in labels.items()},
+    )
+    return msgspec.structs.replace(pod, metadata=meta)
+
+
+def look_with(kind: str, name: str, **labels: str) -> Look:
+    """Return the cluster in which the pods of `train` have another owner."""
+    pods = tuple(
+        owned(pod, kind, name, **labels) if pod.metadata.name.startswith("train-") else pod
+        for pod in SOURCE.look.pods
+    )
+    return replace(SOURCE.look, pods=pods)
+
+
+@pytest.mark.parametrize(
+    ("asked", "owner", "labels"),
+    [
+        ("job/fit", ("Job", "fit"), {}),
+        ("jobs/fit", ("Job", "fit"), {}),
+        ("job.batch/fit", ("Job", "fit"), {}),
+        ("cronjob/fit", ("Job", "fit-29384756"), {}),
+        ("cj/fit", ("Job", "fit-29384756"), {}),
+        ("deploy/fit", ("ReplicaSet", "fit-5d4f"), {"pod_template_hash": "5d4f"}),
+        ("deployment.apps/fit", ("ReplicaSet", "fit-5d4f"), {"pod_template_hash": "5d4f"}),
+        ("rs/fit-5d4f", ("ReplicaSet", "fit-5d4f"), {"pod_template_hash": "5d4f"}),
+        ("sts/fit", ("StatefulSet", "fit"), {}),
+    ],
+)
+def test_a_workload_leads_to_the_gang_of_its_pods(
+    asked: str, owner: tuple[str, str], labels: dict[str, str]
+) -> None:
+    found = subject(look_with(*owner, **labels), asked, "default")
+
+    assert found.key.name == "train"
+    assert found.group is not None
+    assert found.introduction.endswith(": 0 of 3 pods are bound.")
+
+
+@pytest.mark.parametrize(
+    ("asked", "owner"),
+    [
+        ("deploy/fit", ("ReplicaSet", "fit-5d4f")),
+        ("cronjob/fit", ("Job", "fit-nightly")),
+        ("deploy/fit", ("Job", "fit")),
+    ],
+)
+def test_a_workload_that_the_pods_do_not_name_is_not_guessed(
+    asked: str, owner: tuple[str, str]
+) -> None:
+    with pytest.raises(CommandError, match="there is no pod of"):
+        subject(look_with(*owner), asked, "default")
+
+
+def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
+    pods = tuple(owned(pod, "Job", "all") for pod in SOURCE.look.pods)
+
+    found = subject(replace(SOURCE.look, pods=pods), "job/all", "default")
+
+    assert found.key.name == "going"
+    assert "they are 5 gangs, of which this is the first that waits" in found.introduction
+
+
+@pytest.mark.parametrize("asked", ["pg/train", "podgroup/train", "PodGroups/train", "gang/train"])
+def test_kinds_are_named_as_for_kubectl(asked: str) -> None:
+    assert subject(SOURCE.look, asked, "default").key.name == "train"
+    full = "podgroup.scheduling.bindery.dev/train"
+    assert subject(SOURCE.look, full, "default").key.name == "train"
+
+
+def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
+    (request,) = SOURCE.look.requests
+
+    found = subject(SOURCE.look, f"br/{request.metadata.name}", "default")
+    line, group, *_ = describe(SOURCE, found, SOURCE.now)
+
+    name = f"BindRequest default/{request.metadata.name}"
+    assert line.startswith(f"{name} is Pending: 0 of 1 pods are bound.")
+    assert group.startswith("PodGroup default/going ")
+
+
+@pytest.mark.parametrize("asked", ["queue/research", "queues/research", "bq/research"])
+def test_a_queue_is_named_as_for_kubectl(asked: str) -> None:
+    queue = named_queue(SOURCE.look, asked)
+
+    assert queue is not None
+    assert queue.metadata.name == "research"
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> str:
+    path = tmp_path / "cluster.yaml"
+    path.write_text(CLUSTER)
+    return str(path)
+
+
+def test_a_queue_is_explained_with_its_shares_and_what_waits_in_it(
+    command_line: CommandLine, cluster: str
+) -> None:
+    answer = command_line("explain", "queue/research", "--file", cluster).stdout.splitlines()
+
+    assert answer[0] == "Queue research (under org, priority 100): 2 of its own gangs run, 2 wait."
+    at = answer.index("Its queue and those above it, in GPUs:")
+    assert [line.split()[0] for line in answer[at + 2 : at + 4]] == ["org", "research"]
+    at = answer.index("Waiting, in the order in which they are tried:")
+    waiting = answer[at + 1 :]
+    assert waiting[0].startswith("  default/train: OverLimit: queue research holds 4 of its limit")
+    assert any(line.startswith("  default/huge: ") for line in waiting[1:])
+    assert not any("shut" in line for line in answer)
+
+
+def test_a_queue_that_cannot_be_used_says_what_to_do(
+    command_line: CommandLine, cluster: str
+) -> None:
+    answer = command_line("explain", "queue/closed", "--file", cluster).stdout
+
+    assert "Nothing of it is planned: QueueClosed: " in answer
+    assert answer.splitlines()[-1].startswith("What to do: Open the queue")
+
+
+def test_a_queue_with_queues_below_it_names_them_and_what_waits_there(
+    command_line: CommandLine, cluster: str
+) -> None:
+    answer = command_line("explain", "queue/org", "--file", cluster).stdout
+
+    assert "Below it: closed, research." in answer
+    assert "default/train (queue research): OverLimit" in answer
+
+
+def test_machines_are_told_the_same_of_a_queue(command_line: CommandLine, cluster: str) -> None:
+    done = command_line("explain", "queue/research", "--file", cluster, "-o", "json")
+
+    answer = json.loads(done.stdout)
+    assert (answer["queue"], answer["problem"]) == ("research", "")
+    assert [share["name"] for share in answer["shares"]] == ["org", "research"]
+    assert answer["waiting"][0]["job"] == {"namespace": "default", "name": "train"}
+
+
+def test_a_queue_that_does_not_exist_ends_with_1_and_similar_names(
+    command_line: CommandLine, cluster: str
+) -> None:
+    done = command_line("explain", "queue/reserch", "--file", cluster)
+
+    assert done.returncode == 1
+    assert done.stderr == "bindery: there is no Queue reserch; did you mean research?\n"
