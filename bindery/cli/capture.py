@@ -7,7 +7,7 @@ What the format or the scheduler cannot express yet is named in `needs`.
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,7 +22,7 @@ from bindery.api.names import (
 from bindery.cli.captureclaims import capture_claims, waits_for_claims
 from bindery.cli.capturenodes import Entry, capture_nodes
 from bindery.cli.capturepods import capture_pods, state_of
-from bindery.cli.captureshares import Indexes, device_indexes, spreads_devices
+from bindery.cli.captureshares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.cli.capturevolumes import capture_volumes
 from bindery.cli.cluster import Look
 from bindery.cli.listings import is_bound
@@ -49,6 +49,7 @@ class _Jobs:
 
 def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
     """Return the scenario of the cluster `seen`, for the scheduler of `node_pool`."""
+    seen = replace(seen, pods=as_granted(seen.pods))
     jobs = _capture_jobs(seen, now)
     classes = {item.metadata.name: item.value for item in seen.priority_classes}
     queues = sorted(seen.queues, key=_age_and_name)

@@ -5,16 +5,27 @@ groups of a node are numbered in the order of their names.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
 from bindery.cli.capturenodes import Entry
 from bindery.kube.objects import Pod
+from bindery.scheduler.cache.grants import Grants
+from bindery.scheduler.cache.holds import Holds
 
 Indexes = Mapping[tuple[str, str], str]
 """(node, GPU group) -> the device's index in the scenario."""
+
+
+def as_granted(pods: Sequence[Pod]) -> tuple[Pod, ...]:
+    """Return `pods` with the shares that a scheduler believes, whatever their owners write."""
+    grants = Grants(Holds(), trusts_records=True)
+    for pod in pods:
+        if gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels):
+            grants.reservation_seen(pod)
+    return tuple(grants.as_granted(pod) for pod in pods)
 
 
 def device_indexes(pods: Iterable[Pod]) -> Indexes:

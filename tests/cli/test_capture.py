@@ -1,5 +1,6 @@
 """`bindery snapshot`: a cluster becomes a scenario that behaves as the cluster would."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import msgspec
@@ -7,6 +8,7 @@ import pytest
 import yaml
 from looks import look_at, scenario_of
 
+from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
 from bindery.cli.cluster import Look
@@ -133,6 +135,27 @@ def test_shares_of_gpus_are_captured_with_those_who_share() -> None:
     assert jobs["a"]["pods"][0]["gpu"] == jobs["b"]["pods"][0]["gpu"] == ["0"]
     assert (jobs["c"]["pods"][0]["gpuDevices"], jobs["c"]["spreadDevices"]) == (2, True)
     assert "needs" not in data
+
+
+def test_a_share_that_nobody_has_granted_is_captured_as_none() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, gpus: 2}]
+        jobs: [{name: a, pods: [{gpuFraction: 0.5, state: Running, node: n, gpu: ["0"]}]}]
+        """
+    )
+    seen = look_at(scenario)
+    forged = tuple(_without_record(pod) for pod in seen.pods)
+
+    (job,) = capture(replace(seen, pods=forged), scenario.now)["jobs"]
+
+    assert not {"gpu", "gpuFraction"} & job["pods"][0].keys()
+
+
+def _without_record(pod: Pod) -> Pod:
+    annotations = {k: v for k, v in pod.metadata.annotations.items() if k != RECORD_ANNOTATION}
+    metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+    return msgspec.structs.replace(pod, metadata=metadata)
 
 
 def _of_another_scheduler(pod: Pod) -> Pod:
