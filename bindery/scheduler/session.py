@@ -327,13 +327,12 @@ class Session:
             total += plugin.node_scores(self, shape, rows)
         return total
 
-    def next_pods(self, job: Job) -> list[Task]:
-        """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
-        return nextpods.next_pods(self, job)
+    def next_pods(self, job: Job, barred: nextpods.Barred | None = None) -> Sequence[Task]:
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
 
-    def minimum_pods(self, job: Job) -> list[Task]:
-        """Return the pods that fill up the sub-groups, roles and minimum of `job`."""
-        return nextpods.minimum_pods(self, job)
+        None if too few are left without those that are `barred`.
+        """
+        return nextpods.next_pods(self, job, barred)
 
     def pods_in_order(self, job: Job) -> list[Task]:
         """Return the pending pods of `job` in the order in which they are placed."""

@@ -5,31 +5,37 @@ turn with other jobs. A gang of which one pod must wait for room to be released 
 its places are promised to it for this cycle and nothing is bound early.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
+from bindery.scheduler import nextpods
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.actions.reserve import Reserver
 from bindery.scheduler.explain import no_place_text, node_reasons
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
-from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.nextpods import Barred, Wanted, kind
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
+from bindery.scheduler.solver.moves import over_capacity
 from bindery.scheduler.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
 class _Placer:
-    """How a wish places pods. `place`: all of them or none. `mark`: returns what goes back here."""
+    """How a wish places pods. `place`: all that are wanted or none. `mark`: returns what goes back
+    here.
+    """
 
-    place: Callable[[Sequence[Task]], bool]
+    place: Callable[[Wanted], bool]
     mark: Callable[[], Callable[[], None]]
 
 
@@ -153,8 +159,8 @@ class Attempts:
         session = self._session
         with session.statement() as statement:
 
-            def place(tasks: Sequence[Task]) -> bool:
-                return self._place_chunk(job, statement, tasks, finder)
+            def place(wanted: Wanted) -> bool:
+                return self._place_chunk(job, statement, wanted, finder)
 
             def mark() -> Callable[[], None]:
                 return partial(statement.rollback, statement.savepoint())
@@ -170,61 +176,58 @@ class Attempts:
             return Commit(job, statement.commit(), len(tasks) > 1)
 
     def _place_chunk(
-        self, job: Job, statement: Statement, tasks: Sequence[Task], finder: JobFinder
+        self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder
     ) -> bool:
-        """Place `tasks`, all of them or none; note why not."""
-        session = self._session
-        for task in tasks:
-            problem = session.task_refusal(task)
-            if problem is not None:
-                text = f"pod {task.name}: {problem.message}"
-                self._refuse(job, Refusal(problem.reason, text))
-                return False
-        for gate in session.plugins.capacity_gates:
-            refusal = gate.over_capacity(session, job, tasks)
-            if refusal is not None:
-                self._refuse(job, refusal)
-                return False
-        shortage = self._known_shortage(tasks, finder)
-        if shortage is None:
-            savepoint = statement.savepoint()
-            placed = self._place(statement, tasks, finder, session.promised_rows(job))
-            if placed == len(tasks):
-                return True
-            shortage = self._shortage(tasks, finder, placed)
-            session.give_up(job, statement.operations)
-            statement.rollback(savepoint)
-        self._refuse_short(job, tasks, shortage)
+        """Place as many pods as are `wanted`, or none; note why not.
+
+        Greedy: a pod that cannot be placed is left out with all that are alike, and the next ones
+        are tried instead, for as long as they are enough.
+        """
+        attempt = _Attempt(job, statement, wanted, finder, Barred(self._session))
+        savepoint, problem = statement.savepoint(), None
+        tasks = wanted.next(attempt.barred)
+        asked = len(tasks or ())
+        while tasks:
+            stopped = self._advance(attempt, tasks)
+            problem = problem or stopped
+            tasks = wanted.next(attempt.barred)
+        if tasks is not None:
+            return True
+        if isinstance(problem, Task):
+            placed = len(statement.operations) - savepoint
+            problem = self._shortage(attempt, problem, placed)
+            self._session.give_up(job, statement.operations)
+        statement.rollback(savepoint)
+        if isinstance(problem, _Shortage):
+            self._refuse_short(job, asked, problem)
+        elif problem is not None:
+            self._refuse(job, problem)
         return False
 
-    def _place(
-        self,
-        statement: Statement,
-        tasks: Sequence[Task],
-        finder: JobFinder,
-        kept: Mapping[Uid, int],
-    ) -> int:
-        """Place `tasks` in order until one fits nowhere; return how many were placed.
-
-        `kept`: pod -> the node row where room is kept for it.
-        """
-        for placed, task in enumerate(tasks):
-            later: list[int] = []
-            while (place := finder.best_or_kept(task, kept.get(task.uid))) is not None:
-                try:
-                    if place.fits_now:
-                        statement.allocate(task, place.row)
-                    else:
-                        statement.pipeline(task, place.row)
-                except LedgerRefusalError as refusal:
-                    finder.exclude(task, place.row, str(refusal))
-                    if refusal.fits_later:
-                        later.append(place.row)
-                else:
-                    break
-            if place is None and not any(_is_promised(statement, task, row) for row in later):
-                return placed
-        return len(tasks)
+    def _advance(self, attempt: "_Attempt", tasks: Sequence[Task]) -> "_Problem | None":
+        """Place `tasks` in order until one cannot be; bar that and return what is the matter."""
+        session, job, barred = self._session, attempt.job, attempt.barred
+        refusals = [(task, session.task_refusal(task)) for task in tasks]
+        refused = [(task, refusal) for task, refusal in refusals if refusal is not None]
+        for task, _ in refused:
+            barred.add(task)
+        if refused:
+            task, refusal = refused[0]
+            return Refusal(refusal.reason, f"pod {task.name}: {refusal.message}")
+        over = over_capacity(session, job, tasks)
+        if over is not None:
+            attempt.bar_what_exceeds(tasks, lambda some: over_capacity(session, job, some) is None)
+            return over
+        shortage = self._known_shortage(attempt, tasks)
+        if shortage is not None:
+            barred.add_shape(tasks[0])
+            return shortage
+        kept = session.promised_rows(job)
+        for task in tasks:
+            if not _is_placed(attempt.statement, task, attempt.finder, kept.get(task.uid)):
+                barred.add_shape(task)
+                return task
+        return None
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
         """Turn the whole gang into promises and keep them for this session."""
@@ -249,27 +252,71 @@ class Attempts:
         self._session.refusals[job] = refusal
         return Outcome.WAITS
 
-    def _refuse_short(self, job: Job, tasks: Sequence[Task], shortage: _Shortage) -> Outcome:
+    def _refuse_short(self, job: Job, asked: int, shortage: _Shortage) -> Outcome:
         text = shortage.text
-        if len(tasks) > 1:
-            text = f"{shortage.fitted} of {len(tasks)} pods fit; for the next one {text}"
+        if asked > 1:
+            text = f"{shortage.fitted} of {asked} pods fit; for the next one {text}"
         return self._refuse(job, Refusal("Unschedulable", text))
 
-    def _known_shortage(self, tasks: Sequence[Task], finder: JobFinder) -> _Shortage | None:
+    def _known_shortage(self, attempt: "_Attempt", tasks: Sequence[Task]) -> _Shortage | None:
         """Return why `tasks` cannot fit, if an earlier gang of equal pods has shown it."""
         shortage = self._shortages.get(tasks[0].shape)
-        if shortage is None or len(tasks) <= shortage.fitted or not _are_equal(tasks, finder):
+        if shortage is None or not attempt.is_of_equals:
             return None
+        is_known = len(attempt.statement.operations) + len(tasks) > shortage.fitted
+        return shortage if is_known else None
+
+    def _shortage(self, attempt: "_Attempt", task: Task, placed: int) -> _Shortage:
+        """Return why `task` does not fit; called while as many as fit, `placed`, are placed."""
+        session = self._session
+        counts = node_reasons(session, session.placement, attempt.finder, task)
+        shortage = _Shortage(placed, no_place_text(session, counts))
+        if attempt.is_of_equals:
+            fitted = len(attempt.statement.operations)
+            self._shortages[task.shape] = replace(shortage, fitted=fitted)
         return shortage
 
-    def _shortage(self, tasks: Sequence[Task], finder: JobFinder, placed: int) -> _Shortage:
-        """Return why no more than `placed` of `tasks` fit; called while these are placed."""
-        session, task = self._session, tasks[placed]
-        counts = node_reasons(session, session.placement, finder, task)
-        shortage = _Shortage(placed, no_place_text(session, counts))
-        if _are_equal(tasks, finder):
-            self._shortages[task.shape] = shortage
-        return shortage
+
+@dataclass(frozen=True, slots=True)
+class _Attempt:
+    """One attempt to place what is wanted of a job."""
+
+    job: Job
+    statement: Statement
+    wanted: Wanted
+    finder: JobFinder
+    barred: Barred
+
+    @property
+    def is_of_equals(self) -> bool:
+        """Whether all its pods, and all placed before, are like equal pods of other jobs."""
+        first, *others = self.wanted.candidates
+        placed = (operation.task for operation in self.statement.operations)
+        return self.finder.speaks_for_others(first) and all(
+            task.shape is first.shape for task in (*others, *placed)
+        )
+
+    def bar_what_exceeds(
+        self, tasks: Sequence[Task], may_have: Callable[[Sequence[Task]], bool]
+    ) -> None:
+        """Bar the first of `tasks` with which they are more than the job `may_have`, and those
+        after it that are alike; all of them if no others could take their place.
+        """
+        pending = [t for t in self.wanted.candidates if t.status is TaskStatus.PENDING]
+        if len(pending) == len(tasks) or len({kind(task) for task in pending}) == 1:
+            for task in pending:
+                self.barred.add(task)
+            return
+        counts = range(1, len(tasks))  # with all of them they are too many
+        at = bisect_left(counts, True, key=lambda count: not may_have(tasks[:count]))
+        first = tasks[at]
+        for task in pending[pending.index(first) :]:
+            if kind(task) == kind(first):
+                self.barred.add(task)
+
+
+_Problem = Refusal | _Shortage | Task
+"""Why an attempt cannot place a pod: what is said against it, or which one has no node."""
 
 
 def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
@@ -296,15 +343,12 @@ def _gang(session: Session, job: Job, placer: _Placer) -> bool:
     """Place what the gang lacks: its sub-groups, then its roles and the rest of its minimum."""
     if job.tree is not None and not _sub_group(session, job, job.tree, placer):
         return False
-    rest = session.minimum_pods(job)
-    return not rest or placer.place(rest)
+    return placer.place(nextpods.of_gang(session, job))
 
 
 def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> bool:
     def attempt(leaf: Group) -> bool:
-        tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
-        chunk = tasks[: job.lacking(leaf)]
-        return len(chunk) == job.lacking(leaf) and placer.place(chunk)
+        return placer.place(nextpods.of_leaf(session, job, leaf))
 
     return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
 
@@ -319,10 +363,25 @@ def _is_promised(statement: Statement, task: Task, row: int) -> bool:
 
 
 def _one(task: Task, placer: _Placer) -> bool:
-    return placer.place([task])
+    return placer.place(nextpods.of_one(task))
 
 
-def _are_equal(tasks: Sequence[Task], finder: JobFinder) -> bool:
-    """Return whether `tasks` are interchangeable with equal pods of other jobs."""
-    shape = tasks[0].shape
-    return finder.speaks_for_others(tasks[0]) and all(task.shape is shape for task in tasks)
+def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: int | None) -> bool:
+    """Place `task` on the best node that all ledgers agree to; return whether there is one.
+
+    `kept_row`: the node where room is kept for it.
+    """
+    later: list[int] = []
+    while (place := finder.best_or_kept(task, kept_row)) is not None:
+        try:
+            if place.fits_now:
+                statement.allocate(task, place.row)
+            else:
+                statement.pipeline(task, place.row)
+        except LedgerRefusalError as refusal:
+            finder.exclude(task, place.row, str(refusal))
+            if refusal.fits_later:
+                later.append(place.row)
+        else:
+            return True
+    return any(_is_promised(statement, task, row) for row in later)

@@ -73,9 +73,9 @@ def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit
 
 
 def _end(session: Session, job: Job) -> float:
-    """Return when the pods of `job` that are placed next end if they start now."""
+    """Return when the pods of `job` end if they start now: any of them may be placed next."""
     with session.guarded(job):
-        return last_end(job, session.next_pods(job), session.now)
+        return last_end(job, job.pending.values(), session.now)
     return math.inf
 
 

@@ -2,14 +2,18 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
 from enum import Enum
 
 from bindery.scheduler.actions.base import Commit, WorkList
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.nextpods import Barred
 from bindery.scheduler.rounds import Turn
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.claims import do_without, next_claim
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
@@ -37,7 +41,7 @@ class MakeRoom:
         waiting = turn.members(candidates)
         if not waiting:
             return
-        failed: set[Hashable] = set()
+        failed: _Failed = {}
         for job in turn.take(WorkList(session, waiting)):
             made: Commit | _Outcome = _Outcome.NO_PLAN
             if job not in session.failed:
@@ -47,70 +51,86 @@ class MakeRoom:
                 failed.clear()
                 yield made
 
-    def _serve(self, session: Session, job: Job, failed: set[Hashable]) -> "Commit | _Outcome":
-        """Return the committed plan for `job`. `failed`: likenesses of claims without a plan."""
-        claim = Claim(job, tuple(session.next_pods(job)))
-        likeness = _likeness(session, claim)
-        if not claim.tasks or likeness in failed or self._rule.refuse(session, claim):
-            return _Outcome.NO_PLAN
-        made = self._try(session, claim)
-        if made is _Outcome.NO_PLAN and likeness is not None:
-            failed.add(likeness)
-        return made
+    def _serve(self, session: Session, job: Job, failed: "_Failed") -> "Commit | _Outcome":
+        """Return the committed plan for `job`. `failed`: what is known of claims without a plan."""
+        barred = Barred(session)
+        while (claim := next_claim(session, job, barred)) is not None:
+            tried = self._try(session, claim, failed)
+            if tried.made is not _Outcome.NO_PLAN:
+                return tried.made
+            if not do_without(barred, claim, tried.lost):
+                break
+        return _Outcome.NO_PLAN
 
     def could_serve(self, session: Session, job: Job) -> bool:
         """Return whether there is a plan now that makes room for `job`. Nothing is changed."""
         with session.guarded(job):
-            return self._could_serve(session, job)
+            return _may_try(session, job) and self._could_serve(session, job)
         return False
 
     def _could_serve(self, session: Session, job: Job) -> bool:
-        claim = Claim(job, tuple(session.next_pods(job)))
-        if not _may_try(session, job) or self._rule.refuse(session, claim):
-            return False
-        with (
-            session.reservations.lifted(lambda each: each.job is job),
-            session.statement() as trial,
-        ):
-            start = trial.savepoint()
-            if self._rule.moves_all and exceeds_idle(session, claim):
-                return False
-            for domain in session.domains(job):
-                for search in self._searches(session, trial, claim, domain):
-                    if search.run():
+        barred = Barred(session)
+        while (claim := next_claim(session, job, barred)) is not None:
+            if self._rule.refuse(session, claim):
+                lost = None
+            else:
+                with (
+                    session.reservations.lifted(lambda each: each.job is job),
+                    session.statement() as trial,
+                ):
+                    found, lost = self._find(session, trial, claim)
+                    if found is not None:
                         return True
-                    trial.rollback(start)
+            if not do_without(barred, claim, lost):
+                break
         return False
 
-    def _try(self, session: Session, claim: Claim) -> "Commit | _Outcome":
-        """Return the committed plan for `claim`; what is reserved for its job counts as free."""
+    def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
+        """Commit a plan for `claim` unless it is refused, or one that fares equally has failed."""
+        likeness = _likeness(session, claim)
+        if likeness is not None and likeness in failed:
+            shape = failed[likeness]
+            lost = next((task for task in claim.tasks if task.shape is shape), None)
+            return _Tried(_Outcome.NO_PLAN, lost)
+        if self._rule.refuse(session, claim):
+            return _Tried(_Outcome.NO_PLAN, None)
         with session.reservations.lifted(lambda each: each.job is claim.job):
-            if self._rule.moves_all and exceeds_idle(session, claim):
-                return _Outcome.NO_PLAN
-            for domain in session.domains(claim.job):
-                made = self._search(session, claim, domain)
-                if made is not _Outcome.NO_PLAN:
-                    return made
-        return _Outcome.NO_PLAN
+            tried = self._commit(session, claim)
+        if tried.made is _Outcome.NO_PLAN and likeness is not None:
+            failed[likeness] = tried.lost.shape if tried.lost is not None else None
+        return tried
 
-    def _search(
-        self, session: Session, claim: Claim, domain: BoolColumn | None
-    ) -> "Commit | _Outcome":
-        """Return the committed plan for `claim`; first one in which all victims may just go."""
+    def _commit(self, session: Session, claim: Claim) -> "_Tried":
+        """Commit a plan for `claim`, if there is one; what is reserved for its job is free now."""
         with session.statement() as statement:
-            start = statement.savepoint()
+            found, lost = self._find(session, statement, claim)
+            if found is None:
+                return _Tried(_Outcome.NO_PLAN, lost)
+            votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
+            if not all(votes):
+                return _Tried(_Outcome.HELD_BACK, None)
+            _table(session).gone(found.gone)
+            session.promised(claim.job)
+            is_gang = len(claim.tasks) > 1
+            return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
+
+    def _find(
+        self, session: Session, statement: Statement, claim: Claim
+    ) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return the search that has written a plan for `claim` into `statement`; or, if none has,
+        the pod for which no room can be made, where one of them tells.
+        """
+        lost = exceeds_idle(session, claim) if self._rule.moves_all else None
+        if lost is not None:
+            return None, lost
+        start = statement.savepoint()
+        for domain in session.domains(claim.job):
             for search in self._searches(session, statement, claim, domain):
-                if not search.run():
-                    statement.rollback(start)
-                    continue
-                votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
-                if not all(votes):
-                    return _Outcome.HELD_BACK
-                _table(session).gone(search.gone)
-                session.promised(claim.job)
-                is_gang = len(claim.tasks) > 1
-                return Commit(claim.job, session.commit(statement), is_gang)
-        return _Outcome.NO_PLAN
+                if search.run():
+                    return search, None
+                lost = search.lost or lost
+                statement.rollback(start)
+        return None, lost
 
     def _searches(
         self, session: Session, statement: Statement, claim: Claim, domain: BoolColumn | None
@@ -128,12 +148,25 @@ class MakeRoom:
             )
 
 
+_Failed = dict[Hashable, Shape | None]
+"""What claims that fare equally share -> the shape for which they have found no room."""
+
+
 class _Outcome(Enum):
     """What became of a claim for which nothing was committed."""
 
     NO_PLAN = "no plan"
     HELD_BACK = "held back"
     """There was a plan, but a plugin does not want its promises kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What became of one claim."""
+
+    made: Commit | _Outcome
+    lost: Task | None
+    """The pod for which no room can be made, where the search tells."""
 
 
 def _table(session: Session) -> VictimTable:
@@ -169,8 +202,6 @@ def _may_try(session: Session, job: Job) -> bool:
 
 def _is_starving(session: Session, job: Job) -> bool:
     if not job.pending or job.promised.total or session.has_tried_enough(job):
-        return False
-    if any(session.task_refusal(task) is not None for task in job.pending.values()):
         return False
     plugins = session.plugins
     if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):

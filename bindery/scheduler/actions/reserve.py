@@ -18,11 +18,13 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.nextpods import Barred
 from bindery.scheduler.placement import JobFinder
 from bindery.scheduler.plugins.interface import Rows
 from bindery.scheduler.reservations import Reservation
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import slots
+from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.times import timestamp
 
 _MOMENTS_TRIED = 64
@@ -81,13 +83,13 @@ def find(session: Session, job: Job) -> Reservation | None:
     None: it never fits on nodes of this size, its queue's limit never lets it, or it is not for
     lack of room that it waits.
     """
-    tasks = session.next_pods(job)
-    if not tasks or any(session.task_refusal(task) is not None for task in tasks):
+    claim = next_claim(session, job, Barred(session))
+    if claim is None:
         return None
     found = [
         reservation
         for domain in session.domains(job)
-        if (reservation := _Timeline(session, job, tasks, domain).earliest()) is not None
+        if (reservation := _Timeline(session, job, claim.tasks, domain).earliest()) is not None
     ]
     known = [each for each in found if each.start is not None]
     return min(known, key=lambda each: each.start or 0.0, default=found[0] if found else None)

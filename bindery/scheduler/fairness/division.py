@@ -5,7 +5,8 @@ over-quota weight, priority by priority, highest first, in rounds: who wants les
 leaves with what it wants, and the rest is divided anew. A child level divides its parent's share.
 The formulas are KAI-Scheduler's (v0.17, plugins/proportion/resource_division), time-based term
 included. Unlike there, a priority gives out its leftovers before the next lower one divides: a
-lower priority gets nothing that a higher one still wants. All sibling groups of one depth, and all resources, are divided at once.
+lower priority gets nothing that a higher one still wants. All sibling groups of one depth, and all
+resources, are divided at once.
 """
 
 from dataclasses import dataclass

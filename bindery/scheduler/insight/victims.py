@@ -15,9 +15,11 @@ from bindery.scheduler.insight.objections import BUDGET, BudgetAgainst, Judge, O
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
+from bindery.scheduler.nextpods import Barred
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import Chunk, VictimTable
@@ -115,14 +117,14 @@ def cheapest_victims(
     `actions`: those that are configured; `most_moved`: how many jobs consolidation may move;
     `budget_against`: names the disruption budget that protects a pod.
     """
-    claim = Claim(job, tuple(session.next_pods(job)))
-    if not claim.tasks or any(session.task_refusal(task) is not None for task in claim.tasks):
+    claim = next_claim(session, job, Barred(session))
+    if claim is None:
         return None
     table = VictimTable(session, _is_somewhere)
     judge = Judge(session, claim, table, actions, budget_against)
     hardness = judge.hardness(table)
     others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
-    if not exceeds_idle(session, claim):
+    if exceeds_idle(session, claim) is None:
         movable = others & (hardness < _HARDEST)
         mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
         found = _search(session, claim, mover, table)

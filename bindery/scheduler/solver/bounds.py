@@ -5,6 +5,7 @@ from collections import Counter
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.session import Session
@@ -21,16 +22,21 @@ def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColum
     return int(fit[nodes].clip(max=10**9).sum())
 
 
-def exceeds_idle(session: Session, claim: Claim) -> bool:
-    """Return whether `claim` asks for more than all nodes have left together: moving others, who
-    need as much elsewhere, cannot help then.
+def exceeds_idle(session: Session, claim: Claim) -> Task | None:
+    """Return the pod with which `claim` asks for more than all nodes together have left, if any.
+
+    Moving others, who need as much elsewhere, cannot help then.
     """
     nodes = session.state.nodes
-    return _exceeds(session, claim, nodes.idle + nodes.releasing - nodes.pipelined)
+    return _exceeding(session, claim, nodes.idle + nodes.releasing - nodes.pipelined)
 
 
-def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn) -> bool:
-    """Return whether `claim` fits nowhere even when all eligible victims have gone."""
+def can_never_fit(
+    session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn
+) -> Task | None:
+    """Return a pod of `claim` that fits nowhere even when all eligible victims have gone, if there
+    is one.
+    """
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
     freed = table.evictable(eligible, range(len(room)))
@@ -39,11 +45,21 @@ def can_never_fit(session: Session, claim: Claim, table: VictimTable, eligible: 
     for shape, count in shapes.items():
         passing = session.placement.passing(shape)
         if slots(session, shape.request, room, passing) < count:
-            return True
-    return _exceeds(session, claim, room)
+            return next(task for task in claim.tasks if task.shape is shape)
+    return _exceeding(session, claim, room)
 
 
-def _exceeds(session: Session, claim: Claim, room: IntColumns) -> bool:
-    """Return whether more of a resource is asked for than there is in `room` on all nodes."""
-    asked = total(session.state.nodes.least(task.shape.request) for task in claim.tasks)
-    return any(amount > np.maximum(room[index], 0).sum() for index, amount in asked.items())
+def _exceeding(session: Session, claim: Claim, room: IntColumns) -> Task | None:
+    """Return the first pod with which more of a resource is asked for than there is in `room`."""
+    nodes = session.state.nodes
+    asked = total(nodes.least(task.shape.request) for task in claim.tasks)
+    left = {index: int(np.maximum(room[index], 0).sum()) for index in asked}
+    if all(amount <= left[index] for index, amount in asked.items()):
+        return None
+    for task in claim.tasks:
+        request = nodes.least(task.shape.request)
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            left[index] -= amount
+            if left[index] < 0:
+                return task
+    return None

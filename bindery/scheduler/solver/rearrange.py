@@ -52,6 +52,8 @@ class Rearrangement:
         self._domain = domain
         self.gone: list[int] = []
         """Chunks that move, in the order in which they were chosen."""
+        self.lost: Task | None = None
+        """Never known: the search node by node, which comes after, tells which pod has no room."""
 
     def run(self) -> bool:
         """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
@@ -85,7 +87,7 @@ class Rearrangement:
     def _place(self) -> bool:
         """Place the claim and all victims anew, or none of them."""
         nobody = self._table.alive & False
-        if can_never_fit(self._session, self._claim, self._table, nobody):
+        if can_never_fit(self._session, self._claim, self._table, nobody) is not None:
             return False
         savepoint = self._statement.savepoint()
         moving: dict[Job, list[Task]] = {self._claim.job: []}

@@ -73,6 +73,8 @@ class Search:
         self._finder = session.placement.finder(claim.job, domain)
         self.gone: list[int] = []
         """Chunks that go, in the order in which they were chosen."""
+        self.lost: Task | None = None
+        """The pod of the claim for which no room can be made, where that is what the plan lacks."""
 
     def run(self) -> bool:
         """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
@@ -86,7 +88,8 @@ class Search:
         """Return whether a search can succeed at all, as far as cheap bounds can tell."""
         if not self._left.any() and not self._session.is_releasing:
             return False
-        return not can_never_fit(self._session, self._claim, self._table, self._left)
+        self.lost = can_never_fit(self._session, self._claim, self._table, self._left)
+        return self.lost is None
 
     def _is_acceptable(self) -> bool:
         """Leave out who need not go, move who can be moved, and let the rule judge the rest."""
@@ -104,9 +107,9 @@ class Search:
 
     def _place_all(self) -> bool:
         for position, task in enumerate(self._claim.tasks):
-            if not self._make_capacity(self._claim.tasks[position:]):
-                return False
-            if not self._place(task) and not self._make_room(task):
+            has_capacity = self._make_capacity(self._claim.tasks[position:])
+            if not has_capacity or not (self._place(task) or self._make_room(task)):
+                self.lost = task
                 return False
         return True
 
@@ -267,7 +270,7 @@ class Search:
             self._go_back(start, 0)
             going = np.zeros(len(self._table.chunks), dtype=np.bool_)
             going[trial] = True
-            if can_never_fit(self._session, self._claim, self._table, going):
+            if can_never_fit(self._session, self._claim, self._table, going) is not None:
                 continue
             if all(self._evict_alone(i) for i in trial) and self._fits() and not self._stuck():
                 best, plan = trial, self._statement.extract()
