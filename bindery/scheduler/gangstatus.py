@@ -23,6 +23,8 @@ from bindery.scheduler.times import timestamp
 
 _ENDED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
+_REASONS = {"stalegangeviction": "StaleGangEviction"}
+"""The reasons of evictions by actions whose names are several words; others are capitalized."""
 _HAS_ITS_MINIMUM = frozenset({GangState.BINDING, GangState.RUNNING, GangState.FINISHED})
 
 
@@ -157,8 +159,8 @@ def _evicted(group: PodGroup, trail: Trail | None) -> Condition | None:
     old = find(group, EVICTED)
     if trail is None:
         return old
-    reason = trail.action[:1].upper() + trail.action[1:]
-    new = _condition(EVICTED, "True", reason or EVICTED, trail_text(trail))
+    reason = _REASONS.get(trail.action, trail.action.capitalize() or EVICTED)
+    new = _condition(EVICTED, "True", reason, trail_text(trail))
     has_recovered = old is not None and old.status == "False" and old.message == new.message
     return old if has_recovered else new
 

@@ -23,7 +23,7 @@ def test_a_gang_whose_binder_is_killed_at_a_plugins_step_is_bound_whole_by_the_n
     binder.kill()
 
     assert any(cluster.nodes_of("gang")) == (step == "post_bind")
-    assert cluster.status("gang").get("phase", "") == ""
+    assert cluster.status("gang")["phase"] in ("Pending", "Binding")
     gate.let_go(step, "gang-1")
     binder.restart()
     assert cluster.wait_for("gang", "Succeeded")["boundCount"] == 3
