@@ -11,7 +11,7 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection, PluginConfiguration, SchedulerConfiguration
 from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import NAMESPACE, Installation
+from bindery.controlplane.install import Installation
 from bindery.kube.objects import Lease
 from bindery.kube.resources import LEASES
 from bindery.scheduler import process
@@ -55,7 +55,8 @@ def components(installation: Installation) -> Iterator[Components]:
 
 
 async def lease_of(corner: Corner) -> Lease:
-    return await corner.client.get(LEASES, f"{process.LEASE_NAME}-{corner.pool}", NAMESPACE)
+    name = f"{process.LEASE_NAME}-{corner.pool}"
+    return await corner.client.get(LEASES, name, SHORT.namespace)
 
 
 async def health(scheduler: Component) -> int:
