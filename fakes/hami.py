@@ -17,13 +17,14 @@ from bindery.api.hami import names
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendortable import BY_WORD, NVIDIA
 from bindery.kube.client import Client
-from bindery.kube.errors import ConflictError, NotFoundError
+from bindery.kube.errors import ConflictError, NotFoundError, UnreachableError
 from bindery.kube.objects import Pod
 from bindery.kube.resources import NODES, PODS
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
 
 _FIELDS: Final = 4
+_UNREACHABLE_PAUSE_S: Final = 0.5
 
 
 class AllocateError(Exception):
@@ -67,7 +68,15 @@ class HamiDevicePlugin:
         while True:
             pod = await self._arrived.get()
             if self.works:
-                await self._admit(pod)
+                await self._admit_in_time(pod)
+
+    async def _admit_in_time(self, pod: Pod) -> None:
+        """Admit `pod` once the API server answers; the kubelet's call waits for it."""
+        while True:
+            try:
+                return await self._admit(pod)
+            except UnreachableError:
+                await asyncio.sleep(_UNREACHABLE_PAUSE_S)
 
     async def _admit(self, pod: Pod) -> None:
         containers = [*(pod.spec.init_containers or ()), *pod.spec.containers]
