@@ -1,6 +1,9 @@
 """Reservation pods when something goes wrong: each test has the only binder."""
 
+from pathlib import Path
+
 import pytest
+from faultproxy import Stream
 from gpunodes import (
     HALF,
     GpuDevicePlugins,
@@ -16,10 +19,12 @@ from gpunodes import (
     wait_reservations,
 )
 from support import Corner, Observer, binder_configuration, wait_for
+from traps import ready, trapped
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
 from bindery.binder.plugins.gpu_sharing.objects import SHARERS
 from bindery.controlplane.components import Components
+from bindery.controlplane.install import Installation
 from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import CONFIG_MAPS
 
@@ -148,3 +153,33 @@ async def test_a_reservation_that_is_deleted_is_made_again_and_pods_are_told_of_
     healed = await wait_healed(stand_in, b)
     assert healed.index == "2"
     assert "This pod still uses GPU 1" in await wait_event(corner, b, "GpuReservationMoved")
+
+
+async def test_a_reservation_goes_although_the_end_of_its_only_user_was_never_seen(
+    corner: Corner,
+    components: Components,
+    stand_in: GpuDevicePlugins,
+    installation: Installation,
+    tmp_path: Path,
+) -> None:
+    """A watch that is cut shows nothing of a pod that came and went in between."""
+    start_gpu_nodes(components, corner, 1, gpus=1).wait_ready()
+    async with trapped(installation, "binder", tmp_path) as (proxy, through_proxy):
+        binder = through_proxy.start_binder(binder_configuration(sharing()))
+        await ready(binder)
+
+        async def of_sharers() -> list[Stream]:
+            return [each for each in proxy.streams if "labelSelector" in each.path_qs]
+
+        streams = await wait_for(of_sharers, "the watch of pods with shares is up")
+        stand_in.is_silent = True
+        await submit_share(corner, "a", HALF)
+        await wait_reservations(stand_in, 1)  # the pod has its label and no node yet
+        for stream in streams:
+            stream.silent = True
+        stand_in.speak()
+        await bound(corner, "a")
+        await corner.delete_pod("a-0")
+        proxy.cut_streams()
+
+        await wait_reservations(stand_in, 0)

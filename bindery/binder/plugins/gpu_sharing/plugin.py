@@ -65,13 +65,8 @@ class GpuSharing:
         """
         gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
         reservations = self._reservations = Reservations(client, self._arguments, gone)
-        unused = self._unused = UnusedGroups(reservations)
-        sharers = Reflector(
-            client,
-            SHARERS,
-            lambda change: _note_end(change, unused),
-            label_selector=SHARES_GPU_LABEL,
-        )
+        sharers = Reflector(client, SHARERS, self._note_end, label_selector=SHARES_GPU_LABEL)
+        unused = self._unused = UnusedGroups(reservations, sharers.objects.values)
         events = EventRecorder(client, _COMPONENT)
         healer = Healer(client, reservations, sharers.objects.values, gone, events)
         self._begun.set()
@@ -200,6 +195,13 @@ class GpuSharing:
         assert self._reservations is not None, "it has begun"
         return self._reservations
 
+    def _note_end(self, change: Change[Sharer]) -> None:
+        """Look at the groups of a pod that has ended or gone."""
+        pod = change.object
+        if change.type is EventType.DELETED or pod.has_ended:
+            for group in pod.groups:
+                self._look_later(group, pod.spec.node_name)
+
     def _look_later(self, group: str, node: str) -> None:
         if self._unused is not None:
             self._unused.look_at(group, node)
@@ -209,11 +211,3 @@ def _group_labels(pod: Sharer) -> Iterable[str]:
     for name in pod.metadata.labels:
         if gpushare.is_group_label(name):
             yield name
-
-
-def _note_end(change: Change[Sharer], unused: UnusedGroups) -> None:
-    """Look at the groups of a pod that has ended or gone."""
-    pod = change.object
-    if change.type is EventType.DELETED or pod.has_ended:
-        for group in pod.groups:
-            unused.look_at(group, pod.spec.node_name)

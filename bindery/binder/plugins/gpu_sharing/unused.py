@@ -1,16 +1,20 @@
 """Removes the reservations of groups that nobody uses any more.
 
-Run by `plugin` beside the transactions, told of groups whose users have ended; at its start it
-looks at all, as users may have ended while no binder led. A group that is used by a request under
-way is looked at again later, as requests end without a word to us.
+Run by `plugin` beside the transactions, which names groups whose users have ended. At its start it
+looks at all groups, as users may have ended while no binder led. A group that is used by a request
+under way is looked at again later, as requests end without an event for us. A watch that is cut
+shows nothing of a pod that came and went meanwhile, so groups without a known user are looked at
+every now and then.
 """
 
 import asyncio
+from collections.abc import Callable, Iterable
 from typing import Final
 
 import structlog
 
 from bindery.api.gpushare import reservation_name
+from bindery.binder.plugins.gpu_sharing.objects import Sharer
 from bindery.binder.plugins.gpu_sharing.reservations import Reservations
 from bindery.kube.errors import KubeError
 
@@ -18,13 +22,16 @@ _log: Final = structlog.get_logger(__name__)
 
 _AGAIN_S: Final = 2.0
 _LONGEST_S: Final = 60.0
+_SWEEP_S: Final = 15.0
+"""How long a reservation may stay whose last user ended unseen."""
 
 
 class UnusedGroups:
-    """Groups to be looked at, and when."""
+    """Groups to be looked at, and when. `sharers` returns the pods with a share that are known."""
 
-    def __init__(self, reservations: Reservations) -> None:
+    def __init__(self, reservations: Reservations, sharers: Callable[[], Iterable[Sharer]]) -> None:
         self._reservations = reservations
+        self._sharers = sharers
         self._due: dict[tuple[str, str], tuple[float, float]] = {}
         """(group, node) -> when it is looked at (of the loop's clock), and the pause after that."""
         self._woken = asyncio.Event()
@@ -37,23 +44,45 @@ class UnusedGroups:
 
     def look_at_all(self) -> None:
         """Look at every group that has a reservation."""
-        for pod in self._reservations.known():
-            for group in pod.groups:
-                if pod.metadata.name == reservation_name(pod.spec.node_name, group):
-                    self.look_at(group, pod.spec.node_name)
+        for group, node in self._reserved():
+            self.look_at(group, node)
+
+    def _look_at_unused(self) -> None:
+        """Look at the groups that have a reservation and no known user."""
+        used = {
+            (group, pod.spec.node_name)
+            for pod in self._sharers()
+            if not pod.is_reservation and not pod.has_ended
+            for group in pod.groups
+        }
+        for group, node in self._reserved():
+            if (group, node) not in used and (group, node) not in self._due:
+                self.look_at(group, node)
+
+    def _reserved(self) -> list[tuple[str, str]]:
+        return [
+            (group, pod.spec.node_name)
+            for pod in self._reservations.known()
+            for group in pod.groups
+            if pod.metadata.name == reservation_name(pod.spec.node_name, group)
+        ]
 
     async def run(self) -> None:
         """Look at groups as they come due, until cancelled."""
         loop = asyncio.get_running_loop()
+        sweep_at = loop.time() + _SWEEP_S
         while True:
             self._woken.clear()
             now = loop.time()
+            if now >= sweep_at:
+                sweep_at = now + _SWEEP_S
+                self._look_at_unused()
             for key, (at, pause_s) in list(self._due.items()):
                 if at <= now:
                     await self._look(key, pause_s)
-            soonest = min((at for at, _ in self._due.values()), default=now + _LONGEST_S)
+            soonest = min((at for at, _ in self._due.values()), default=sweep_at)
             try:
-                async with asyncio.timeout(max(0.0, soonest - loop.time())):
+                async with asyncio.timeout(max(0.0, min(soonest, sweep_at) - loop.time())):
                     await self._woken.wait()
             except TimeoutError:
                 continue
