@@ -22,6 +22,7 @@ class ApiModel(BaseModel):
         extra="forbid",
         frozen=True,
         use_attribute_docstrings=True,
+        defer_build=True,  # most commands import far more models than they validate
     )
 
     def to_wire(self) -> dict[str, object]:

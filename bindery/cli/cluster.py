@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import typer
 
@@ -18,13 +18,16 @@ from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.api.states import Phase
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.client import Client, Selection
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
+from bindery.kube.requests import Selection
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.store import Malformed
 from bindery.kube.workloads import WorkloadJob
+
+if TYPE_CHECKING:
+    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -95,7 +98,7 @@ class Look:
         }
 
 
-async def read(client: Client, resource: Resource[T], namespace: str = "") -> tuple[T, ...]:
+async def read(client: "Client", resource: Resource[T], namespace: str = "") -> tuple[T, ...]:
     """Read all objects of a kind, one by one, so that one cannot hide the others.
 
     `namespace`: only those in it; empty: of all namespaces.
@@ -128,7 +131,7 @@ def demanding_kinds() -> Iterator[None]:
         ) from error
 
 
-async def look_at_gangs(client: Client, namespace: str = "") -> Look:
+async def look_at_gangs(client: "Client", namespace: str = "") -> Look:
     """Read what a table of gangs shows."""
     with demanding_kinds():
         pods, groups, requests = await asyncio.gather(
@@ -139,13 +142,13 @@ async def look_at_gangs(client: Client, namespace: str = "") -> Look:
     return Look(pods=pods, groups=groups, requests=requests)
 
 
-async def look_at_requests(client: Client, namespace: str = "") -> Look:
+async def look_at_requests(client: "Client", namespace: str = "") -> Look:
     """Read what a table of BindRequests shows."""
     with demanding_kinds():
         return Look(requests=await read(client, BIND_REQUESTS, namespace))
 
 
-async def look_at_queues(client: Client) -> Look:
+async def look_at_queues(client: "Client") -> Look:
     """Read what a table of queues shows: the queues and all that they hold."""
     with demanding_kinds():
         seen, queues = await asyncio.gather(look_at_gangs(client), read(client, QUEUES))

@@ -20,7 +20,7 @@ from bindery.api.yamlfile import Document, FileError, read, validate
 from bindery.cli.cluster import Look
 from bindery.cli.furnishing import Furnisher, admitted
 from bindery.cli.podtemplates import TEMPLATED, claims_of, pods_of
-from bindery.cli.sources import objects_of
+from bindery.cli.scenariosource import objects_of
 from bindery.kube.objects import (
     KubeObject,
     Meta,

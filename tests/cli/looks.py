@@ -3,7 +3,8 @@
 import textwrap
 
 from bindery.api.yamlfile import parse
-from bindery.cli.sources import Source, look_at
+from bindery.cli.scenariosource import look_at
+from bindery.cli.sources import Source
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
 

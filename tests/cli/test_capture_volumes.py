@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from test_capture import FOLDER, read_back
 
-from bindery.cli.sources import look_at
+from bindery.cli.scenariosource import look_at
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run

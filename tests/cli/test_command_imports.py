@@ -22,9 +22,7 @@ LIBRARIES = [
 
 OFFLINE = "msgspec typer yaml"
 TALKING = "aiohttp msgspec prometheus_client typer yaml"
-PLANNING = (
-    "aiohttp cel_expr_python msgspec numpy prometheus_client pydantic rich structlog typer yaml"
-)
+PLANNING = "cel_expr_python msgspec numpy pydantic rich typer yaml"
 
 
 def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import yaml
 from test_command import bindery
-from test_command_imports import TALKING, imported
+from test_command_imports import PLANNING, TALKING, imported
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
 from bindery.controlplane import kubeconfig
@@ -110,10 +110,11 @@ def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
     shown = corner.bindery("get", "gangs", "-n", corner.namespace)
     heading, row = shown.splitlines()
 
-    assert corner.bindery("get", "pg", "-n", corner.namespace) == shown
+    by_short_name = corner.bindery("get", "pg", "-n", corner.namespace)
+    assert by_short_name.split()[:-1] == shown.split()[:-1]  # the last is its age
 
-    assert heading.split()[:6] == ["NAME", "QUEUE", "RUNNING", "BOUND", "MIN", "PODS"]
-    assert row.split()[:6] == [corner.name, corner.name, "0", "0", "3", "3"]
+    assert heading.split()[:7] == ["NAME", "QUEUE", "STATE", "RUNNING", "BOUND", "MIN", "PODS"]
+    assert row.split()[:7] == [corner.name, corner.name, "Waiting", "0", "0", "3", "3"]
 
 
 def test_get_shows_queues_as_json(corner: Corner) -> None:
@@ -138,6 +139,16 @@ def test_a_table_needs_neither_the_models_nor_the_engine(
     found = imported("--kubeconfig", str(corner.reader), *command.split())
 
     assert found == (set(libraries.split()), set(packages.split()))
+
+
+def test_explain_needs_neither_scenarios_nor_what_only_the_scheduler_process_does(
+    corner: Corner,
+) -> None:
+    about = ("explain", corner.name, "-n", corner.namespace)
+
+    found = imported("--kubeconfig", str(corner.reader), *about)
+
+    assert found == ({*TALKING.split(), *PLANNING.split()}, {"api", "cli", "kube", "scheduler"})
 
 
 def test_get_says_when_there_is_nothing(corner: Corner) -> None:

@@ -7,7 +7,7 @@ import yaml
 
 from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
-from bindery.cli.sources import look_at
+from bindery.cli.scenariosource import look_at
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run

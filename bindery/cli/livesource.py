@@ -1,0 +1,47 @@
+"""The live cluster as a `Source`. Called by `sources`."""
+
+from datetime import UTC, datetime
+
+import typer
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.cli.connection import with_client
+from bindery.cli.live import look
+from bindery.cli.options import Origin
+from bindery.cli.sources import Source, configured
+from bindery.kube.client import Client
+from bindery.kube.errors import ForbiddenError
+from bindery.scheduler.fairness.usage import History
+
+
+def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool) -> Source:
+    """Return the cluster that the user has chosen; `with_jobs`: and its Jobs.
+
+    Raises:
+        FileError: the configuration file cannot be used.
+        KubeError: the cluster does not answer, or refuses.
+    """
+    configuration = configured(origin, SchedulerConfiguration())
+
+    async def read(client: Client) -> Source:
+        seen = await look(client, configuration.plugins, with_jobs=with_jobs)
+        past = await _record(client, configuration)
+        return Source(seen, configuration, datetime.now(UTC), past)
+
+    return with_client(context, read)
+
+
+async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:
+    """Return what the scheduler has recorded of past usage, if it does and the user may see it."""
+    if configuration.usage.source != "record":
+        return None
+    from bindery.scheduler.usage.codec import RecordError, decode
+    from bindery.scheduler.usage.keeping import record_name
+    from bindery.scheduler.usage.store import RecordStore
+
+    namespace = configuration.leader_election.namespace
+    try:
+        text = await RecordStore(client, record_name(configuration), namespace).load()
+        return decode(text)[0] if text else None
+    except (ForbiddenError, RecordError):
+        return None
