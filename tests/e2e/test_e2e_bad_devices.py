@@ -164,6 +164,7 @@ async def test_a_request_cannot_name_a_claim_of_another_namespace(
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(1))  # so that nothing but the claim is wrong
     await driver.make_claim("foreign", "default")
     try:
         claim = await corner.client.get(RESOURCE_CLAIMS, "foreign", "default")
