@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import NewType, Self
 
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
-from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus
+from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
 Savepoint = NewType("Savepoint", int)
@@ -69,6 +69,8 @@ class Statement:
         self._plan_state = state
         self._ledgers = ledgers
         self._log: list[Operation] = []
+        self._evicted: set[Uid] = set()
+        """Pods of which the log has the eviction."""
         self.state = StatementState.OPEN
 
     # -- operations ----------------------------------------------------------------------------
@@ -85,12 +87,14 @@ class Statement:
     def pipeline(self, task: Task, row: int) -> None:
         """Promise `task` room of the node at `row` that is being released.
 
-        A pending task; or one that this plan evicts, which so moves to the node at `row`.
+        A pending task; or one that this Statement evicts, which so moves to the node at `row`. One
+        that another Statement evicts would be left on its way if that were undone first.
 
         Raises:
             LedgerRefusalError: it does not fit; nothing has changed.
         """
-        self._demand(task, TaskStatus.RELEASING if task.is_being_moved else TaskStatus.PENDING)
+        moves = task.uid in self._evicted
+        self._demand(task, TaskStatus.RELEASING if moves else TaskStatus.PENDING)
         self._do(Operation(OperationKind.PIPELINE, task, row, "", task.status, task.row))
 
     def evict(self, task: Task, reason: str) -> None:
@@ -166,7 +170,7 @@ class Statement:
         for other in others:
             if other is self:
                 raise StatementClosedError("a Statement cannot be merged into itself")
-            self._log.extend(other.surrender())
+            self._extend(other.surrender())
 
     def surrender(self) -> tuple[Operation, ...]:
         """Give what has been done to another Statement; this one cannot be used again."""
@@ -179,7 +183,7 @@ class Statement:
     def take_over(self, operations: Iterable[Operation]) -> None:
         """Take over operations of a Statement that was committed, to undo them some time."""
         self._demand_open()
-        self._log.extend(operations)
+        self._extend(operations)
 
     def commit(self) -> tuple[Operation, ...]:
         """Make the plan final; return its operations for whoever carries them out."""
@@ -222,9 +226,17 @@ class Statement:
             _revert(self._ledgers[:applied], operation)
             raise
         self._plan_state.move(operation.task, _STATUS_AFTER[operation.kind], operation.row)
-        self._log.append(operation)
+        self._extend((operation,))
+
+    def _extend(self, operations: Iterable[Operation]) -> None:
+        for operation in operations:
+            self._log.append(operation)
+            if operation.kind is OperationKind.EVICT:
+                self._evicted.add(operation.task.uid)
 
     def _undo(self, operation: Operation) -> None:
+        if operation.kind is OperationKind.EVICT:
+            self._evicted.discard(operation.task.uid)
         self._plan_state.move(operation.task, operation.previous_status, operation.previous_row)
         _revert(self._ledgers, operation)
 

@@ -23,7 +23,7 @@ from schedulerworld import NOW, add, session_of
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task, TaskStatus
 from bindery.scheduler.session import Session
 from bindery.scheduler.statement import (
@@ -135,9 +135,12 @@ class StatementMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.tasks and self.cluster.state.nodes.rows)
     @rule(statement=statements, data=st.data(), refuses=st.integers(0, 5))
     def move(self, statement: Statement, data: st.DataObject, refuses: int) -> None:
-        """Promise another place to a pod that is evicted, by this Statement or another one."""
+        """Promise another place to a pod that is evicted; only the Statement that evicts it may."""
         task, row = self._drawn(data, TaskStatus.RELEASING)
-        self._tried(statement, refuses, lambda: statement.pipeline(task, row))
+        was_releasing = task.status is TaskStatus.RELEASING
+        if self._tried(statement, refuses, lambda: statement.pipeline(task, row)):
+            evicted = [o.task for o in statement.operations if o.kind is OperationKind.EVICT]
+            assert not was_releasing or task in evicted
 
     @precondition(lambda self: self.tasks)
     @rule(statement=statements, data=st.data(), refuses=st.integers(0, 5))

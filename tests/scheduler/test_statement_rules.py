@@ -211,3 +211,36 @@ def test_an_evicted_pod_makes_room_for_a_promise_and_not_for_an_allocation() -> 
     statement.pipeline(new, 0)
 
     assert new.status is TaskStatus.PIPELINED
+
+
+def test_a_pod_that_another_statement_evicts_is_not_moved() -> None:
+    engine = engine_with(node("n0"), node("n1"), pod("p", on="n0"))
+    session = session_of(engine.cluster)
+    (task,), before = session.state.tasks.values(), view(session.state)
+    one, other = session.statement(), session.statement()
+    one.evict(task, "for a test")
+
+    with pytest.raises(LedgerRefusalError, match="pod p is Releasing, not Pending"):
+        other.pipeline(task, session.state.nodes.rows["n1"])
+
+    one.discard()
+    other.discard()
+    assert view(session.state) == before
+
+
+@pytest.mark.parametrize("is_merged", [False, True])
+def test_a_pod_is_moved_by_the_statement_that_has_its_eviction(is_merged: bool) -> None:
+    engine = engine_with(node("n0"), node("n1"), pod("p", on="n0"))
+    session = session_of(engine.cluster)
+    (task,), before = session.state.tasks.values(), view(session.state)
+    statement = session.statement()
+    statement.evict(task, "for a test")
+    if is_merged:
+        one, statement = statement, session.statement()
+        statement.merge([one])
+
+    statement.pipeline(task, session.state.nodes.rows["n1"])
+
+    assert task.status is TaskStatus.PIPELINED
+    statement.discard()
+    assert view(session.state) == before

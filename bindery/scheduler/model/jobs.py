@@ -124,15 +124,6 @@ class Task:
     """Whether its eviction stands in a committed plan; the pod object may not show it yet."""
 
     @property
-    def is_being_moved(self) -> bool:
-        """Whether the plan at hand evicts it, so that it may be promised another place."""
-        return (
-            self.status is TaskStatus.RELEASING
-            and self.pod_status is TaskStatus.RUNNING
-            and not self.eviction_committed
-        )
-
-    @property
     def order(self) -> tuple[int, str, str]:
         """Sort key inside a job: priority, then name in natural order of equal lengths."""
         return (-self.priority, _natural(self.name), self.uid)
