@@ -5,6 +5,7 @@ statuses of the pods after every step.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -90,6 +91,8 @@ class StatementMachine(RuleBasedStateMachine):
         self.session = session_of(self.cluster, self.plugin)
         self.first = self.look()
         self.opened: list[Statement] = []
+        self.baseless: list[Statement] = []
+        """Statements that may have promised room of an eviction that another one has undone."""
         self.committed: list[Operation] = []
         self.tasks = sorted(self.cluster.state.tasks.values(), key=lambda task: task.uid)
 
@@ -195,6 +198,7 @@ class StatementMachine(RuleBasedStateMachine):
                 statement.rollback(savepoint)
             assert statement.operations == log
         else:
+            self._undoing(statement, log[length:])
             statement.rollback(savepoint)
             assert statement.operations == log[:length]
 
@@ -206,8 +210,14 @@ class StatementMachine(RuleBasedStateMachine):
                 statement.discard()
             assert self.look() == before
         else:
+            self._undoing(statement, statement.operations)
             statement.discard()
             assert statement.operations == ()
+
+    def _undoing(self, statement: Statement, operations: Sequence[Operation]) -> None:
+        """Note whose promises lose their ground when `operations` of `statement` are undone."""
+        if any(operation.kind is OperationKind.EVICT for operation in operations):
+            self.baseless += [s for s in self.opened if s is not statement and s.operations]
 
     # -- plans ---------------------------------------------------------------------------------
 
@@ -245,6 +255,8 @@ class StatementMachine(RuleBasedStateMachine):
             other.state is StatementState.OPEN for other in others
         ):
             return self._opened()
+        if statement in self.baseless:  # then there may be no room for its plan any more
+            return self._opened()
         before, plan = self.look(), statement.extract()
         statement.discard()
         again = self._opened()
@@ -271,6 +283,8 @@ class StatementMachine(RuleBasedStateMachine):
         ):
             statement.merge([other])
             assert statement.operations == logs[0] + logs[1]
+            if other in self.baseless:
+                self.baseless.append(statement)
             with pytest.raises(StatementClosedError, match="merged"):
                 other.savepoint()
         else:

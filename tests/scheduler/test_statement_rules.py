@@ -244,3 +244,21 @@ def test_a_pod_is_moved_by_the_statement_that_has_its_eviction(is_merged: bool) 
     assert task.status is TaskStatus.PIPELINED
     statement.discard()
     assert view(session.state) == before
+
+
+def test_a_plan_is_refused_when_the_eviction_that_it_builds_on_was_undone() -> None:
+    engine = engine_with(node("n", 1), pod("a", on="n"), pod("b"))
+    session = session_of(engine.cluster)
+    tasks, before = {t.name: t for t in session.state.tasks.values()}, view(session.state)
+    one, other = session.statement(), session.statement()
+    one.evict(tasks["a"], "for a test")
+    other.pipeline(tasks["b"], session.state.nodes.rows["n"])
+    plan = other.extract()
+    one.discard()
+    other.discard()
+
+    again = session.statement()
+    with pytest.raises(LedgerRefusalError, match="node n has 0 of cpu, 1 asked"):
+        again.replay(plan)
+
+    assert (view(session.state), again.operations) == (before, ())
