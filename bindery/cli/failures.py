@@ -29,6 +29,4 @@ def _refused(error: ForbiddenError, text: str) -> str:
     """Return what the user can do about a refusal."""
     if error.status == 401:
         return f"the cluster does not accept these credentials: {text}"
-    return (
-        f"{text}; the chart's ClusterRole for readers (bindery-reader) lets a user read all of it"
-    )
+    return f"{text}; the chart's ClusterRole bindery-reader grants what the command reads"

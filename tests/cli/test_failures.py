@@ -1,4 +1,4 @@
-"""What went wrong is one line that says what to do, and an exit code that programs can tell apart."""
+"""What went wrong is one line that says what to do, and an exit code for programs."""
 
 import pytest
 
@@ -31,15 +31,16 @@ from bindery.kube.errors import (
             ExitCode.NO_CLUSTER,
         ),
         (
-            ForbiddenError(401, "Unauthorized", "Unauthorized"),
-            "bindery: the cluster does not accept these credentials: "
-            "401 Unauthorized: Unauthorized",
+            ForbiddenError(401, "Unauthorized", "no token"),
+            "bindery: the cluster does not accept these credentials: 401 Unauthorized: no token",
             ExitCode.NO_CLUSTER,
         ),
         (
             ForbiddenError(403, "Forbidden", "pods is forbidden"),
-            "bindery: 403 Forbidden: pods is forbidden; "
-            "the chart's ClusterRole bindery-reader grants what the command reads",
+            (
+                "bindery: 403 Forbidden: pods is forbidden; "
+                "the chart's ClusterRole bindery-reader grants what the command reads"
+            ),
             ExitCode.NO_CLUSTER,
         ),
         (
