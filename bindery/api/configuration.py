@@ -54,6 +54,7 @@ class LeaderElection(ApiModel):
     """Which of several replicas acts. Defaults are those of Kubernetes' own components."""
 
     enabled: bool = True
+    """false: the process acts at once, for a single replica."""
     namespace: str = "kube-system"
     """Where the Lease is; the same for all releases of the chart in a cluster."""
     lease_seconds: float = Field(default=15.0, gt=0)
@@ -61,6 +62,7 @@ class LeaderElection(ApiModel):
     renew_deadline_seconds: float = Field(default=10.0, gt=0)
     """A leader that could not renew for so long stops acting."""
     retry_seconds: float = Field(default=2.0, gt=0)
+    """The time between two attempts to get or renew the Lease."""
 
 
 class BindRequestConfiguration(ApiModel):
@@ -69,6 +71,7 @@ class BindRequestConfiguration(ApiModel):
     max_pods: int = Field(default=500, ge=1, le=500)
     """A larger commit is split; 1 writes one object per pod."""
     backoff_limit: NonNegative = 5
+    """How many attempts of the binder may fail before the pods are planned elsewhere."""
     timeout_seconds: float = Field(default=600.0, gt=0)
     """A request that has no outcome after so long is removed and its pods are planned anew."""
     merge_above: NonNegative = 4
@@ -99,9 +102,11 @@ class SchedulerConfiguration(ApiModel):
     node_pool: str = ""
     """The pool that this scheduler owns; "" is the default pool: all without the label."""
     actions: tuple[str, ...] = DEFAULT_ACTIONS
+    """What each cycle does, in this order."""
     plugins: tuple[PluginConfiguration, ...] = tuple(
         PluginConfiguration(name=name) for name in DEFAULT_PLUGINS
     )
+    """What decides about queues, jobs and nodes, in the order in which they are asked."""
     cycle_seconds: float = Field(default=1.0, gt=0)
     """The longest time between two cycles when nothing happens."""
     min_cycle_seconds: float = Field(default=0.05, ge=0)
@@ -146,13 +151,15 @@ class WebhookConfiguration(ApiModel):
     scheduler_name: str = SCHEDULER_NAME
     """Pods with this `spec.schedulerName` are looked at."""
     port: int = Field(default=8443, ge=1, le=65535)
+    """The port that the API server calls."""
     host: str = ""
     """The address that it listens on; "": that of the option --listen-address."""
     dns_names: tuple[str, ...] = ("bindery-webhook.bindery-system.svc",)
     """Names and addresses by which the API server calls it: its certificate is for them."""
     namespace: str = "bindery-system"
+    """Where the webhook keeps its certificates."""
     secret: str = "bindery-webhook"  # noqa: S105  # a name, no password
-    """Where in the namespace certificates are kept."""
+    """The Secret with its certificates."""
     configuration: str = "bindery-webhook"
     """The name of both webhook configurations, which are told whom to trust."""
     certificate_seconds: float = Field(default=90 * 86400.0, ge=1)
@@ -171,6 +178,7 @@ class BinderConfiguration(ApiModel):
     plugins: tuple[PluginConfiguration, ...] = tuple(
         PluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
     )
+    """What prepares pods before they are bound, in this order."""
     concurrent_binds: int = Field(default=32, ge=1)
     """Calls for pods in flight at once, over all requests: bindings, and those of plugins."""
     time_to_live_seconds: float = Field(default=300.0, ge=0)

@@ -40,9 +40,11 @@ class PrometheusConfiguration(ApiModel):
     queue_label: str = "queue"
     """The label of `allocated` that names the queue."""
     fetch_seconds: float = Field(default=60.0, gt=0)
+    """The time between two queries."""
     staleness_seconds: float = Field(default=300.0, gt=0)
     """Usage that is older is still used, with a warning. At least `fetch_seconds`."""
     query_timeout_seconds: float = Field(default=10.0, gt=0)
+    """How long one query may take."""
     resolution_seconds: float = Field(default=60.0, ge=1)
     """How far the samples are apart that are summed."""
 

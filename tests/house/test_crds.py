@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bindery.api import crds
+from bindery.api import crds, reference
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.plane import ControlPlane
 
@@ -114,3 +114,9 @@ def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: ControlPlane, namesp
     created = create(cluster, "BindRequest", {"pods": [pod], "statement": {"id": "s"}}, namespace)
 
     assert created["spec"]["pods"][0]["pluginData"] == data
+
+
+def test_the_page_of_configuration_keys_is_the_models() -> None:
+    page = (ROOT / "docs" / "configuration.md").read_text(encoding="utf-8")
+
+    assert page == reference.page(), "the models changed: run `make crds`"
