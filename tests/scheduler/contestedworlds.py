@@ -13,6 +13,8 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 
+CORES = 36
+"""Of every node: enough for all pods that have their GPUs there."""
 STEP_S = 7.0
 """Between two cycles; promises and grace periods run out within twenty of them."""
 
@@ -30,7 +32,10 @@ def scenarios(draw: st.DrawFn) -> Scenario:
     """Draw nodes of two GPU models, a tree of queues, and jobs that run or wait."""
     free = {f"node{i}": draw(st.integers(1, 6)) for i in range(draw(st.integers(1, 4)))}
     models = st.sampled_from([None, "H100", "A100"])
-    nodes = [{"name": name, "gpus": gpus, "gpuModel": draw(models)} for name, gpus in free.items()]
+    nodes = [
+        {"name": name, "gpus": gpus, "gpuModel": draw(models), "cpu": str(CORES)}
+        for name, gpus in free.items()
+    ]
     names = [f"q{i}" for i in range(draw(st.integers(1, 4)))]
     queues: list[dict[str, Any]] = []
     for index, name in enumerate(names):
@@ -42,6 +47,7 @@ def scenarios(draw: st.DrawFn) -> Scenario:
                 "priority": draw(st.sampled_from([100, 100, 200])),
                 "reclaimable": draw(st.sampled_from([True, True, True, False])),
                 "gpu": _queue_numbers(draw),
+                "cpu": draw(st.sampled_from([{}, {"quota": "8", "weight": 1}])),
             }
         )
     queues.append({"name": "org0", "gpu": _queue_numbers(draw)})
@@ -58,7 +64,14 @@ def _job(draw: st.DrawFn, name: str, queues: list[str], free: dict[str, int]) ->
     if len(room) >= count and draw(st.booleans()):
         places = draw(st.permutations(room))[:count]
     for number, node in enumerate(places):
-        pods.append({"gpus": gpus, "subGroup": ("left", "right")[number % 2] if halves else ""})
+        cores = draw(st.sampled_from(["0", "0", "6"]))
+        pods.append(
+            {
+                "gpus": gpus,
+                "cpu": cores,
+                "subGroup": ("left", "right")[number % 2] if halves else "",
+            }
+        )
         if node:
             free[node] -= gpus
             pods[-1] |= {"state": "Running", "node": node}
