@@ -140,7 +140,7 @@ class KubeScheduler(_OneProcess):
         arguments = [
             str(plane.binaries.kube_scheduler),
             f"--config={file}",
-            # Its readiness is what starts the clock; the launcher's own arguments serve none.
+            # Its readiness is what starts the clock.
             "--bind-address=127.0.0.1",
             f"--secure-port={port}",
             f"--cert-dir={plane.state_dir / 'kube-scheduler'}",

@@ -120,16 +120,6 @@ class LocalControlPlane(ControlPlane):
         """Start kube-apiserver on the same port and data, and wait until it is ready."""
         self._start_api_server()
 
-    def start_kube_scheduler(self, configuration: str) -> Process:
-        """Start Kubernetes' own scheduler, for comparison.
-
-        `configuration` is a KubeSchedulerConfiguration; see `settings.kube_scheduler`.
-        """
-        path = self.state_dir / "kube-scheduler.yaml"
-        path.write_text(configuration, encoding="utf-8")
-        arguments = settings.kube_scheduler_arguments(path)
-        return self._start("kube-scheduler", self.binaries.kube_scheduler, arguments)
-
     def process(self, name: str) -> Process:
         """Return the running process `name`, such as kube-apiserver."""
         return self._running[name]

@@ -94,11 +94,6 @@ def controller_manager_arguments(kubeconfig: Path, certificates: Path) -> list[s
     ]
 
 
-def kube_scheduler_arguments(configuration: Path) -> list[str]:
-    """Return the arguments of kube-scheduler."""
-    return [f"--config={configuration}", "--secure-port=0"]
-
-
 def kube_scheduler(kubeconfig: Path) -> str:
     """Return a KubeSchedulerConfiguration with the client's limits lifted."""
     return (

@@ -77,11 +77,6 @@ class RequestWriter:
         self._removing: set[str] = set()
         """UIDs of stale requests whose deletion is under way."""
 
-    @property
-    def is_idle(self) -> bool:
-        """Whether nothing is being written."""
-        return not self._tasks
-
     def submit(self, draft: BindRequestDraft) -> None:
         """Write `draft` once all parts of its Statement have been submitted."""
         statement = (draft.namespace, draft.spec.statement.id)

@@ -192,12 +192,6 @@ class DeviceTable:
         found = self._groups.get(row, {}).get(group)
         return None if found is None else found.device
 
-    def fragments(self, rows: Rows) -> NDArray[np.int64]:
-        """Return how much of each of `rows` is free on devices that others have a part of."""
-        room = np.maximum(self._room_later(rows), 0)
-        partly = (room > 0) & (room < WHOLE)
-        return np.asarray((room * partly).sum(axis=0))
-
     # -- writing -------------------------------------------------------------------------------
 
     def hold(self, holder: Holder, places: Places) -> None:

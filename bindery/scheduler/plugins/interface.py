@@ -215,15 +215,6 @@ class VictimFilter(Protocol):
         ...
 
 
-@runtime_checkable
-class FairShare(Protocol):
-    """What each queue deserves. The first plugin that offers it decides."""
-
-    def fair_share(self, session: "Session") -> NDArray[np.int64]:
-        """Return [resource, queue], in ledger units."""
-        ...
-
-
 # ---- the transaction ----
 
 
