@@ -1,6 +1,6 @@
 """One Statement being carried out: attempts, waits between them, status writes, interruption.
 
-`manager` makes a Run when all parts have come and puts its `carry_out` into a task of its own; a
+`manager` makes a Run when all parts have come and calls `start`, which makes a task of its own; a
 waiting Run holds nothing that others need. It ends by an outcome that stands in the status of every
 part, by `interrupt` (a part is gone or changed: roll back, say nothing there), or by the process's
 stop, which leaves everything as it is for the next process. Only this module decides on retries.

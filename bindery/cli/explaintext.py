@@ -1,4 +1,4 @@
-"""An Explanation in lines for people. Used by `explain` and, for what would wait, by `whatif`.
+"""An Explanation in lines for people. Used by `explanation`; by `whatiftext` for what would wait.
 
 A line's indent says what it belongs to; whoever prints it keeps the indent when it wraps.
 """

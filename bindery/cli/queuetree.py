@@ -1,4 +1,4 @@
-"""The queue tree with its shares as bars. Used by `queues`; pure: text of a given width.
+"""The queue tree with its shares as bars: pure, text of a given width. Used by `queuepicture`.
 
 One scale for all queues: from nothing to what there is to divide, so that bars can be compared. It
 reads without colour too: colour only repeats what characters say.

@@ -1,8 +1,8 @@
 """What a question is about: the live cluster, or the one that a scenario file begins with.
 
-Used by `explain`, `queues` and `whatif`. Either way it is a `Look` and the configuration that plans
-it; nothing is ever written. What reads a cluster, and what reads scenarios, is imported when it is
-needed: each takes a third of a second.
+Used by `explanation`, `queuepicture` and `rehearsing`. Either way it is a `Look` and the
+configuration that plans it; nothing is ever written. What reads a cluster, and what reads
+scenarios, is imported when it is needed: each takes a third of a second.
 """
 
 from collections.abc import Mapping

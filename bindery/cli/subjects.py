@@ -1,4 +1,4 @@
-"""Which object a name on the command line means. Used by `explain`.
+"""Which object a name on the command line means. Used by `explanation`.
 
 Kinds are named as kubectl names them: singular, plural, short name, or with their group, as
 `kubectl -o name` prints them. Workloads are found by the owner references of their pods, so that

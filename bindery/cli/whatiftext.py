@@ -1,4 +1,4 @@
-"""The Outcome of a rehearsal in lines for people. Used by `whatif`."""
+"""The Outcome of a rehearsal in lines for people. Used by `rehearsing`."""
 
 from collections import defaultdict
 from collections.abc import Iterator

@@ -1,6 +1,6 @@
 """What a hollow node agent counts, in Prometheus' form.
 
-Written by `nodes`, `pods` and `agent`; served by `bindery.observability.health`.
+Written by `nodes` and `pods`; served by `bindery.observability.health`.
 """
 
 from prometheus_client import Counter, Gauge

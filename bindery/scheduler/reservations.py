@@ -1,9 +1,9 @@
 """Reservations: room that is kept for gangs which do not fit now, in one session.
 
-Made by `actions/reserve.py` while jobs are served, lifted by `backfill` for jobs that end in time,
-given back when the session closes. Room is kept by entering it as promised, so every placement sees
-it taken without asking. The invariant: of a node, as much is kept as the gang needs there when it
-starts and as pods that end by then do not give back, and never more than there is.
+Made by `actions/reserve.py` while jobs are served, lifted by `actions/backfill.py` for jobs that
+end in time, given back when the session closes. Room is kept by entering it as promised, so every
+placement sees it taken without asking. The invariant: of a node, as much is kept as the gang needs
+there when it starts and as pods that end by then do not give back, and never more than there is.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Which BindRequests nobody will finish: pure decisions, carried out by the janitor.
+"""Which BindRequests nobody will finish: pure decisions, carried out by requests.py.
 
 The binder finishes what can be finished. What it cannot know, or cannot do when it is down, is
 cleared here, so that a request never holds room for ever.

@@ -1,8 +1,8 @@
 """Calls the configured plugins step by step for one pod, in order, and measures them.
 
-Built once by `process` from what `registry` made; called by `transaction`, which knows which pods
-are to be prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation
-leaves this module.
+Built by `term` from what `registry` made; called by `transaction`, which knows which pods are to be
+prepared, finished or rolled back. Invariant: no exception of a plugin but a cancellation leaves
+this module.
 """
 
 from collections.abc import Awaitable, Callable, Sequence

@@ -1,6 +1,6 @@
 """Cutting cards into MIG instances: which profile, and where on the card (HAMi v2.10.0).
 
-Used by `fit` for devices in the mode `mig`. Pure; instances that exist are never moved.
+Used by `checks`. Pure; instances that exist are never moved.
 """
 
 from collections.abc import Sequence

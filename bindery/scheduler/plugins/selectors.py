@@ -1,7 +1,7 @@
 """Node selectors and affinity evaluated over all nodes at once.
 
 A requirement is a mask over node rows; terms AND their requirements, selectors OR their terms, as
-in `v1.NodeSelector`. Label columns are made once per node-table version.
+in `v1.NodeSelector`. A session has one set of label columns.
 """
 
 import re

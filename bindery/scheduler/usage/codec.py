@@ -1,8 +1,8 @@
 """The record as text of bounded size, for a ConfigMap.
 
-`keeper.py` writes and reads it. What a queue held is written as millionths of what its slice of
-time offered, all queues below included; numbers beyond that are lost. Invariant: `decode` returns a
-history that can be used or raises `RecordError`, whatever it is given.
+`recordkeeper.py` writes and reads it. What a queue held is written as millionths of what its slice
+of time offered, all queues below included; numbers beyond that are lost. Invariant: `decode`
+returns a history that can be used or raises `RecordError`, whatever it is given.
 """
 
 from typing import Final

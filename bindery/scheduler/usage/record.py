@@ -1,8 +1,8 @@
 """The scheduler's own record of what queues held: it needs nothing else to be installed.
 
-Told once a cycle what queues hold, it sums that up over slices of time; `keeper.py` stores it.
-What is held at a cycle counts for the time since the last one. Only time that was observed counts:
-between `interrupt` and the next cycle nothing is held and nothing offered. Never more than
+Told once a cycle what queues hold, it sums that up over slices of time; `recordkeeper.py` stores
+it. What is held at a cycle counts for the time since the last one. Only time that was observed
+counts: between `interrupt` and the next cycle nothing is held and nothing offered. Never more than
 `MOST_SLICES` slices are kept, however long the window is. A cycle accounts in a thread of its own
 while the keeper reads and writes in the event loop's, so each does it whole.
 """

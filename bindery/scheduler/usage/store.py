@@ -1,7 +1,7 @@
 """The ConfigMap that holds the record of past usage.
 
-Used by `keeper.py` alone. Writes are optimistic: one that is based on an older version than the
-server's is a conflict, and the caller reads again.
+Used by `recordkeeper.py`; `keeping.py` makes it. Writes are optimistic: one that is based on an
+older version than the server's is a conflict, and the caller reads again.
 """
 
 from bindery.kube.client import Client

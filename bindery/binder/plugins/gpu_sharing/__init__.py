@@ -3,6 +3,6 @@
 KAI-Scheduler's protocol (v0.17, pkg/binder/binding/resourcereservation and plugins/gpusharing). One
 reservation pod a GPU group asks the device plugin for a whole device and writes down which one it
 got; the users of the group are told that device by a ConfigMap that their environment refers to.
-`plugin` is the door; `reservations` keeps reservation pods, `watching` knows who uses them,
+`plugin` is the door; `reservations` keeps reservation pods, `users` knows who uses them,
 `handover` writes what containers read, `admission` is the webhook's part.
 """

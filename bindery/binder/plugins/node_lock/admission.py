@@ -1,7 +1,7 @@
 """What the admission webhook asks: pods that HAMi's devices cannot serve, and their defaults.
 
-Called by the plugin's `validate` and `mutate`. HAMi's own webhook leaves pods of other schedulers
-alone, so its defaults are set here: a container that names only a part of a GPU gets one.
+Called by `plugin`. HAMi's own webhook leaves pods of other schedulers alone, so its defaults are
+set here: a container that names only a part of a GPU gets one.
 """
 
 import copy
