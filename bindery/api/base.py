@@ -68,4 +68,3 @@ class Condition(ApiModel):
     last_transition_time: str | None = Field(
         default=None, json_schema_extra={"format": "date-time"}
     )
-    observed_generation: int | None = None

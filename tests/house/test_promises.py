@@ -1,0 +1,135 @@
+"""What the interfaces promise is kept: each word is written, each extension point is consulted."""
+
+import ast
+from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from bindery.api import bindrequest, states
+from bindery.api.hami import names as hami_names
+from bindery.api.hami import vendor, wishes
+from bindery.binder import outcome
+from bindery.binder.plugins import interface as binder_points
+from bindery.scheduler.plugins import further
+from bindery.scheduler.plugins import interface as scheduler_points
+
+PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
+WRITERS = [
+    *(path for folder in ("scheduler", "binder") for path in (PACKAGE / folder).rglob("*.py")),
+    *(PACKAGE / "api" / "hami").rglob("*.py"),
+]
+REGISTRY = PACKAGE / "scheduler" / "plugins" / "registry.py"
+
+WORDS = [
+    *(states.GangState, states.Phase, bindrequest.ReceivedResourceType, outcome.Reason),
+    *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
+    *(wishes.DevicePolicy, wishes.NodePolicy),
+]
+"""The words that stand in objects of the API."""
+
+WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
+    hami_names.BindPhase: {"SUCCESS", "FAILED"},  # by HAMi's device plugin
+    hami_names.DeviceModeWord: {"MIG", "MPS"},  # by HAMi's device plugin, at the node
+    wishes.DevicePolicy: set(wishes.DevicePolicy.__members__),  # by users
+    wishes.NodePolicy: set(wishes.NodePolicy.__members__),  # by users
+}
+
+INTERFACES: list[tuple[ModuleType, str]] = [
+    (scheduler_points, "scheduler"),
+    (further, "scheduler"),
+    (binder_points, "binder"),
+]
+NOT_EXTENSION_POINTS = {"Plugin", "BinderPlugin", "PluginFactory"}
+"""What every plugin has, and what makes one."""
+
+
+def points() -> Iterator[tuple[str, str]]:
+    """Yield the component and the name of each extension point."""
+    for interface, component in INTERFACES:
+        for name, value in vars(interface).items():
+            is_own = getattr(value, "__module__", "") == interface.__name__
+            if (
+                is_own
+                and getattr(value, "_is_protocol", False)
+                and name not in NOT_EXTENSION_POINTS
+            ):
+                yield component, name
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: words.__name__)
+def test_every_word_is_written_somewhere(words: type[StrEnum]) -> None:
+    written = {
+        member
+        for path in WRITERS
+        for enum, member in used_outside_comparisons(path)
+        if enum == words.__name__
+    }
+
+    assert set(words.__members__) - WRITTEN_BY_OTHERS.get(words, set()) - written == set()
+
+
+def test_every_word_of_the_api_is_looked_at() -> None:
+    declared = {
+        node.name
+        for path in (PACKAGE / "api").rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.ClassDef) and "StrEnum" in map(ast.unparse, node.bases)
+    }
+
+    assert declared == {words.__name__ for words in WORDS} - {"Reason"}
+
+
+@pytest.mark.parametrize(("component", "point"), list(points()))
+def test_every_extension_point_is_looked_for(component: str, point: str) -> None:
+    looked_for = {
+        name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+        for path in (PACKAGE / component).rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        for name in ast.walk(node.args[1])
+    }
+
+    assert point in looked_for
+
+
+def test_what_the_scheduler_finds_of_plugins_is_consulted() -> None:
+    (plugin_set,) = (
+        node
+        for node in tree_of(REGISTRY).body
+        if isinstance(node, ast.ClassDef) and node.name == "PluginSet"
+    )
+    found = {
+        ast.unparse(node.target) for node in plugin_set.body if isinstance(node, ast.AnnAssign)
+    }
+    read = {
+        node.attr
+        for path in (PACKAGE / "scheduler").rglob("*.py")
+        if path != REGISTRY
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Attribute)
+    }
+
+    assert len(found) > 20
+    assert found - read - {"seconds"} == set()
+
+
+def used_outside_comparisons(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield `Name.attribute` wherever it is a value and not merely compared with one."""
+    compared = {
+        id(inner)
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Compare)
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree_of(path)):
+        if isinstance(node, ast.Attribute) and id(node) not in compared:
+            yield ast.unparse(node.value).rpartition(".")[2], node.attr
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
