@@ -6,7 +6,7 @@ Used by the tests of what happens when things go wrong; nothing here is used out
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, cast
@@ -18,7 +18,7 @@ from bindery.binder.fencing import Fence
 from bindery.binder.manager import Malformed, Manager
 from bindery.binder.outcome import Outcome
 from bindery.binder.plugins.chain import PluginChain
-from bindery.binder.plugins.interface import BindContext, PluginError
+from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.retention import Finished
 from bindery.binder.surroundings import Surroundings
@@ -320,11 +320,13 @@ class Binder:
         *,
         plugins: int = 2,
         refuses: Mapping[str, PluginError] | None = None,
+        more_plugins: Sequence[BinderPlugin] = (),
     ) -> None:
         self.world, self.notes = world, Notes()
         self.door = Door(world, script or Script())
+        claims = [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)]
         chain = PluginChain(
-            [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)],
+            [*claims, *more_plugins],
             lambda _namespace, _priority: cast("Client", None),
             lambda _plugin, _step, _outcome, _seconds: None,
         )
