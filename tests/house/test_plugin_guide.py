@@ -130,6 +130,15 @@ def test_the_configurations_of_the_page_are_the_defaults_and_one_more() -> None:
     assert names(scheduler_registry.load(scheduler.plugins).plugins) == names(scheduler.plugins)
 
 
+def test_an_argument_that_a_plugin_of_the_page_does_not_know_is_an_error() -> None:
+    misspelt = [PluginConfiguration(name="racks", arguments={"lable": "x"})]
+
+    with pytest.raises(scheduler_registry.PluginError, match="lable"):
+        scheduler_registry.load(misspelt)
+    with pytest.raises(binder_registry.PluginConfigurationError, match="lable"):
+        binder_registry.build(misspelt)
+
+
 @pytest.mark.parametrize("interface", [scheduler_points, further, binder_points])
 def test_the_page_has_every_extension_point_with_its_methods(interface: ModuleType) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
