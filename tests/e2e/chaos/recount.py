@@ -15,7 +15,7 @@ from bindery.api import gpushare
 from bindery.api.hami import poddevices
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendortable import NVIDIA
-from bindery.api.names import GPU_RESOURCE, POD_GROUP_ANNOTATION
+from bindery.api.names import CHARGED_QUEUE_ANNOTATION, GPU_RESOURCE, POD_GROUP_ANNOTATION
 from bindery.api.quantity import parse
 from bindery.kube.objects import Pod
 from bindery.kube.resources import PODS
@@ -115,14 +115,24 @@ class Recount:
     def _queue_problems(self, bound: Pod) -> list[str]:
         if not self._is_limited(bound):
             return []
-        held = sum(
-            _requested(pod, "cpu")
+        holders = [
+            pod
             for pod in self.pods.values()
             if pod.spec.node_name and pod.status.phase not in _ENDED and self._is_limited(pod)
-        )
+        ]
+        held = sum(_requested(pod, "cpu") for pod in holders)
         if held <= LIMITED_CORES * 1000:
             return []
-        return [f"{held}m cores run in a queue with a limit of {LIMITED_CORES}"]
+        who = ", ".join(sorted(self._charged(pod) for pod in holders))
+        return [f"{held}m cores run in a queue with a limit of {LIMITED_CORES} ({who})"]
+
+    def _charged(self, pod: Pod) -> str:
+        """Describe a pod by its name, its cores and the queue that the binder recorded."""
+        record = pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION, "no record")
+        gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
+        there = "" if gang in self._churn.gangs else " being deleted"
+        queue = record.removeprefix(f"{self._ground.corner.namespace}-")
+        return f"{pod.metadata.name} {_requested(pod, 'cpu')}m {queue}{there}"
 
     def _is_limited(self, pod: Pod) -> bool:
         gang = pod.metadata.annotations.get(POD_GROUP_ANNOTATION, "")
