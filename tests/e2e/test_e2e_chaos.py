@@ -13,7 +13,8 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(600)]
 async def test_nothing_is_bound_twice_half_bound_or_left_over_under_churn_kills_and_cut_connections(
     installation: Installation,
 ) -> None:
-    figures = await attack(installation, Plan(seconds=45, seed=secrets.randbits(32)))
+    seed = secrets.randbits(32)
+    figures = await attack(installation, Plan(seconds=45, seed=seed, ends_api_server=False))
 
     print(figures.table())
     assert figures.problems == []

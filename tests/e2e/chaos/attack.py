@@ -31,6 +31,8 @@ class Plan:
     round_s: float = 150.0
     """How long churn and blows go on before all comes to rest."""
     blow_every_s: float = 5.0
+    ends_api_server: bool = True
+    """Not where other tests share the API server."""
 
 
 async def attack(installation: Installation, plan: Plan) -> Figures:
@@ -46,7 +48,13 @@ async def attack(installation: Installation, plan: Plan) -> Figures:
             churn = Churn(ground, random, figures)
             recount = Recount(ground, churn, figures)
             rest = Rest(ground, churn, recount, figures)
-            blows = Blows(ground, random, figures, plan.blow_every_s)
+            blows = Blows(
+                ground,
+                random,
+                figures,
+                plan.blow_every_s,
+                ends_api_server=plan.ends_api_server,
+            )
             async with recount.watching():
                 while time.monotonic() - begin_s < plan.seconds:
                     await _round(churn, blows, min(plan.round_s, plan.seconds))

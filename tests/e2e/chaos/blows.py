@@ -20,7 +20,15 @@ AT_ONCE = 3
 class Blows:
     """Deals blows at random, each over before it returns."""
 
-    def __init__(self, ground: Ground, random: Random, figures: Figures, every_s: float) -> None:
+    def __init__(
+        self,
+        ground: Ground,
+        random: Random,
+        figures: Figures,
+        every_s: float,
+        *,
+        ends_api_server: bool,
+    ) -> None:
         """`every_s`: the mean time between two blows."""
         self._ground, self._random, self._figures = ground, random, figures
         self._every_s = every_s
@@ -37,7 +45,7 @@ class Blows:
             self._fail: 4,
             self._lose: 4,
         }
-        if not ground.installation.control_plane.is_shared:
+        if ends_api_server and not ground.installation.control_plane.is_shared:
             self._kinds[self._end_api_server] = 1
 
     async def deal(self, until: Callable[[], bool]) -> None:
@@ -104,8 +112,10 @@ class Blows:
         self._note("kill -9", "kube-apiserver")
         plane = self._ground.installation.control_plane
         await asyncio.to_thread(plane.kill_api_server)
-        await asyncio.sleep(self._random.uniform(0, 3))
-        await asyncio.to_thread(plane.start_api_server)
+        try:
+            await asyncio.sleep(self._random.uniform(0, 3))
+        finally:  # an attack that is cut off leaves the API server up, too
+            plane.start_api_server()
         self._api_server_is_down = False
 
     @contextmanager
