@@ -24,7 +24,7 @@ class View:
     """Node -> resource -> allocatable, idle, releasing, pipelined, foreign; all-zero ones left out.
     """
     queues: dict[str, dict[str, tuple[int, ...]]]
-    """Queue -> resource -> allocated, non-preemptible, pending; all-zero ones left out."""
+    """Queue -> resource -> allocated, non-preemptible, pending, releasing; without zeros."""
     tasks: dict[str, tuple[TaskStatus, str, JobKey, str | None, bool]]
     """Pod uid -> status, node, job, queue (None: not ours), whether it may be evicted."""
     jobs: dict[JobKey, tuple[Any, ...]]
@@ -39,7 +39,9 @@ def view(state: PlanState) -> View:
     """Return `state` by names."""
     nodes, queues = state.nodes, state.queues
     node_columns = (nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign)
-    queue_columns = (queues.allocated, queues.non_preemptible, queues.pending)
+    queue_columns = (
+        queues.allocated, queues.non_preemptible, queues.pending, queues.releasing
+    )  # fmt: skip
     return View(
         nodes={name: _amounts(state, row, node_columns) for name, row in nodes.rows.items()},
         queues=_without_empty(
@@ -160,12 +162,15 @@ def _recounted_queues(state: PlanState, now: View) -> dict[str, dict[str, tuple[
         awaits = status is TaskStatus.PENDING or (
             status is TaskStatus.PIPELINED and task.pod_status is TaskStatus.PENDING
         )
-        request = charged(state, task.shape.request, place if status.is_active else "")
-        for resource, amount in request.items():
-            of_queue = counted.setdefault(queue_name, {}).setdefault(resource, [0, 0, 0])
+        moves = status is TaskStatus.PIPELINED and task.pod_status is TaskStatus.RUNNING
+        leaves = moves or status is TaskStatus.RELEASING
+        stands = task.pod_node if leaves else place if status.is_active else ""
+        for resource, amount in charged(state, task.shape.request, stands).items():
+            of_queue = counted.setdefault(queue_name, {}).setdefault(resource, [0, 0, 0, 0])
             of_queue[0] += amount if status.is_active else 0
             of_queue[1] += amount if status.is_active and not is_preemptible else 0
             of_queue[2] += amount if awaits else 0
+            of_queue[3] += amount if leaves else 0
     return _without_empty(
         {
             name: {resource: tuple(values) for resource, values in amounts.items() if any(values)}

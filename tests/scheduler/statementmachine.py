@@ -102,10 +102,12 @@ class StatementMachine(RuleBasedStateMachine):
         nodes = state.nodes
         columns = [nodes.allocatable, nodes.idle, nodes.releasing, nodes.pipelined, nodes.foreign]
         columns += [state.queues.allocated, state.queues.non_preemptible, state.queues.pending]
+        columns.append(state.queues.releasing)
         return (
             *(column.tobytes() for column in columns),
             session.queue_ledger.allocated.tobytes(),
             session.queue_ledger.non_preemptible.tobytes(),
+            session.queue_ledger.releasing.tobytes(),
             view(state),
             {uid: tuple(log) for uid, log in self.plugin.books.entries.items()},
         )

@@ -111,7 +111,7 @@ def test_a_single_pod_follows_its_queue_label() -> None:
 
     modify(cluster, pod("a", on="n", queue="new"))
 
-    assert view(cluster.state).queues == {"new": {"cpu": (1000, 0, 0), "pods": (1, 0, 0)}}
+    assert view(cluster.state).queues == {"new": {"cpu": (1000, 0, 0, 0), "pods": (1, 0, 0, 0)}}
 
 
 def test_pods_of_a_removed_gang_are_counted_as_if_it_had_never_been() -> None:

@@ -168,7 +168,10 @@ class Attempts:
             if not wish(_Placer(place, mark)):
                 return Outcome.WAITS
             tasks = [operation.task for operation in statement.operations]
-            if any(task.status is TaskStatus.PIPELINED for task in tasks):
+            if any(task.status is TaskStatus.PIPELINED for task in tasks) or any(
+                gate.waits_for_release(session, job, tasks)
+                for gate in session.plugins.release_gates
+            ):
                 return self._promise(job, statement, tasks)
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
                 return self._refuse(job, Refusal("NotReady", "a plugin holds the job back"))

@@ -90,13 +90,17 @@ class Charges:
             nodes.release(task.row, request, sign)
 
     def _charge_queue(self, task: Task, sign: int) -> None:
-        """Count what an active task holds, or a pending one asks for: on its node's model too."""
+        """Count what an active or leaving task holds, or a pending one asks for: on its node's
+        model too.
+        """
         if not task.is_ours:
             return
         queues, request = self._state.queues, task.shape.request
+        if task.row != NO_ROW:
+            request = self._state.nodes.charge(task.row, request)
         if task.status.is_active:
-            if task.row != NO_ROW:
-                request = self._state.nodes.charge(task.row, request)
             queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
+        elif task.status is TaskStatus.RELEASING:
+            queues.leave(task.queue_row, request, sign)
         elif task.status is TaskStatus.PENDING:
             queues.ask(task.queue_row, request, sign)

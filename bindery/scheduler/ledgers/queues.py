@@ -23,6 +23,8 @@ class QueueLedger:
         """[resource, queue]: what active and pipelined pods hold, with all queues below."""
         self.non_preemptible = self.rolled_up(queues.non_preemptible)
         """[resource, queue]: the part of it that cannot be evicted for others."""
+        self.releasing = self.rolled_up(queues.releasing)
+        """[resource, queue]: what pods still hold that are evicted or being deleted."""
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`. Refuse it where GPUs of the node's model are not granted.
@@ -48,6 +50,9 @@ class QueueLedger:
         if operation.kind is not OperationKind.PIPELINE:
             self._queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
         self._add(self.allocated, task.queue_row, request, sign)
+        if operation.kind is OperationKind.EVICT:
+            self._queues.leave(task.queue_row, request, -sign)
+            self._add(self.releasing, task.queue_row, request, -sign)
         if not task.is_preemptible:
             self._add(self.non_preemptible, task.queue_row, request, sign)
 

@@ -73,6 +73,7 @@ class QueueTable:
         self._allocated: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._non_preemptible: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._pending: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._rules: dict[int, dict[int, QueueRule]] = {}
         """Queue row -> place on the resource axis -> rule; defaults are left out."""
         self.version = 0
@@ -97,6 +98,12 @@ class QueueTable:
         """What pending pods of the queue itself ask for."""
         self._make_room()
         return self._pending[: len(self.axis), : len(self.entries)]
+
+    @property
+    def releasing(self) -> IntColumns:
+        """What pods of the queue itself still hold that are evicted or being deleted."""
+        self._make_room()
+        return self._releasing[: len(self.axis), : len(self.entries)]
 
     def rules(self) -> tuple[Amounts, Amounts, Amounts]:
         """Return quota, over-quota weight and limit of each queue itself."""
@@ -171,7 +178,7 @@ class QueueTable:
 
     def empty(self) -> None:
         """Forget what pods hold and ask for, in all queues."""
-        for columns in (self._allocated, self._non_preemptible, self._pending):
+        for columns in (self._allocated, self._non_preemptible, self._pending, self._releasing):
             columns[:] = 0
 
     def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
@@ -186,6 +193,12 @@ class QueueTable:
         pending = self.pending
         for index, amount in zip(request.indices, request.amounts, strict=True):
             pending[index, row] += sign * amount
+
+    def leave(self, row: int, request: Request, sign: int) -> None:
+        """Add or take back what a pod of the queue holds until it is gone."""
+        releasing = self.releasing
+        for index, amount in zip(request.indices, request.amounts, strict=True):
+            releasing[index, row] += sign * amount
 
     def chains(self) -> tuple[tuple[int, ...], ...]:
         """Return, by row, the rows of each queue and of the queues above it, bottom up.
@@ -242,6 +255,7 @@ class QueueTable:
             self._allocated = grown(self._allocated, resources, items)
             self._non_preemptible = grown(self._non_preemptible, resources, items)
             self._pending = grown(self._pending, resources, items)
+            self._releasing = grown(self._releasing, resources, items)
 
 
 def rolled_up(own: IntColumns, chains: Sequence[Sequence[int]]) -> IntColumns:

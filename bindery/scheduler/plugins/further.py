@@ -12,7 +12,7 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.plugins.interface import NodeFailure, Refusal, Rows
 
@@ -108,6 +108,18 @@ class WorthWaiting(Protocol):
 
         They fit at `row` now, and at `rows` once all that is being released has gone. None: they do
         not wait. Asked for each pod while anything is being released.
+        """
+        ...
+
+
+@runtime_checkable
+class WaitsForRelease(Protocol):
+    """Holds a gang back that fits on its nodes until something else has been released."""
+
+    def waits_for_release(self, session: "Session", job: Job, tasks: Sequence[Task]) -> bool:
+        """Return whether `tasks` of `job`, which were just placed, wait for pods that are going.
+
+        They are promised their nodes then. Asked for each gang once all of it has a place.
         """
         ...
 

@@ -1,7 +1,13 @@
-"""queuelimits: no queue, and no queue above it, ever holds more than its limit."""
+"""queuelimits: no queue, and no queue above it, ever holds more than its limit.
+
+Pods that are going count until they are gone, for gangs that would start at once; a gang that takes
+their place may be promised it.
+"""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import ResourceAxis, total
@@ -43,6 +49,19 @@ class QueueLimits:
                         f"asks for {axis.display(index, amount)} more",
                     )
         return None
+
+    def waits_for_release(self, session: Session, job: Job, tasks: Sequence[Task]) -> bool:
+        """Return whether a queue would be above a limit until pods that are going have gone.
+
+        Their eviction may still be refused, and a pod may take as long to stop as its owner likes.
+        """
+        ledger, chain = session.queue_ledger, session.queue_ledger.chains[session.queue_row(job)]
+        if not ledger.releasing[:, chain].any():
+            return False
+        asked = sorted({index for task in tasks for index in task.shape.request.indices})
+        place = np.ix_(asked, chain)
+        held, leaving = ledger.allocated[place], ledger.releasing[place]
+        return bool(((leaving > 0) & (held + leaving > session.shares.limit[place])).any())
 
 
 def _reserved(axis: ResourceAxis, index: int, amount: int) -> str:

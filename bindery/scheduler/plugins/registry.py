@@ -56,6 +56,7 @@ class PluginSet:
     task_node_filters: Sequence[further.TaskNodeFilter] = field(init=False)
     rooms: Sequence[further.NodeRoom] = field(init=False)
     waits: Sequence[further.WorthWaiting] = field(init=False)
+    release_gates: Sequence[further.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, further.BindEffects]] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -88,6 +89,7 @@ class PluginSet:
         self.task_node_filters = [p for p in self.plugins if isinstance(p, further.TaskNodeFilter)]
         self.rooms = [p for p in self.plugins if isinstance(p, further.NodeRoom)]
         self.waits = [p for p in self.plugins if isinstance(p, further.WorthWaiting)]
+        self.release_gates = [p for p in self.plugins if isinstance(p, further.WaitsForRelease)]
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, further.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
