@@ -1,5 +1,6 @@
 """What a BindRequest shows before it has an outcome, on the real API server."""
 
+import time
 from collections.abc import Callable
 
 import pytest
@@ -51,6 +52,14 @@ def test_a_gang_that_no_scheduler_has_looked_at_waits(
     assert table[1].split()[:4] == ["fresh", "default", "4", "Waiting"]
 
 
+def wait_writes(binder: Component, count: int) -> None:
+    """Wait until the binder has counted so many writes; a write shows before it is counted."""
+    deadline_s = time.monotonic() + 30
+    while f"{WRITES} {count}.0" not in binder.metrics():
+        assert time.monotonic() < deadline_s, f"not {count} writes of the status"
+        time.sleep(0.1)
+
+
 def test_a_request_that_waits_says_for_what_once(
     cluster: Cluster, gate: Gate, hold_gang: Callable[..., Component]
 ) -> None:
@@ -62,12 +71,12 @@ def test_a_request_that_waits_says_for_what_once(
     status = cluster.status("gang")
     assert status["phase"] == "Pending"
     assert status["message"] == "the plugin gate is at work, for 1 of 2 pods"
-    assert f"{WRITES} 1.0" in binder.metrics()
+    wait_writes(binder, 1)
 
     gate.let_go("pre_bind", "gang-1")
     status = cluster.wait_for("gang", "Succeeded")
     assert (status["reason"], status["message"]) == ("Bound", "")
-    assert f"{WRITES} 2.0" in binder.metrics()
+    wait_writes(binder, 2)
 
 
 def test_a_part_says_that_other_parts_have_not_come(cluster: Cluster, start_binder: Start) -> None:

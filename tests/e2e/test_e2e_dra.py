@@ -216,6 +216,7 @@ async def test_a_claim_of_another_pod_is_refused_by_the_binder(
 ) -> None:
     """A request that says that a claim was made for the pod must be right about it."""
     (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(1))  # so that nothing but the claim is wrong
     await driver.make_claim("other")
     claim = await driver.claim("other")
     gang = Gang("gated", size=1, pod={"schedulingGates": [{"name": "test/held"}]})
