@@ -81,7 +81,11 @@ async def test_a_job_whose_gang_was_reclaimed_whole_runs_again_whole(
     claimant = Gang("claimant", size=SIZE // 2, queue=poor)
     await corner.submit(claimant)
     await corner.wait_bound(claimant)
-    assert await living(corner) == {}, "the gang went whole"
+
+    async def all_went() -> bool:
+        return not first.keys() & (await living(corner)).keys()
+
+    await wait_for(all_went, "the gang goes whole")
     await corner.delete_gang(claimant)
 
     second = await wait_for(all_run, "the Job's gang runs again")

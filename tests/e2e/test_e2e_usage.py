@@ -18,20 +18,23 @@ from prometheus_client import REGISTRY
 from support import NO_ELECTION, Corner, Gang, wait_for
 from traps import ready
 
-from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.configuration import LeaderElection, SchedulerConfiguration
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
 from bindery.controlplane.components import Components
-from bindery.controlplane.install import NAMESPACE, Installation, render
+from bindery.controlplane.install import Installation, render
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import CONFIG_MAPS, Resource
+from bindery.observability.health import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode
 from bindery.scheduler.usage.store import KEY
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
+RECORDS = LeaderElection().namespace
+"""Where the record of usage stands: beside the Leases."""
 
 NODES = 4
 ALONE_MIN, TOGETHER_MIN = 20, 60
@@ -84,7 +87,7 @@ class Inside:
         file = self.directory / "scheduler.yaml"
         file.write_text(json.dumps(self.configuration.to_wire()))
         kubeconfig = self.installation.kubeconfigs["scheduler"]
-        options = process.Options(ConfigurationFile(file), kubeconfig, "in-the-test", 0)
+        options = process.Options(ConfigurationFile(file), kubeconfig, "in-the-test", Listening(0))
         running = asyncio.create_task(process.run(options, clock))
         before = sample("bindery_cycle_seconds_count")
         try:
@@ -138,11 +141,11 @@ async def inside(
         usage=UsageConfiguration.model_validate(usage),
     )
     yield Inside(installation, tmp_path, configuration)
-    await corner.client.delete(CONFIG_MAPS, record_name, NAMESPACE)
+    await corner.client.delete(CONFIG_MAPS, record_name, RECORDS)
 
 
 async def stored(client: Client, name: str) -> str:
-    found = await client.get(CONFIG_MAPS, name, NAMESPACE)
+    found = await client.get(CONFIG_MAPS, name, RECORDS)
     return (found.data or {}).get(KEY, "")
 
 
@@ -232,7 +235,7 @@ async def test_a_record_that_is_malformed_begins_anew_and_stops_nothing(
     corner: Corner, inside: Inside, record_name: str
 ) -> None:
     await corner.client.patch(
-        CONFIG_MAPS, record_name, {"data": {KEY: "{half a rec"}}, namespace=NAMESPACE
+        CONFIG_MAPS, record_name, {"data": {KEY: "{half a rec"}}, namespace=RECORDS
     )
     errors = sample("bindery_usage_errors_total", operation="decode")
     await corner.add_nodes("only", cpu="2")
@@ -273,7 +276,7 @@ async def test_without_its_prometheus_the_scheduler_goes_on_and_says_so(
             await corner.wait_bound(gang)
 
             async def is_told() -> bool:
-                events = await corner.client.list(EVENTS, namespace=NAMESPACE)
+                events = await corner.client.list(EVENTS, namespace=RECORDS)
                 return any(
                     event.reason == "UsageUnavailable" and address.partition("//")[2] in event.note
                     for event in events
@@ -288,9 +291,9 @@ async def test_without_its_prometheus_the_scheduler_goes_on_and_says_so(
 async def test_the_scheduler_may_touch_no_other_configmap(inside: Inside, record_name: str) -> None:
     kubeconfig = inside.installation.kubeconfigs["scheduler"]
     async with Client.connect(kubeconfig, user_agent="bindery-test/0") as client:
-        await client.get(CONFIG_MAPS, record_name, NAMESPACE)
+        await client.get(CONFIG_MAPS, record_name, RECORDS)
 
         with pytest.raises(ForbiddenError):
-            await client.get(CONFIG_MAPS, "bindery-scheduler", NAMESPACE)
+            await client.get(CONFIG_MAPS, "bindery-scheduler", RECORDS)
         with pytest.raises(ForbiddenError):
-            await client.delete(CONFIG_MAPS, record_name, NAMESPACE)
+            await client.delete(CONFIG_MAPS, record_name, RECORDS)

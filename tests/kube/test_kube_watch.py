@@ -14,7 +14,7 @@ from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import CONFIG_MAPS, Resource, metadata_only
-from bindery.kube.watch import Reflector, WatchTiming
+from bindery.kube.watch import Change, Reflector, WatchTiming
 
 pytestmark = pytest.mark.e2e
 
@@ -350,12 +350,26 @@ async def test_metadata_alone_can_be_watched(
     assert mirror.objects["watched"].metadata.labels == {"test": "watch"}
 
 
-async def test_what_the_callback_raises_ends_the_reflector(client: Client, namespace: str) -> None:
-    def fail(_change: object) -> None:
-        raise OSError("a fault of ours, not of the connection")
+async def test_what_the_callback_raises_about_one_object_leaves_the_others_to_come(
+    client: Client, namespace: str
+) -> None:
+    seen: list[str] = []
+    both = asyncio.Event()
+
+    def take(change: Change[Texts]) -> None:
+        seen.append(change.object.metadata.name)
+        if {"one", "two"} <= set(seen):
+            both.set()
+        if change.object.metadata.name == "one":
+            raise OSError("a fault of ours, not of the connection")
 
     await client.create(TEXTS, config_map("one"), namespace)
-    made = Reflector(client, TEXTS, fail, namespace=namespace)
-
-    with pytest.raises(OSError, match="a fault of ours"):
-        await asyncio.wait_for(made.run(), WAIT_S)
+    await client.create(TEXTS, config_map("two"), namespace)
+    running = asyncio.create_task(Reflector(client, TEXTS, take, namespace=namespace).run())
+    try:
+        async with asyncio.timeout(WAIT_S):
+            await both.wait()
+        assert not running.done()
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
