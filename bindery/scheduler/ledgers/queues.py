@@ -1,5 +1,7 @@
 """The ledger of queue shares: what every queue holds, by itself and with all below it."""
 
+import numpy as np
+
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import IntColumns
@@ -23,7 +25,9 @@ class QueueLedger:
         """[resource, queue]: what active and pipelined pods hold, with all queues below."""
         self.non_preemptible = self.rolled_up(queues.non_preemptible)
         """[resource, queue]: the part of it that cannot be evicted for others."""
-        self.releasing = self.rolled_up(queues.releasing)
+        leaving = queues.releasing
+        # Mostly nothing is being released, and the sums of thousands of queues take milliseconds.
+        self.releasing = self.rolled_up(leaving) if leaving.any() else np.zeros_like(leaving)
         """[resource, queue]: what pods still hold that are evicted or being deleted."""
 
     def apply(self, operation: Operation) -> None:
