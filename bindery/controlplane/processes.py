@@ -11,6 +11,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +21,9 @@ from bindery.controlplane.errors import ProcessError
 
 _POLL_SECONDS = 0.05
 _LOG_LINES_IN_ERRORS = 15
+_starter = ThreadPoolExecutor(1, "process-starter")
+"""Starts every process: to the kernel, the parent of a process is the thread that started it, so
+that a tethered process would end with a short-lived thread of its creator."""
 
 
 @dataclass(frozen=True)
@@ -67,14 +71,15 @@ class Process:
         with command.log.open("ab") as log:
             # A session of its own: Ctrl-C reaches this process only, which then stops the
             # children in order.
-            self._child = subprocess.Popen(  # noqa: S603  the callers build the commands
+            self._child = _starter.submit(
+                subprocess.Popen,
                 arguments,
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 env={**os.environ, **command.environment},
                 start_new_session=True,
-            )
+            ).result()
         self.pid = self._child.pid
 
     @property

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -76,6 +77,17 @@ def test_a_tethered_process_dies_with_a_parent_that_is_killed(tmp_path: Path) ->
         parent.kill()
 
     wait_for_end(record)
+
+
+def test_a_tethered_process_outlives_the_thread_that_started_it(tmp_path: Path) -> None:
+    command = Command("child", SLEEP, tmp_path / "log")
+    with ThreadPoolExecutor(1) as thread:
+        child = thread.submit(Process, command, tethered=True).result()
+
+    with pytest.raises(ProcessError, match=r"still runs after"):
+        child.wait(timeout_s=0.5)
+
+    child.kill()
 
 
 def test_a_recorded_process_is_stopped_by_its_pid(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ refused, it must be bound whole on the other node, and nothing may be left when 
 
 import asyncio
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import zip_longest
 
@@ -50,7 +50,7 @@ async def play(corners: Corners, corner: Corner) -> None:
     try:
         async with Observer(corner).watch() as observer:
             await corner.submit(gang)
-            await _refused(observer)
+            await _refused(corner, gang, observer)
             await wait_until_none(lambda: world.held(corner), "held though it was refused")
 
             phases[corner.namespace] = Phase.BOUND
@@ -181,13 +181,13 @@ async def _shut(corner: Corner, *, is_shut: bool) -> None:
     await corner.client.patch(NODES, f"{corner.namespace}-{OTHER}", patch)
 
 
-async def _refused(observer: Observer) -> None:
+async def _refused(corner: Corner, gang: Gang, observer: Observer) -> None:
     """Wait until the gang's first request has failed, which says that all was taken back."""
 
     async def refused() -> bool:
         return any(r.status.phase == "Failed" for r in observer.requests.values())
 
-    await wait_for(refused, "the first request has failed")
+    await _come_to(refused, "the first request has failed", corner, gang, observer)
 
 
 async def _bound(corner: Corner, gang: Gang, observer: Observer) -> None:
@@ -197,17 +197,24 @@ async def _bound(corner: Corner, gang: Gang, observer: Observer) -> None:
         nodes = [nodes for nodes in observer.nodes_of_pods.values() if nodes]
         return len(nodes) == gang.size and not observer.live_requests
 
+    await _come_to(bound, "the gang is bound", corner, gang, observer)
+    failed = [r.status.message for r in observer.requests.values() if r.status.phase == "Failed"]
+    assert len(failed) == 1, f"what heals itself has cost a plan: {failed[1:]}"
+    places = {node for nodes in observer.nodes_of_pods.values() for node in nodes}
+    assert places == {f"{corner.namespace}-{OTHER}"}, f"bound to {places}"
+
+
+async def _come_to(
+    probe: Callable[[], Awaitable[bool]], what: str, corner: Corner, gang: Gang, observer: Observer
+) -> None:
+    """Wait until `probe` answers yes; tell what is known of the gang when it does not."""
     try:
-        await wait_for(bound, "the gang is bound")
+        await wait_for(probe, what)
     except AssertionError as error:
         condition = await corner.condition(gang)
         said = [f"{r.status.phase}: {r.status.message}" for r in observer.requests.values()]
         why = condition.message if condition is not None else "no condition"
         raise AssertionError(f"{error}; {why}; requests: {said}") from error
-    failed = [r.status.message for r in observer.requests.values() if r.status.phase == "Failed"]
-    assert len(failed) == 1, f"what heals itself has cost a plan: {failed[1:]}"
-    places = {node for nodes in observer.nodes_of_pods.values() for node in nodes}
-    assert places == {f"{corner.namespace}-{OTHER}"}, f"bound to {places}"
 
 
 def table(title: str, outcomes: Mapping[Cell, str]) -> str:

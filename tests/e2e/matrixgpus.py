@@ -28,7 +28,8 @@ class SharedGpus(World):
     plugin = sharing()
 
     def gang(self, corner: Corner) -> Gang:  # noqa: ARG002  # equal everywhere
-        return Gang("gang", size=2, annotations=HALF, admit=admission.prepared)
+        # The rest of the node is for the reservation pod.
+        return Gang("gang", size=2, cpu="0.5", annotations=HALF, admit=admission.prepared)
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
