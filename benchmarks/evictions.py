@@ -55,18 +55,24 @@ async def bare(client: Client, cache: Cache) -> None:
         await client.evict(task.namespace, task.name, task.uid)
 
 
+class _NoBudgets:
+    """Knows no disruption budget."""
+
+    budget_easings = 0
+
+    def budgets_of(self, _task: Task) -> Sequence[DisruptionBudget]:
+        return ()
+
+
 def by_evictor(*, plans: bool = False, knows_budgets: bool = True) -> Evict:
     """Return how the evictor does it. `plans`: each pod is a plan of its own."""
 
     async def evict(client: Client, cache: Cache) -> None:
-        def nothing(_: Task) -> Sequence[DisruptionBudget]:
-            return ()
-
         evictor = Evictor(
             client,
             EventRecorder(client, "benchmark"),
             lambda: None,
-            cache.budgets_of if knows_budgets else nothing,
+            cache if knows_budgets else _NoBudgets(),
         )
         evictor.submit(
             [

@@ -304,8 +304,14 @@ class Engine:
         """Note that an eviction of `plan` was refused: what is left of it stays.
 
         The pods of the job at which it failed are spared for a while; the others may go in another
-        plan. The room of those that have gone already is kept for whom it was made.
+        plan. The room of those that have gone already is kept for whom it was made. A disruption
+        budget that has allowed more since then lets them be chosen at once.
         """
+        self._spare(plan)
+        if plan.budget_easings is not None:
+            self.cluster.catch_up_on_budgets(plan.budget_easings)
+
+    def _spare(self, plan: RefusedPlan) -> None:
         spare_s = SPARE_S if plan.retry_after_s is None else min(SPARE_S, plan.retry_after_s)
         cluster, until = self.cluster, self._clock() + spare_s
         refused, claimant = plan.refused.task, plan.refused.preemptor

@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from itertools import groupby
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 import structlog
@@ -36,11 +37,24 @@ BudgetKey = tuple[str, str]
 """Namespace and name of a disruption budget."""
 
 
+class KnownBudgets(Protocol):
+    """What is known of disruption budgets; the cluster implements it."""
+
+    def budgets_of(self, task: Task) -> Sequence[DisruptionBudget]:
+        """Return the disruption budgets that count the pod of `task`, by name."""
+
+    @property
+    def budget_easings(self) -> int:
+        """How often a disruption budget has allowed more evictions than before."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Problem:
     """Why an eviction was refused."""
 
     text: str
+    easings: int
+    """Of budgets, when it was asked for."""
     retry_after_s: float | None = None
     """When it may be otherwise, as of a budget that has not been counted yet."""
 
@@ -75,17 +89,14 @@ class _Course:
 
 
 class Evictor:
-    """Evicts in the background; what was refused is kept in `refused` for the loop to take.
-
-    `budgets`: returns the disruption budgets that count a pod, by name.
-    """
+    """Evicts in the background; what was refused is kept in `refused` for the loop to take."""
 
     def __init__(
         self,
         client: Client,
         events: EventRecorder,
         wake: Callable[[], None],
-        budgets: Callable[[Task], Sequence[DisruptionBudget]],
+        budgets: KnownBudgets,
     ) -> None:
         self._client = client
         self._budgets = budgets
@@ -175,21 +186,21 @@ class Evictor:
 
         Always the same order, so that no two evictions wait for each other.
         """
-        metas = (budget.metadata for budget in self._budgets(task))
+        metas = (budget.metadata for budget in self._budgets.budgets_of(task))
         return tuple((meta.namespace, meta.name) for meta in metas)
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> _Problem | None:
         """Evict one pod; return why that was refused, None if it goes or is gone."""
-        task = eviction.task
+        task, easings = eviction.task, self._budgets.budget_easings
         try:
             async with self._calls:
                 await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
         except (NotFoundError, ConflictError):  # gone, and perhaps another has its name
             return None
         except ApiError as error:
-            return _Problem(error.message, error.retry_after_s)
+            return _Problem(error.message, easings, error.retry_after_s)
         except KubeError as error:
-            return _Problem(str(error))
+            return _Problem(str(error), easings)
         if not dry_run:
             EVICTIONS.labels("evicted").inc()
             self.evicted.append(eviction)
@@ -211,4 +222,6 @@ class Evictor:
 def _refused(
     at: Eviction, left: Sequence[Eviction], problem: _Problem, *, is_begun: bool
 ) -> RefusedPlan:
-    return RefusedPlan(at, tuple(left), problem.text, is_begun, problem.retry_after_s)
+    return RefusedPlan(
+        at, tuple(left), problem.text, is_begun, problem.retry_after_s, problem.easings
+    )

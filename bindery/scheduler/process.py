@@ -68,7 +68,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         queues = QueueStatusWriter(
             client, QueueStatuses(engine.cluster, configuration.node_pool), clock
         )
-        evictor = Evictor(client, events, feed.changed.set, engine.cluster.budgets_of)
+        evictor = Evictor(client, events, feed.changed.set, engine.cluster)
         figures = QueueFigures()
         records = QueueRecorder(client, clock)
         writers = Writers(writer, evictor, status, queues, figures, records, events)

@@ -88,6 +88,8 @@ class RefusedPlan:
     """Whether other evictions of it had been carried out before."""
     retry_after_s: float | None = None
     """After how long the API server may answer otherwise, if it says so."""
+    budget_easings: int | None = None
+    """The cluster's when the refused eviction was asked for; None: it was not asked for."""
 
 
 @dataclass(slots=True)

@@ -1,5 +1,7 @@
 """Disruption budgets in the cache: whom they cover, what they block, and when to ask again."""
 
+from collections.abc import Callable
+
 import pytest
 from msgspec.structs import replace
 from schedulerworld import NAMESPACE, NOW, add, delete, engine_with, modify, node, pod, queue
@@ -44,11 +46,12 @@ def contested() -> Engine:
     return engine
 
 
-def refuse(engine: Engine) -> None:
-    """Let the API server refuse what the last cycle evicts."""
+def refuse(engine: Engine, easings: int | None = None) -> None:
+    """Let the API server refuse what the last cycle evicts, asked for at `easings` of budgets."""
     [eviction] = engine.report.evictions
     problem = "it would violate the pod's disruption budget"
-    engine.dropped(RefusedPlan(eviction, (eviction,), problem, is_begun=False))
+    plan = RefusedPlan(eviction, (eviction,), problem, is_begun=False, budget_easings=easings)
+    engine.dropped(plan)
 
 
 def evicted(engine: Engine) -> list[str]:
@@ -114,6 +117,40 @@ def test_a_refused_eviction_is_tried_again_when_its_budget_is_deleted() -> None:
     delete(engine.cluster, budget())
 
     assert evicted(engine) == ["rich"]
+
+
+EASED = [
+    lambda cluster: modify(cluster, budget(allowed=1)),
+    lambda cluster: delete(cluster, budget()),
+    lambda cluster: (modify(cluster, budget(allowed=1)), modify(cluster, budget(allowed=0))),
+]
+
+
+@pytest.mark.parametrize("ease", EASED, ids=["allows more", "is deleted", "for a moment"])
+def test_a_budget_that_changes_before_the_refusal_is_taken_over_lets_the_pod_be_tried_again(
+    ease: Callable[[Cluster], object],
+) -> None:
+    engine = contested()
+    assert evicted(engine) == ["rich"]
+    asked_at = engine.cluster.budget_easings
+
+    ease(engine.cluster)
+    refuse(engine, asked_at)
+
+    assert evicted(engine) == ["rich"]
+
+
+@pytest.mark.parametrize("ease", EASED, ids=["allows more", "is deleted", "for a moment"])
+def test_a_budget_that_changed_before_the_eviction_was_asked_for_is_no_reason_to_try_again(
+    ease: Callable[[Cluster], object],
+) -> None:
+    engine = contested()
+    assert evicted(engine) == ["rich"]
+
+    ease(engine.cluster)
+    refuse(engine, engine.cluster.budget_easings)
+
+    assert evicted(engine) == []
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from schedulerworld import engine_with, node, pod
+from schedulerworld import delete, engine_with, node, pod
 from test_budgets import budget
 
 from bindery.kube.budgets import BudgetSpec, DisruptionBudget, LabelSelector
@@ -26,12 +26,14 @@ class Answers:
         self.rounds: list[list[str]] = []
         """The pods whose evictions were asked for at the same time."""
         self._open: list[tuple[str, asyncio.Event]] = []
+        self.asked = asyncio.Event()
 
     async def evict(self, _namespace: str, name: str, _uid: str, *, dry_run: bool) -> None:
         if dry_run:
             return
         answered = asyncio.Event()
         self._open.append((name, answered))
+        self.asked.set()
         await answered.wait()
         if name in self.refuses:
             raise ThrottledError(429, "TooManyRequests", "it would violate the budget")
@@ -57,7 +59,7 @@ class Silent:
 
 
 def plans(names: str, budgets: Sequence[DisruptionBudget], by: int) -> tuple[Any, list[Eviction]]:
-    """Return whose budgets count, and evictions of pods named by letter, `by` for each plan.
+    """Return the cluster with `budgets`, and evictions of pods named by letter, `by` for each plan.
 
     The letter of a pod is the label that budgets select.
     """
@@ -66,7 +68,7 @@ def plans(names: str, budgets: Sequence[DisruptionBudget], by: int) -> tuple[Any
     ]
     engine = engine_with(node("n", 99), *pods, *budgets)
     tasks: list[Task] = list(engine.cluster.state.tasks.values())
-    return engine.cluster.budgets_of, [
+    return engine.cluster, [
         Eviction(task, "test", JobKey("team", f"plan{i // by}", True))
         for i, task in enumerate(tasks)
     ]
@@ -81,10 +83,10 @@ async def carried_out(
     names: str, *letters: str, by: int = 99, refuses: Sequence[str] = ()
 ) -> tuple[Answers, Evictor]:
     """Evict pods named `names`; those of `letters` have a budget each."""
-    budgets_of, evictions = plans(names, [of_letter(letter) for letter in letters], by)
+    cluster, evictions = plans(names, [of_letter(letter) for letter in letters], by)
     answers: Any = Answers(refuses)
     silent: Any = Silent()
-    evictor = Evictor(answers, silent, lambda: None, budgets_of)
+    evictor = Evictor(answers, silent, lambda: None, cluster)
     evictor.submit(evictions)
     await answers.answer_all(evictor)
     return answers, evictor
@@ -132,3 +134,20 @@ async def test_a_refusal_of_the_first_leaves_a_plan_that_has_not_begun() -> None
     [refused] = evictor.refused
     assert not refused.is_begun
     assert len(refused.left) == 3
+
+
+async def test_a_refusal_says_which_changes_of_budgets_were_known_when_it_was_asked_for() -> None:
+    cluster, evictions = plans("a", [of_letter("a")], by=1)
+    answers: Any = Answers(refuses=["a0"])
+    silent: Any = Silent()
+    evictor = Evictor(answers, silent, lambda: None, cluster)
+    before = cluster.budget_easings
+    evictor.submit(evictions)
+    await answers.asked.wait()
+
+    delete(cluster, of_letter("a"))
+    await answers.answer_all(evictor)
+
+    [refused] = evictor.refused
+    assert refused.budget_easings == before
+    assert cluster.budget_easings == before + 1

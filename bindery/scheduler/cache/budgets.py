@@ -5,11 +5,15 @@ API. They say which evictions count against the same budget, when it is worth as
 which budget is in the way.
 """
 
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Mapping
+from itertools import islice
 
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.store import Key, key_of
+
+_MOST_EASINGS = 1000
+"""How many are kept for evictions under way; an older one is found out by asking again."""
 
 
 class Budgets:
@@ -17,6 +21,9 @@ class Budgets:
 
     def __init__(self) -> None:
         self._by_namespace: defaultdict[str, dict[Key, DisruptionBudget]] = defaultdict(dict)
+        self._eased: deque[tuple[DisruptionBudget, ...]] = deque(maxlen=_MOST_EASINGS)
+        self.easings = 0
+        """How often a budget has allowed more than before."""
 
     def put(self, budget: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
         """Take in a budget's state.
@@ -30,7 +37,7 @@ class Budgets:
         known[key_of(budget.metadata)] = budget
         if before is None or not _allows_more(before, budget):
             return ()
-        return before, budget
+        return self._note(before, budget)
 
     def remove(self, budget: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
         """Forget a budget; return it: the pods that it covered may be evicted now."""
@@ -38,13 +45,23 @@ class Budgets:
         before = known.pop(key_of(budget.metadata), None)
         if not known:
             del self._by_namespace[budget.metadata.namespace]
-        return () if before is None else (before,)
+        return () if before is None else self._note(before)
+
+    def eased_since(self, easings: int) -> tuple[DisruptionBudget, ...]:
+        """Return the states of budgets that have allowed more since there were `easings`."""
+        fresh = min(self.easings - easings, len(self._eased))
+        return tuple(state for states in islice(reversed(self._eased), fresh) for state in states)
 
     def covering(self, namespace: str, labels: Mapping[str, str]) -> tuple[DisruptionBudget, ...]:
         """Return the budgets that count a pod of `namespace` with `labels`, by name."""
         budgets = self._by_namespace.get(namespace, {})
         found = [each for each in budgets.values() if each.covers(namespace, dict(labels))]
         return tuple(sorted(found, key=lambda budget: budget.metadata.name))
+
+    def _note(self, *states: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
+        self.easings += 1
+        self._eased.append(states)
+        return states
 
 
 def _allows_more(before: DisruptionBudget, now: DisruptionBudget) -> bool:

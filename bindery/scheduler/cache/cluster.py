@@ -6,7 +6,7 @@ at any time. No I/O: problems with objects are collected in `problems` for the p
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -224,6 +224,18 @@ class Cluster:
         return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
 
     @property
+    def budget_easings(self) -> int:
+        """How often a disruption budget has allowed more evictions than before."""
+        return self.budgets.easings
+
+    def catch_up_on_budgets(self, easings: int) -> None:
+        """Reconsider spared pods by the budgets that have allowed more since there were `easings`.
+
+        They changed before it was known that an eviction was refused.
+        """
+        self._reconsider(self.budgets.eased_since(easings))
+
+    @property
     def is_guarded(self) -> bool:
         """Whether the admission policy guards records, and the queues of PodGroups."""
         return self._configuration.tenancy_policy_enforced
@@ -400,7 +412,9 @@ class Cluster:
 
     def _apply_budget(self, budget: DisruptionBudget, gone: bool) -> bool:
         """Return whether pods whose eviction was refused may be chosen again."""
-        states = self.budgets.remove(budget) if gone else self.budgets.put(budget)
+        return self._reconsider(self.budgets.remove(budget) if gone else self.budgets.put(budget))
+
+    def _reconsider(self, states: Collection[DisruptionBudget]) -> bool:
         freed = [uid for uid in self.failures.spared(self._clock()) if self._counts(states, uid)]
         self.failures.reconsider(freed)
         return bool(freed)
