@@ -60,6 +60,11 @@ class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc
             return False
         return selector.matches(labels)
 
+    @property
+    def full_name(self) -> str:
+        """Its namespace and name, for people."""
+        return f"{self.metadata.namespace}/{self.metadata.name}"
+
 
 DISRUPTION_BUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudget

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
+from bindery.kube.budgets import DisruptionBudget
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule, is_reclaimable, levels_apart
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.plugins.interface import Refusal
 from bindery.scheduler.session import Session
 from bindery.scheduler.solver.protection import delay, min_runtime_s
@@ -24,7 +25,8 @@ from bindery.scheduler.solver.victims import Chunk, VictimTable
 BUDGET: Final = "EvictionRefused"
 """The reason of what a disruption budget protects."""
 
-BudgetAgainst = Callable[[Uid], str]
+BlockingBudget = Callable[[Task], DisruptionBudget | None]
+"""Returns the disruption budget that allows no eviction of a pod now, if there is one."""
 """Pod UID -> the disruption budget that allows no eviction of it now; empty if there is none."""
 
 
@@ -47,10 +49,10 @@ class Judge:
         claim: Claim,
         table: VictimTable,
         actions: Collection[str],
-        budget_against: BudgetAgainst,
+        blocking_budget: BlockingBudget,
     ) -> None:
         self._session = session
-        self._budget_against = budget_against
+        self._blocking_budget = blocking_budget
         self.claim = claim
         self._actions = actions
         self._own = session.queue_row(claim.job)
@@ -127,9 +129,10 @@ class Judge:
         A disruption budget, or what the API server has just answered.
         """
         for task in chunk.tasks:
-            budget = self._budget_against(task.uid)
-            if budget:
-                return f"PodDisruptionBudget {budget} allows no eviction of pod {task.name} now"
+            budget = self._blocking_budget(task)
+            if budget is not None:
+                name = budget.full_name
+                return f"PodDisruptionBudget {name} allows no eviction of pod {task.name} now"
         if any(task.uid in self._session.spared for task in chunk.tasks):
             return "its eviction has just been refused"
         return ""

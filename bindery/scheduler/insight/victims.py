@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindery.scheduler.actions.preempt import ConsolidationRule
-from bindery.scheduler.insight.objections import BUDGET, BudgetAgainst, Judge, Objection
+from bindery.scheduler.insight.objections import BUDGET, BlockingBudget, Judge, Objection
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
@@ -109,19 +109,19 @@ def cheapest_victims(
     job: Job,
     actions: Collection[str],
     most_moved: int,
-    budget_against: BudgetAgainst,
+    blocking_budget: BlockingBudget,
 ) -> VictimPlan | None:
     """Return what would have to go for the next pods of `job` to fit; None if nothing helps.
 
     The plan that breaks the softest rules; of these the one that kills, then moves, fewest pods.
     `actions`: those that are configured; `most_moved`: how many jobs consolidation may move;
-    `budget_against`: names the disruption budget that protects a pod.
+    `blocking_budget`: returns the disruption budget that protects a pod.
     """
     claim = next_claim(session, job, Barred(session))
     if claim is None:
         return None
     table = VictimTable(session, _is_somewhere)
-    judge = Judge(session, claim, table, actions, budget_against)
+    judge = Judge(session, claim, table, actions, blocking_budget)
     hardness = judge.hardness(table)
     others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
     if exceeds_idle(session, claim) is None:

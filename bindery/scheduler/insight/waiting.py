@@ -231,7 +231,11 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
     configuration = world.engine.configuration
     with session.reservations.lifted(lambda each: each.job is job):
         return cheapest_victims(
-            session, job, configuration.actions, most_moved(configuration), world.budget_against
+            session,
+            job,
+            configuration.actions,
+            most_moved(configuration),
+            world.engine.cluster.blocking_budget,
         )
 
 

@@ -14,7 +14,7 @@ from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod
-from bindery.kube.store import Change, EventType
+from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.kube.workloads import WorkloadJob
 from bindery.scheduler.commit import BindRequestDraft
 from bindery.scheduler.engine import Engine
@@ -44,9 +44,6 @@ class World:
         self.pods: dict[Uid, Pod] = {}
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job, as far as its pods' fate is asked for."""
-        self._budgets: list[DisruptionBudget] = []
-        self._allowed: list[int] = []
-        """By budget: how many more of its pods may go."""
         self._lives = 0
         """How many pods have come back after an eviction."""
         for item in objects:
@@ -55,9 +52,6 @@ class World:
 
     def add(self, item: KubeObject) -> None:
         """Let `item` come into being, or be what has become of one with its name."""
-        if isinstance(item, DisruptionBudget):
-            self._budgets.append(item)
-            self._allowed.append(item.status.disruptions_allowed)
         if isinstance(item, WorkloadJob):
             self.workload_jobs[item.metadata.uid] = item
             return
@@ -89,28 +83,17 @@ class World:
 
         Then nothing is counted.
         """
-        left = list(self._allowed)
-        for uid in pods:
-            for index in self._covering(uid):
-                if left[index] <= 0:
-                    return uid, self._name(index)
-                left[index] -= 1
-        self._allowed = left
-        return None
+        counted: dict[Key, DisruptionBudget] = {}
+        refused = self._count(pods, counted)
+        if refused is None:
+            for budget in counted.values():
+                self._apply(EventType.MODIFIED, budget)
+        return refused
 
     def refusing_budget(self, pods: Iterable[Uid]) -> str:
         """Return the budget that does not allow all of `pods` to be evicted; empty if all do."""
-        allowed = self._allowed
-        refused = self.refused(pods)
-        self._allowed = allowed
+        refused = self._count(pods, {})
         return "" if refused is None else refused[1]
-
-    def budget_against(self, uid: Uid) -> str:
-        """Return the budget that allows no eviction of the pod now; empty if there is none."""
-        if uid not in self.pods:
-            return ""
-        blocking = (i for i in self._covering(uid) if self._allowed[i] <= 0)
-        return next(map(self._name, blocking), "")
 
     def evict(self, uid: Uid) -> None:
         """Begin to delete a pod."""
@@ -164,20 +147,29 @@ class World:
 
     def _spare(self, pods: Iterable[Uid]) -> None:
         """Let the engine know of pods whose budgets allow no disruption: it would soon find out."""
-        spared = [uid for uid in pods if any(self._allowed[i] <= 0 for i in self._covering(uid))]
-        self.engine.cluster.failures.spare(spared, math.inf)
-
-    def _covering(self, uid: Uid) -> list[int]:
-        meta = self.pods[uid].metadata
-        return [
-            index
-            for index, budget in enumerate(self._budgets)
-            if budget.covers(meta.namespace, meta.labels)
+        cluster = self.engine.cluster
+        spared = [
+            uid
+            for uid in pods
+            if (task := cluster.state.tasks.get(uid)) and cluster.blocking_budget(task)
         ]
+        cluster.failures.spare(spared, math.inf)
 
-    def _name(self, index: int) -> str:
-        meta = self._budgets[index].metadata
-        return f"{meta.namespace}/{meta.name}"
+    def _count(
+        self, pods: Iterable[Uid], counted: dict[Key, DisruptionBudget]
+    ) -> tuple[Uid, str] | None:
+        """Take the evictions of `pods` off their budgets, whose new states go into `counted`."""
+        for uid in pods:
+            meta = self.pods[uid].metadata
+            for known in self.engine.cluster.budgets.covering(meta.namespace, meta.labels):
+                key = key_of(known.metadata)
+                budget = counted.get(key, known)
+                allowed = budget.status.disruptions_allowed
+                if allowed <= 0:
+                    return uid, budget.full_name
+                status = msgspec.structs.replace(budget.status, disruptions_allowed=allowed - 1)
+                counted[key] = msgspec.structs.replace(budget, status=status)
+        return None
 
     def _put(self, pod: Pod) -> None:
         previous = self.pods[Uid(pod.metadata.uid)]
