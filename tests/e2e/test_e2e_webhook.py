@@ -13,7 +13,7 @@ from webhooks import Webhooks, served_certificate
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
-from bindery.api.names import NODE_POOL_LABEL, POD_GROUP_ANNOTATION
+from bindery.api.names import GROUP, NODE_POOL_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
@@ -109,9 +109,10 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
         ({"gpu-fraction-num-devices": "2"}, {}, "says nothing without"),
         ({**HALF, "gpu-fraction-num-devices": "0"}, {}, "a whole number from 1 to 64"),
         ({**HALF, "gpu-fraction-container-name": "x"}, {}, "has no such container"),
+        ({f"{GROUP}/podgroup": "a"}, {}, f"did you mean the annotation {GROUP}/pod-group?"),
     ],
 )
-async def test_a_share_that_makes_no_sense_is_refused_with_the_reason(
+async def test_a_pod_that_makes_no_sense_is_refused_with_the_reason(
     corner: Corner,
     serving: Webhooks,
     annotations: Mapping[str, str],
@@ -161,6 +162,9 @@ async def test_a_change_that_makes_no_sense_is_refused_and_every_other_is_let_th
     with pytest.raises(ApiError, match="cannot both be given"):
         await annotate(corner, "a", {"gpu-memory": "100"})
     await annotate(corner, "a", {"gpu-fraction": "0.25", "mine": "1"})
+
+    with pytest.raises(ApiError, match=f"{QUEUE_LABEL} has no effect: it must be a label"):
+        await annotate(corner, "a", {QUEUE_LABEL: "research"})
 
     await annotate(corner, "old", {"mine": "1"})
     with pytest.raises(ApiError, match="cannot both be given"):
