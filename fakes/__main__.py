@@ -20,7 +20,8 @@ from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.resources import NODES, Resource
 from bindery.kube.storage import STORAGE_CLASSES
-from bindery.observability.health import HealthServer, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import Listening
 from fakes.haminodes import HamiDevicePlugins
 from fakes.provisioner import ProvisionerStandIn
 from fakes.reservations import GpuDevicePlugins

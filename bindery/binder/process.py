@@ -25,7 +25,8 @@ from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
-from bindery.observability.health import HealthServer, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import Listening
 
 COMPONENT: Final = "bindery-binder"
 _OTHER_CONNECTIONS: Final = 32

@@ -21,7 +21,7 @@ from bindery.binder.plugins.interface import BinderPlugin
 from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.kube.errors import KubeError
 from bindery.observability import interpreter, logs
-from bindery.observability.health import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="Carries out what the scheduler decided.", no_args_is_help=True)
 

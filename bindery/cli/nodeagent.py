@@ -19,7 +19,7 @@ from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
 from bindery.observability import interpreter, logs
-from bindery.observability.health import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
 

@@ -15,7 +15,7 @@ import typer
 from bindery.api.yamlfile import FileError
 from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.observability import interpreter, logs
-from bindery.observability.health import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, ListenError, Listening
 from bindery.scheduler import process
 from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile

@@ -14,7 +14,7 @@ from bindery.binder.webhook import process
 from bindery.cli.binder import load_plugins
 from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
 from bindery.observability import logs
-from bindery.observability.health import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="Checks and prepares pods when they are created.", no_args_is_help=True)
 

@@ -17,7 +17,8 @@ from bindery.kube.events import EventRecorder
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.pods import PodKeeper
 from bindery.nodeagent.shapes import HollowNode
-from bindery.observability.health import NOWHERE, HealthServer, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import NOWHERE, Listening
 
 COMPONENT: Final = "bindery-nodeagent"
 _REPORT_S: Final = 5.0

@@ -7,7 +7,6 @@ raises makes its answer 503 and is named in it; it never takes the server down.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from types import MappingProxyType, TracebackType
 from typing import Final, Self
 
@@ -15,33 +14,13 @@ from aiohttp import web
 from prometheus_client import REGISTRY, CollectorRegistry, disable_created_metrics
 from prometheus_client.exposition import choose_encoder
 
+from bindery.observability.listening import Listening, serving
+
 disable_created_metrics()  # type: ignore[no-untyped-call]  # it has no annotations
 
 Checks = Mapping[str, Callable[[], bool]]
 
 _NONE: Final[Checks] = MappingProxyType({})
-LOOPBACK: Final = "127.0.0.1"
-
-
-class ListenError(Exception):
-    """An address cannot be listened on: it is taken, or not one of this machine's."""
-
-    def __init__(self, host: str, port: int, error: OSError) -> None:
-        super().__init__(f"cannot listen on {host} port {port}: {error.strerror or error}")
-
-
-@dataclass(frozen=True)
-class Listening:
-    """Where a component answers probes and scrapes. Port 0 takes a free one."""
-
-    health_port: int | None
-    """None: nowhere."""
-    metrics_port: int | None = None
-    """None: /metrics is served beside the probes."""
-    address: str = LOOPBACK
-
-
-NOWHERE: Final = Listening(None)
 
 
 class HealthServer:
@@ -90,17 +69,7 @@ class HealthServer:
         return self
 
     async def _serve(self, stack: AsyncExitStack, routes: Sequence[web.RouteDef], port: int) -> int:
-        application = web.Application()
-        application.add_routes(routes)
-        runner = web.AppRunner(application, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        stack.push_async_callback(runner.cleanup)
-        try:
-            await web.TCPSite(runner, self._listening.address, port).start()
-        except OSError as error:
-            raise ListenError(self._listening.address, port, error) from error
-        bound: int = runner.addresses[0][1]
-        return bound
+        return await stack.enter_async_context(serving(routes, self._listening.address, port))
 
     async def __aexit__(
         self,

@@ -21,7 +21,8 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.client import Client
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
-from bindery.observability.health import HealthServer, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import Listening
 from bindery.scheduler import metrics
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine

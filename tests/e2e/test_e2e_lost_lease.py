@@ -13,7 +13,7 @@ from support import Corner, Gang, scheduler_configuration, wait_for
 from bindery.api.configuration import LeaderElection
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.resources import LEASES
-from bindery.observability.health import Listening
+from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 

@@ -26,7 +26,7 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import CONFIG_MAPS, Resource
-from bindery.observability.health import Listening
+from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.codec import decode

@@ -6,7 +6,8 @@ import aiohttp
 import pytest
 from prometheus_client import CollectorRegistry, Counter
 
-from bindery.observability.health import HealthServer, ListenError, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import ListenError, Listening
 
 
 async def get(server: HealthServer, path: str, port: int = 0) -> tuple[int, str]:

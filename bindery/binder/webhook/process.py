@@ -18,7 +18,8 @@ from bindery.binder.webhook.review import Plugins
 from bindery.binder.webhook.rotation import Place, Rotation
 from bindery.binder.webhook.server import WebhookServer
 from bindery.kube.client import Client
-from bindery.observability.health import HealthServer, Listening
+from bindery.observability.health import HealthServer
+from bindery.observability.listening import Listening
 
 COMPONENT: Final = "bindery-webhook"
 
@@ -38,6 +39,7 @@ async def run(options: Options) -> None:
 
     Raises:
         KubeError: there is no usable configuration of the API server.
+        ListenError: a port cannot be listened on.
     """
     stop = Stop()
     stop.claim_signals()

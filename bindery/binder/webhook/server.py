@@ -7,6 +7,7 @@ connection on. Answers never wait for anything, so a slow network elsewhere dela
 import ssl
 import tempfile
 from collections.abc import Callable
+from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,22 +17,28 @@ from aiohttp import web
 from prometheus_client import Counter
 
 from bindery.binder.webhook.review import MalformedReviewError, Plugins, Review
+from bindery.observability.listening import serving
 
 _log: Final = structlog.get_logger(__name__)
 
 _MOST_BYTES: Final = 4 * 2**20
 """More than the API server's own limit for an object."""
+_SHUTDOWN_S: Final = 5.0
 REVIEWS: Final = Counter("bindery_webhook_reviews_total", "Admission reviews.", ["step", "outcome"])
 
 
 class WebhookServer:
-    """Serves while it is entered; before `use` it refuses all connections."""
+    """Serves while it is entered; before `use` it refuses all connections.
+
+    Raises:
+        ListenError: on entering, if the port cannot be listened on.
+    """
 
     def __init__(self, plugins: Plugins, port: int, host: str) -> None:
         self._plugins, self._port, self._host = plugins, port, host
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
-        self._runner: web.AppRunner | None = None
+        self._stack = AsyncExitStack()
         self.is_trusted = False
         """Whether it has a certificate."""
 
@@ -45,16 +52,19 @@ class WebhookServer:
         self.is_trusted = True
 
     async def __aenter__(self) -> Self:
-        application = web.Application(client_max_size=_MOST_BYTES)
-        application.add_routes(
-            [
-                web.post("/validate", lambda r: _serve(r, "validate", self._plugins.validate)),
-                web.post("/mutate", lambda r: _serve(r, "mutate", self._plugins.mutate)),
-            ]
+        routes = [
+            web.post("/validate", self._validate),
+            web.post("/mutate", self._mutate),
+        ]
+        server = serving(
+            routes,
+            self._host,
+            self._port,
+            tls=self._context,
+            most_bytes=_MOST_BYTES,
+            shutdown_s=_SHUTDOWN_S,
         )
-        self._runner = web.AppRunner(application, access_log=None, shutdown_timeout=5.0)
-        await self._runner.setup()
-        await web.TCPSite(self._runner, self._host, self._port, ssl_context=self._context).start()
+        await self._stack.enter_async_context(server)
         return self
 
     async def __aexit__(
@@ -63,8 +73,13 @@ class WebhookServer:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._runner is not None:
-            await self._runner.cleanup()
+        await self._stack.aclose()
+
+    async def _validate(self, request: web.Request) -> web.Response:
+        return await _serve(request, "validate", self._plugins.validate)
+
+    async def _mutate(self, request: web.Request) -> web.Response:
+        return await _serve(request, "mutate", self._plugins.mutate)
 
 
 async def _serve(

@@ -1,0 +1,14 @@
+"""The webhook's server, without an API server."""
+
+import pytest
+
+from bindery.binder.webhook.review import Plugins
+from bindery.binder.webhook.server import WebhookServer
+from bindery.observability.listening import LOOPBACK, ListenError, serving
+
+
+async def test_a_port_that_is_taken_is_named() -> None:
+    async with serving([], LOOPBACK, 0) as port:
+        with pytest.raises(ListenError, match=f"{LOOPBACK} port {port}: .*in use"):
+            async with WebhookServer(Plugins((), "bindery"), port, LOOPBACK):
+                pass
