@@ -1,6 +1,7 @@
 """When a node's lock may be taken from somebody else."""
 
 import pytest
+from msgspec import structs
 
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
@@ -8,6 +9,7 @@ from bindery.binder.plugins.node_lock import holders
 from bindery.binder.plugins.node_lock.holders import Judgement
 from bindery.binder.plugins.node_lock.objects import HolderPod, HolderSpec, HolderStatus
 from bindery.kube.objects import Meta
+from bindery.scheduler.times import timestamp
 
 SINCE_S, EXPIRE_S = 1_000_000, 300.0
 LOCK = NodeLock(SINCE_S, "team", "holder")
@@ -18,6 +20,13 @@ def holder(node: str = "", phase: str = "Pending", **annotations: str) -> Holder
     return HolderPod(
         metadata=meta, spec=HolderSpec(node_name=node), status=HolderStatus(phase=phase)
     )
+
+
+def successor() -> HolderPod:
+    """Return a pod of the holder's name that was created after the lock."""
+    created = timestamp(SINCE_S + 3)
+    meta = structs.replace(holder().metadata, creation_timestamp=created)
+    return structs.replace(holder(), metadata=meta)
 
 
 UNBOUND = holders.judge(LOCK, holder(), "n0", EXPIRE_S)
@@ -52,3 +61,24 @@ def test_a_lock_is_taken_only_once_it_is_strictly_older_than_its_time(
     assert judgement.may_be_taken(now_s, first_s) is taken
     if taken:
         assert judgement.left_s(now_s, first_s) == 0.0
+
+
+@pytest.mark.parametrize(
+    ("pod", "age_s", "reason"),
+    [
+        (None, 0.0, "Dangling"),
+        (holder(phase="Succeeded"), 0.0, "Ended"),
+        (holder("n0", phase="Failed"), 0.0, "Ended"),
+        (holder(), 1_000.0, ""),
+        (holder("n0"), 1_000.0, ""),
+        (holder("elsewhere"), 1_000.0, ""),
+        (holder("n0", **{names.BIND_PHASE: "success"}), 1_000.0, ""),
+        (holder("n0", "Running"), 1_000.0, ""),
+        (successor(), EXPIRE_S, ""),
+        (successor(), EXPIRE_S + 1, "Recreated"),
+    ],
+)
+def test_a_lock_that_nobody_waits_for_is_left_to_a_pod_that_may_live(
+    pod: HolderPod | None, age_s: float, reason: str
+) -> None:
+    assert holders.left_behind(LOCK, pod, SINCE_S + age_s, EXPIRE_S) == reason

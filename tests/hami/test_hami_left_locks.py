@@ -1,6 +1,6 @@
-"""Locks that a dead binder has left at pods that wait for them.
+"""Locks that a dead binder has left: at pods that wait for them, at pods that are gone.
 
-Found by the kill matrix (tests/e2e/test_e2e_kill_matrix.py).
+Found by the kill matrix (tests/e2e/test_e2e_kill_matrix.py) and by tests/e2e/chaos.
 """
 
 import asyncio
@@ -12,6 +12,7 @@ from hamicluster import HamiCluster
 
 from bindery.api.hami.lock import NodeLock
 from bindery.controlplane.components import Component
+from bindery.kube.resources import PODS
 
 pytestmark = pytest.mark.e2e
 
@@ -36,3 +37,31 @@ async def test_a_lock_left_at_a_pod_further_back_in_the_queue_holds_up_nobody(
 
     assert {request.status.phase for request in requests} == {"Succeeded"}
     assert sorted(served[:2] for served in plugin.served) == [(name, name) for name in pods]
+
+
+async def test_locks_of_pods_that_are_gone_or_have_ended_are_released_though_nobody_waits(
+    hami: HamiCluster, start_binder: Start
+) -> None:
+    gone, ended, live, nobody = [await hami.add_node(number) for number in range(4)]
+    for name in ("ended", "live"):
+        await hami.add_pod(name)
+    patch = {"status": {"phase": "Succeeded"}}
+    await hami.client.patch(PODS, "ended", patch, namespace=hami.namespace, subresource="status")
+    now_s = int(time.time())
+    await hami.set_lock(gone, NodeLock(now_s, hami.namespace, "gone").encode())
+    await hami.set_lock(ended, NodeLock(now_s, hami.namespace, "ended").encode())
+    kept = {
+        live: NodeLock(now_s, hami.namespace, "live").encode(),
+        nobody: NodeLock(now_s - 10_000).encode(),
+    }
+    for node, value in kept.items():
+        await hami.set_lock(node, value)
+
+    start_binder()
+    await hami.until_unlocked(gone)
+    await hami.until_unlocked(ended)
+    # One that comes while the binder leads, after it has looked at all that were there before.
+    await hami.set_lock(gone, NodeLock(now_s, hami.namespace, "gone-too").encode())
+    await hami.until_unlocked(gone)
+
+    assert {node: await hami.lock(node) for node in kept} == kept

@@ -116,12 +116,11 @@ class Rest:
         return [pod for pod in every if pod.spec.node_name.startswith(prefix)]
 
     async def _locks(self) -> list[str]:
-        found, pods = [], {pod.metadata.name for pod in await self._pods()}
+        found = []
         for name in self.ground.hami:
             node = await self.ground.client.get(NODES, name)
             value = node.metadata.annotations.get(hami_names.NODE_LOCK)
-            # A lock whose pod is gone is taken over by the next pod that needs it; so it may stay.
-            if value is not None and value.rpartition(",")[2] in pods:
+            if value is not None:
                 found.append(f"lock {value} on {name}")
         return found
 

@@ -1,8 +1,8 @@
 """Whether whoever holds a node's lock still needs it: the rules of healing, pure.
 
-Asked by `turns` when a lock stands in the way. The invariant: a lock is never taken from a holder
-that may still be between its binding and its devices, however old the lock is; such a node is
-waited for, and said to be stalled.
+Asked by `turns` when a lock stands in the way, and by `sweep` about all locks. The invariant: a
+lock is never taken from a holder that may still be between its binding and its devices, however old
+the lock is; such a node is waited for, and said to be stalled.
 """
 
 import math
@@ -85,12 +85,31 @@ def judge(lock: NodeLock, pod: HolderPod | None, node: str, expire_s: float) -> 
     return Judgement("Allocating", is_live=True)
 
 
+def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: float) -> str:
+    """Return why nobody needs the lock any more, though no pod waits for it; "" if one may.
+
+    This is narrower than `judge`: a lock that is in nobody's way is left to a pod that may live.
+    """
+    if pod is None:
+        return "Dangling"
+    if pod.status.phase in _ENDED:
+        return "Ended"
+    # Clocks may be so far apart that a pod seems to be newer than its own lock.
+    is_expired = now_s > lock.since_s + expire_s
+    return "Recreated" if is_expired and _is_newer(pod, lock) else ""
+
+
 def _why_dead(lock: NodeLock, pod: HolderPod, node: str) -> str:
     if pod.status.phase in _ENDED:
         return "Ended"
-    created_s = seconds(pod.metadata.creation_timestamp)
-    if created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S:
+    if _is_newer(pod, lock):
         return "Recreated"
     if pod.spec.node_name not in ("", node):
         return "BoundElsewhere"
     return ""
+
+
+def _is_newer(pod: HolderPod, lock: NodeLock) -> bool:
+    """Return whether the pod was created after the lock: it is a successor of the holder."""
+    created_s = seconds(pod.metadata.creation_timestamp)
+    return created_s is not None and created_s > lock.since_s + _CLOCKS_APART_S

@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from bindery.api.hami.names import ASSIGNED_NODE
+from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.node_lock.objects import (
     HOLDER_PODS,
     LOCKED_NODES,
@@ -61,10 +62,22 @@ class Mirror:
         seen = self._pods.objects.get(key)
         if seen is not None:
             return seen, True
+        found = await self.read(key)
+        return found, found is None
+
+    async def read(self, key: PodKey) -> HolderPod | None:
+        """Return the pod as the API server has it now, None if it does not exist."""
+        namespace, name = key
         try:
-            return await self._client.get(HOLDER_PODS, key[1], key[0]), False
+            return await self._client.get(HOLDER_PODS, name, namespace)
         except NotFoundError:
-            return None, True
+            return None
+
+    def locked(self) -> list[tuple[str, str]]:
+        """Return the nodes that have a lock with a holder's name, and its value."""
+        nodes = self._nodes.objects.values()
+        locks = ((node.metadata.name, node.lock(Lock.NODE)) for node in nodes)
+        return [(name, value) for name, value in locks if value is not None]
 
     @contextmanager
     def woken_by(self, *keys: str | PodKey) -> Iterator[asyncio.Event]:

@@ -7,6 +7,7 @@ lets the next one go. docs/decisions/ has why the lock is not taken any earlier.
 scheduler has handed over no devices are none of this plugin's.
 """
 
+import asyncio
 import os
 import time
 from collections.abc import Mapping
@@ -26,6 +27,7 @@ from bindery.binder.plugins.node_lock.lock import LockDesk
 from bindery.binder.plugins.node_lock.mirror import Mirror
 from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
 from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
+from bindery.binder.plugins.node_lock.sweep import LockSweep
 from bindery.binder.plugins.node_lock.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
@@ -65,12 +67,17 @@ class NodeLock:
         return self._timing.expire_s
 
     async def run(self, client: Client) -> None:
-        """Watch nodes' locks and the pods that hold them, for as long as this binder leads."""
-        self._mirror = Mirror(client)
+        """Watch nodes' locks and the pods that hold them, for as long as this binder leads, and
+        release the locks that are left behind.
+        """
+        mirror = self._mirror = Mirror(client)
         desk = LockDesk(client, time.time)
-        self._turns = Turns(self._mirror, desk, self._timing, time.time)
+        self._turns = Turns(mirror, desk, self._timing, time.time)
+        sweep = LockSweep(mirror, desk, self.expire_s, time.time)
         try:
-            await self._mirror.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(mirror.run())
+                group.create_task(sweep.run())
         finally:
             turns, self._turns, self._mirror = self._turns, None, None
             await turns.close()

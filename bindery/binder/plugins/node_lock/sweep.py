@@ -1,0 +1,63 @@
+"""Releases the node locks of pods that are gone or have ended.
+
+Run by the plugin beside the transactions, once when this binder begins to lead and then every now
+and then. A queue heals such a lock only when another pod waits for it: without a sweep the lock of
+a gang that was deleted while no binder led would stay. Locks without a holder's name are left to
+the queues, which take them once they expire.
+"""
+
+import asyncio
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from bindery.api.hami.vendor import Lock
+from bindery.binder.plugins.node_lock import holders, metrics
+from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.mirror import Mirror
+from bindery.kube.errors import KubeError
+
+_log: Final = structlog.get_logger(__name__)
+
+_EVERY_S: Final = 15.0
+
+
+class LockSweep:
+    """Looks at all locks. `expire_s`: seconds after which HAMi takes a lock over.
+
+    `clock`: seconds since the epoch.
+    """
+
+    def __init__(
+        self, mirror: Mirror, desk: LockDesk, expire_s: float, clock: Callable[[], float]
+    ) -> None:
+        self._mirror, self._desk = mirror, desk
+        self._expire_s, self._clock = expire_s, clock
+
+    async def run(self) -> None:
+        """Look every now and then, until cancelled."""
+        await self._mirror.ready.wait()
+        while True:
+            for node, value in self._mirror.locked():
+                try:
+                    await self._look(node, value)
+                except KubeError as error:
+                    _log.warning("a lock was not looked at", node=node, error=str(error))
+            await asyncio.sleep(_EVERY_S)
+
+    async def _look(self, node: str, value: str) -> None:
+        lock = holders.read(value)
+        if lock is None or lock.is_anonymous:
+            return
+        key, now_s = (lock.namespace, lock.name), self._clock()
+        known = self._mirror.seen(key)
+        if known is not None and not holders.left_behind(lock, known, now_s, self._expire_s):
+            return
+        # The watches may be behind: the API server says whether the pod is there.
+        reason = holders.left_behind(lock, await self._mirror.read(key), now_s, self._expire_s)
+        if not reason:
+            return
+        await self._desk.remove(node, Lock.NODE, value)
+        _log.warning("a lock is released", node=node, lock=value, why=reason)
+        metrics.HEALED.labels(reason).inc()
