@@ -6,8 +6,9 @@ out by the scheduler's own engine, so that the command line never decides differ
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import TypeVar
+from dataclasses import replace
+from itertools import chain
+from typing import Any, TypeVar
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.cli.cluster import Look, demanding_kinds, read
@@ -51,34 +52,37 @@ async def look(
         CommandError: the cluster does not serve Bindery's kinds.
         KubeError: it does not answer, or refuses.
     """
-    with demanding_kinds():
-        pods, nodes, groups, queues, requests, classes = await asyncio.gather(
-            read(client, PODS),
-            read(client, NODES),
-            read(client, POD_GROUPS),
-            read(client, QUEUES),
-            read(client, BIND_REQUESTS),
-            read(client, PRIORITY_CLASSES),
-        )
-    return Look(
-        pods,
-        nodes,
-        groups,
-        queues,
-        requests,
-        classes,
-        await _visible(client, DISRUPTION_BUDGETS),
-        await _further(client, plugins),
-        await _visible(client, WORKLOAD_JOBS) if with_jobs else (),
+    kinds = _further_kinds(plugins)
+    own, budgets, further, jobs = await asyncio.gather(
+        _own_kinds(client),
+        _visible(client, DISRUPTION_BUDGETS),
+        _further(client, kinds),
+        _visible(client, WORKLOAD_JOBS) if with_jobs else _nothing(),
     )
+    return replace(own, budgets=budgets, further=further, workload_jobs=jobs)
 
 
-async def _further(
-    client: Client, plugins: Sequence[PluginConfiguration] | None
-) -> tuple[KubeObject, ...]:
-    """Read what plugins watch beside the scheduler's own kinds, and what claims are made from.
+async def _own_kinds(client: Client) -> Look:
+    """Read the kinds that the scheduler itself watches.
 
-    What a user may not see is missing.
+    Raises:
+        CommandError: the cluster does not serve Bindery's kinds.
+    """
+    with demanding_kinds():
+        return Look(
+            *await asyncio.gather(
+                read(client, PODS),
+                read(client, NODES),
+                read(client, POD_GROUPS),
+                read(client, QUEUES),
+                read(client, BIND_REQUESTS),
+                read(client, PRIORITY_CLASSES),
+            )
+        )
+
+
+def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
+    """Return what plugins watch beside the scheduler's own kinds, and what claims are made from.
 
     Raises:
         CommandError: a plugin cannot be made.
@@ -87,13 +91,14 @@ async def _further(
         found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
     except registry.PluginError as error:
         raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
-    resources = [each for each in found.watched_resources() if each not in WATCHED]
-    resources.append(RESOURCE_CLAIM_TEMPLATES)
-    objects: list[KubeObject] = []
-    for resource in await served(client, resources):
-        with suppress(ForbiddenError):
-            objects.extend(await read(client, resource))
-    return tuple(objects)
+    watched = [each for each in found.watched_resources() if each not in WATCHED]
+    return [*watched, RESOURCE_CLAIM_TEMPLATES]
+
+
+async def _further(client: Client, kinds: Sequence[Resource[Any]]) -> tuple[KubeObject, ...]:
+    """Read the objects of `kinds`. Those that a user may not see, or nobody serves, are missing."""
+    visible = (_visible(client, kind) for kind in await served(client, kinds))
+    return tuple(chain.from_iterable(await asyncio.gather(*visible)))
 
 
 async def _visible(client: Client, resource: Resource[T]) -> tuple[T, ...]:
@@ -102,3 +107,7 @@ async def _visible(client: Client, resource: Resource[T]) -> tuple[T, ...]:
         return await read(client, resource)
     except ForbiddenError:
         return ()
+
+
+async def _nothing() -> tuple[()]:
+    return ()

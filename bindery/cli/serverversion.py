@@ -1,12 +1,14 @@
-"""What `bindery version` says of the cluster: its version, and whether Bindery is installed."""
+"""What `bindery version` shows of the cluster: its version, and whether Bindery is installed."""
 
+import asyncio
 from typing import Any
 
 from bindery.api.names import API_VERSION
 from bindery.kube.client import Client
-from bindery.kube.errors import ApiError, NotFoundError
+from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
-from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, QUEUES, Resource, metadata_only
+from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, QUEUES, Resource
+from bindery.kube.served import served
 
 
 class ServerVersion(KubeObject, frozen=True, rename="camel", kw_only=True):
@@ -33,14 +35,14 @@ _VERSION = _VersionEndpoint("", "", "version", "Version", False, ServerVersion)
 
 async def describe_server(client: Client) -> list[str]:
     """Return lines with the server's version and which of Bindery's kinds it serves."""
-    server = await client.get(_VERSION, "")
-    missing = []
-    for resource in map(metadata_only, _KINDS):
-        try:
-            await client.list(resource)
-        except NotFoundError:
-            missing.append(resource.plural)
-        except ApiError:  # it may not be listed by us, so it is served
-            continue
-    state = f"not installed: {', '.join(missing)}" if missing else "installed"
+    server, state = await asyncio.gather(client.get(_VERSION, ""), _installation(client))
     return [f"server: {server.git_version}", f"resources: {API_VERSION} {state}"]
+
+
+async def _installation(client: Client) -> str:
+    try:
+        found = await served(client, _KINDS)
+    except ForbiddenError:  # the server's version is for everybody, the list of its kinds is not
+        return "cannot be seen by this user"
+    missing = [kind.plural for kind in _KINDS if kind not in found]
+    return f"not installed: {', '.join(missing)}" if missing else "installed"

@@ -1,6 +1,6 @@
 """Calls: requests that are repeated until they succeed, fail for good, or run out of time.
 
-Stands between `bindery.kube.client`, which says what is asked, and `bindery.kube.transport`, which
+Stands between `bindery.kube.client`, which says what is asked, and a `bindery.kube.carrier`, which
 carries one request once. `bindery.kube.retry` decides about repeating.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
+from bindery.kube.carrier import Carrier
 from bindery.kube.errors import (
     GoneError,
     KubeError,
@@ -24,7 +25,6 @@ from bindery.kube.objects import KubeObject
 from bindery.kube.requests import Request, Selection, read
 from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import RetryPolicy
-from bindery.kube.transport import Transport
 
 T = TypeVar("T", bound=KubeObject)
 ItemT = TypeVar("ItemT")
@@ -42,7 +42,7 @@ Turn = Callable[[], AbstractAsyncContextManager[None]]
 class Caller:
     """Makes calls, each in its turn and then within `timeout_s` seconds."""
 
-    def __init__(self, transport: Transport, timeout_s: float, turn: Turn = nullcontext) -> None:
+    def __init__(self, transport: Carrier, timeout_s: float, turn: Turn = nullcontext) -> None:
         self.transport = transport
         self.timeout_s = timeout_s
         self._turn = turn

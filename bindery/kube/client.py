@@ -2,7 +2,7 @@
 
 Verbs take a `Resource` and answer with its msgspec type. Failures that trying again may heal are
 tried again, with jitter, until the call's time is up (`bindery.kube.retry` says which); what
-remains is raised as a `KubeError`. `bindery.kube.transport` carries the requests. The invariant:
+remains is raised as a `KubeError`. A `bindery.kube.carrier` carries the requests. The invariant:
 no call is repeated whose repetition could have another effect than the call itself.
 """
 
@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from bindery.kube.calls import Caller, Listed, Turn
+from bindery.kube.carrier import Carrier
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     ConflictError,
@@ -33,7 +34,6 @@ from bindery.kube.requests import (
 )
 from bindery.kube.resources import ObjectList, Resource
 from bindery.kube.retry import Repeat
-from bindery.kube.transport import Transport
 
 __all__ = ["Client", "Connecting", "PatchKind", "Selection"]
 
@@ -48,7 +48,7 @@ class Client:
     """
 
     def __init__(
-        self, transport: Transport, request_timeout_s: float, turn: Turn = nullcontext
+        self, transport: Carrier, request_timeout_s: float, turn: Turn = nullcontext
     ) -> None:
         self._caller = Caller(transport, request_timeout_s, turn)
 
@@ -61,18 +61,20 @@ class Client:
         request_timeout_s: float = 30.0,
         connections: int = 64,
         credentials: Credentials | None = None,
+        is_command: bool = False,
     ) -> "Connecting":
         """Read the configuration and make a client: await it, or use it in `async with`.
 
         Without `kubeconfig`: the cluster that we run in, else the default kubeconfig; `context`
         names one of its contexts, by default the current one. `request_timeout_s` bounds each
         call with all its attempts; `connections` the requests in flight, watches not counted.
-        With `credentials`, no configuration is read.
+        With `credentials`, no configuration is read. `is_command`: start fast, for few requests.
         """
 
         async def make() -> Client:
             access = credentials or await Credentials.load(kubeconfig, context)
-            return Client(Transport(access, user_agent, connections), request_timeout_s)
+            carrier = _carrier(access, user_agent, connections, is_command=is_command)
+            return Client(carrier, request_timeout_s)
 
         return Connecting(make)
 
@@ -306,6 +308,19 @@ class Client:
             namespace=meta.namespace,
             subresource=subresource,
         )
+
+
+def _carrier(
+    access: Credentials, user_agent: str, connections: int, *, is_command: bool
+) -> Carrier:
+    """Return a carrier for `access`; only those who use aiohttp import it, as that takes long."""
+    if is_command and access.proxy is None:
+        from bindery.kube.threadtransport import ThreadTransport
+
+        return ThreadTransport(access, user_agent, connections)
+    from bindery.kube.transport import Transport
+
+    return Transport(access, user_agent, connections)
 
 
 class Connecting:

@@ -17,6 +17,7 @@ import aiohttp
 from prometheus_client import Counter, Histogram
 from yarl import URL
 
+from bindery.kube.carrier import Answer, headers, send_as
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     KubeError,
@@ -64,7 +65,7 @@ class Transport:
         try:
             async with asyncio.timeout(timeout_s), self._slots:
                 sent = True
-                return await self._attempt(request)
+                return await send_as(self._credentials, lambda: self._exchange(request))
         except TimeoutError as error:
             text = f"{request.verb} {request.resource}: no answer in {timeout_s:.1f} s"
             if sent:
@@ -73,17 +74,14 @@ class Transport:
             _count(request, "unreachable")
             raise UnreachableError(f"{text}: all connections are busy") from error
 
-    async def _attempt(self, request: Request, *, renewed: bool = False) -> bytes:
-        if self._credentials.due:
-            await self._credentials.renew()
-        authorization = self._credentials.authorization
+    async def _exchange(self, request: Request) -> Answer:
         started_s = perf_counter()
         try:
             async with self._session.request(
                 request.method,
                 self._url(request),
                 data=request.body,
-                headers=self._headers(request),
+                headers=headers(request, self._credentials, self._user_agent),
                 allow_redirects=False,
                 proxy=self._credentials.proxy,
                 server_hostname=self._credentials.tls_server_name,
@@ -93,12 +91,7 @@ class Transport:
             raise _failure(request, error) from error
         _count(request, str(response.status))
         _time(request, perf_counter() - started_s)
-        if response.status == 401 and authorization is not None and not renewed:
-            await self._credentials.renew(rejected=authorization)
-            return await self._attempt(request, renewed=True)
-        if response.status >= 400:
-            raise error_from_answer(response.status, body, response.headers.get("Retry-After"))
-        return body
+        return Answer(response.status, body, response.headers.get("Retry-After"))
 
     async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
         """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
@@ -108,7 +101,7 @@ class Transport:
             async with self._session.request(
                 request.method,
                 self._url(request),
-                headers=self._headers(request),
+                headers=headers(request, self._credentials, self._user_agent),
                 allow_redirects=False,
                 proxy=self._credentials.proxy,
                 server_hostname=self._credentials.tls_server_name,
@@ -133,20 +126,6 @@ class Transport:
 
     def _url(self, request: Request) -> URL:
         return URL(self._credentials.server + request.target, encoded=True)
-
-    def _headers(self, request: Request) -> dict[str, str]:
-        # identity: the server spends more on compressing than loopback or a cluster's network on
-        # the bytes.
-        headers = {
-            "Accept": request.accept,
-            "Accept-Encoding": "identity",
-            "User-Agent": self._user_agent,
-        }
-        if request.body is not None:
-            headers["Content-Type"] = request.content_type
-        if self._credentials.authorization is not None:
-            headers["Authorization"] = self._credentials.authorization
-        return headers
 
 
 def _failure(request: Request, error: Exception) -> KubeError:

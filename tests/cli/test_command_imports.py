@@ -21,7 +21,8 @@ LIBRARIES = [
 """What takes time to import: every library that Bindery depends on."""
 
 OFFLINE = "msgspec typer yaml"
-TALKING = "aiohttp msgspec prometheus_client typer yaml"
+TALKING = "msgspec typer yaml"
+"""For requests to a server; aiohttp and the metrics take longer than the requests."""
 PLANNING = "cel_expr_python msgspec numpy pydantic rich typer yaml"
 
 

@@ -2,13 +2,15 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
 from typing import Any
 
 import msgspec
 import pytest
 from faultproxy import Fault, FaultProxy
 
-from bindery.kube.client import Client, PatchKind
+from bindery.controlplane.plane import ControlPlane
+from bindery.kube.client import Client, PatchKind, Selection
 from bindery.kube.errors import (
     AlreadyExistsError,
     ConflictError,
@@ -36,6 +38,31 @@ class Numbered(KubeObject, frozen=True, rename="camel", kw_only=True):
 
 
 TEXTS = Resource("", "v1", "configmaps", "ConfigMap", True, Texts)
+
+
+@pytest.fixture(params=[False, True], ids=["process", "command"])
+def is_command(request: pytest.FixtureRequest) -> bool:
+    """Whether the client is one for commands, which carries requests in another way."""
+    return bool(request.param)
+
+
+@pytest.fixture
+async def client(control_plane: ControlPlane, is_command: bool) -> AsyncIterator[Client]:
+    async with Client.connect(
+        control_plane.admin_kubeconfig, user_agent="bindery-test/0", is_command=is_command
+    ) as made:
+        yield made
+
+
+@pytest.fixture
+async def proxied(proxy: FaultProxy, is_command: bool) -> AsyncIterator[Client]:
+    async with Client.connect(
+        proxy.kubeconfig,
+        user_agent="bindery-test/0",
+        request_timeout_s=10,
+        is_command=is_command,
+    ) as made:
+        yield made
 
 
 def config_map(name: str, **data: str) -> dict[str, Any]:
@@ -209,11 +236,11 @@ async def test_a_wait_longer_than_the_call_may_take_is_raised_at_once(
 
 
 async def test_a_server_that_stays_broken_is_given_up_in_time(
-    proxy: FaultProxy, namespace: str
+    proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps", times=1000, status=500))
     async with Client.connect(
-        proxy.kubeconfig, user_agent="bindery-test/0", request_timeout_s=1.5
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command, request_timeout_s=1.5
     ) as impatient:
         started_s = time.monotonic()
         with pytest.raises(ServerError):
@@ -256,36 +283,38 @@ async def test_a_create_whose_answer_is_lost_is_not_sent_twice(
 
 
 async def test_a_server_that_does_not_answer_leaves_the_outcome_unknown(
-    proxy: FaultProxy, namespace: str
+    proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("POST", "/configmaps", hang=True))
     async with Client.connect(
-        proxy.kubeconfig, user_agent="bindery-test/0", request_timeout_s=0.5
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command, request_timeout_s=0.5
     ) as impatient:
         with pytest.raises(OutcomeUnknownError, match=r"no answer in 0\.5 s"):
             await impatient.create(TEXTS, config_map("a"), namespace)
 
 
 async def test_an_idempotent_call_that_hangs_has_a_second_try(
-    proxy: FaultProxy, namespace: str
+    proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps", hang=True))
     async with Client.connect(
-        proxy.kubeconfig, user_agent="bindery-test/0", request_timeout_s=2
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command, request_timeout_s=2
     ) as impatient:
         assert await impatient.list(metadata_only(TEXTS), namespace=namespace)
 
 
 async def test_an_unreachable_server_is_tried_until_it_is_there(
-    proxy: FaultProxy, namespace: str
+    proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     async with Client.connect(
-        proxy.kubeconfig, user_agent="bindery-test/0", request_timeout_s=0.5
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command, request_timeout_s=0.5
     ) as early:
         await proxy.stop_listening()
         with pytest.raises(UnreachableError):
             await early.create(TEXTS, config_map("a"), namespace)
-    async with Client.connect(proxy.kubeconfig, user_agent="bindery-test/0") as patient:
+    async with Client.connect(
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command
+    ) as patient:
         creating = asyncio.create_task(patient.create(TEXTS, config_map("a"), namespace))
         await asyncio.sleep(0.2)  # so that the first attempts are refused
         await proxy.listen()
@@ -294,11 +323,15 @@ async def test_an_unreachable_server_is_tried_until_it_is_there(
 
 
 async def test_no_more_requests_than_connections_are_in_flight(
-    proxy: FaultProxy, namespace: str
+    proxy: FaultProxy, namespace: str, is_command: bool
 ) -> None:
     proxy.break_next(Fault("GET", "/configmaps/", times=2, hang=True))
     async with Client.connect(
-        proxy.kubeconfig, user_agent="bindery-test/0", connections=2, request_timeout_s=1
+        proxy.kubeconfig,
+        user_agent="bindery-test/0",
+        is_command=is_command,
+        connections=2,
+        request_timeout_s=1,
     ) as narrow:
         calls = [
             asyncio.create_task(narrow.get(TEXTS, name, namespace)) for name in ("a", "b", "c")
@@ -316,10 +349,44 @@ async def test_the_connection_pool_is_used_again(proxied: Client, proxy: FaultPr
     assert proxy.connections == 1
 
 
-async def test_a_wrong_token_is_forbidden(proxy: FaultProxy, namespace: str) -> None:
+async def test_a_wrong_token_is_forbidden(
+    proxy: FaultProxy, namespace: str, is_command: bool
+) -> None:
     text = proxy.kubeconfig.read_text()
     token = text.partition("token: ")[2].split()[0]
     proxy.kubeconfig.write_text(text.replace(token, "wrong"))
-    async with Client.connect(proxy.kubeconfig, user_agent="bindery-test/0") as stranger:
+    async with Client.connect(
+        proxy.kubeconfig, user_agent="bindery-test/0", is_command=is_command
+    ) as stranger:
         with pytest.raises(ForbiddenError, match="401"):
             await stranger.list(TEXTS, namespace=namespace)
+
+
+async def test_a_watch_yields_a_line_an_event(client: Client, namespace: str) -> None:
+    watch = client.watch(TEXTS, Selection(namespace), resource_version="", timeout_s=60, idle_s=60)
+    lines = [await anext(watch)]  # kube-root-ca.crt, which every namespace has
+    await client.create(TEXTS, config_map("a", n="x" * 100_000), namespace)
+
+    while b'"name":"a"' not in lines[-1]:
+        lines.append(await anext(watch))
+    await watch.aclose()
+
+    assert all(line.startswith(b'{"type":"') and line.endswith(b"\n") for line in lines)
+
+
+async def test_a_watch_that_falls_silent_is_broken(client: Client, namespace: str) -> None:
+    watch = client.watch(TEXTS, Selection(namespace), resource_version="", timeout_s=60, idle_s=0.5)
+
+    with pytest.raises(OutcomeUnknownError):
+        async for line in watch:
+            assert line
+
+
+async def test_a_watch_that_is_refused_says_why(client: Client, namespace: str) -> None:
+    unknown = Resource("", "v1", "nothings", "Nothing", True, KubeObject)
+    watch = client.watch(
+        unknown, Selection(namespace), resource_version="", timeout_s=60, idle_s=60
+    )
+
+    with pytest.raises(NotFoundError):
+        await anext(watch)

@@ -1,0 +1,77 @@
+"""What carries requests to the API server, and the parts that all carriers share.
+
+`bindery.kube.transport` is for processes that run for long, `bindery.kube.threadtransport` for
+commands that make a few requests. `bindery.kube.calls` uses either.
+"""
+
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from typing import NamedTuple, Protocol
+
+from bindery.kube.credentials import Credentials
+from bindery.kube.errors import error_from_answer
+from bindery.kube.requests import Request
+
+
+class Carrier(Protocol):
+    """Sends requests to one API server, each once. Every failure is raised as a `KubeError`.
+
+    UnreachableError is raised only if no byte of the request was sent.
+    """
+
+    field_manager: str
+    """The name under which server-side apply records what we own."""
+
+    async def send(self, request: Request, timeout_s: float) -> bytes:
+        """Send once and return the body of the answer."""
+        ...
+
+    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Yield the lines of an answer that does not end; silence for `idle_s` is a failure."""
+        ...
+
+    async def close(self) -> None:
+        """Close all connections."""
+        ...
+
+
+class Answer(NamedTuple):
+    """An HTTP answer."""
+
+    status: int
+    body: bytes
+    retry_after: str | None
+    """The header of that name."""
+
+
+async def send_as(credentials: Credentials, send: Callable[[], Awaitable[Answer]]) -> bytes:
+    """Send with a valid token and return the body; send again with a new token after a 401.
+
+    Raises:
+        ApiError: the API server refuses.
+    """
+    if credentials.due:
+        await credentials.renew()
+    authorization = credentials.authorization
+    answer = await send()
+    if answer.status == 401 and authorization is not None:
+        await credentials.renew(rejected=authorization)
+        answer = await send()
+    if answer.status >= 400:
+        raise error_from_answer(*answer)
+    return answer.body
+
+
+def headers(request: Request, credentials: Credentials, user_agent: str) -> dict[str, str]:
+    """Return the headers of `request`."""
+    # identity: the server spends more on compressing than loopback or a cluster's network on
+    # the bytes.
+    found = {
+        "Accept": request.accept,
+        "Accept-Encoding": "identity",
+        "User-Agent": user_agent,
+    }
+    if request.body is not None:
+        found["Content-Type"] = request.content_type
+    if credentials.authorization is not None:
+        found["Authorization"] = credentials.authorization
+    return found
