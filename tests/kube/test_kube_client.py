@@ -378,8 +378,7 @@ async def test_a_watch_that_falls_silent_is_broken(client: Client, namespace: st
     watch = client.watch(TEXTS, Selection(namespace), resource_version="", timeout_s=60, idle_s=0.5)
 
     with pytest.raises(OutcomeUnknownError):
-        async for line in watch:
-            assert line
+        _ = [line async for line in watch]
 
 
 async def test_a_watch_that_is_refused_says_why(client: Client, namespace: str) -> None:
