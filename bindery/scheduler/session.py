@@ -36,7 +36,7 @@ from bindery.scheduler.plugins.interface import Refusal, Rows, SortKey
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.selectors import LabelColumns
 from bindery.scheduler.reservations import Reservations
-from bindery.scheduler.statement import Statement
+from bindery.scheduler.statement import Savepoint, Statement
 from bindery.scheduler.usage.source import PastUsage, nothing_past
 
 if TYPE_CHECKING:
@@ -143,6 +143,13 @@ class Session:
         self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
         return operations
 
+    def undo(self, statement: Statement) -> None:
+        """Discard `statement`; what a ledger raises is held to the job whose step is undone."""
+        for operation in reversed(statement.operations):
+            with self.guarded(self.state.jobs[operation.task.job]):
+                statement.rollback(Savepoint(statement.savepoint() - 1))
+        statement.discard()
+
     def give_up(self, job: Job, operations: Sequence[Operation]) -> None:
         """Note which pods had a place in a plan for the gang `job` that is about to be undone."""
         places = {o.task.uid: o.row for o in operations if o.task.job == job.key}
@@ -157,7 +164,7 @@ class Session:
     def close(self) -> None:
         """Give the columns back: promises and reservations end here."""
         self.reservations.close()
-        self._promises.discard()
+        self.undo(self._promises)
 
     # -- errors --------------------------------------------------------------------------------
 

@@ -10,7 +10,7 @@ from schedulerworld import add, configuration, engine_with, gang, node, places, 
 
 from bindery.scheduler.defects import Stage
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.plugins.registry import PluginSet, load
 
@@ -269,6 +269,44 @@ def test_a_ledger_that_refuses_promises_leaves_the_gang_waiting() -> None:
     assert plan(engine) == {}
     assert report_of(engine, "g").reason == "Unschedulable"
     assert_nothing_is_left(engine, set())
+
+
+class Forgetful(Refusing):
+    """A plugin whose ledger cannot take back operations of `kind` for the job `bad`."""
+
+    def __init__(self, kind: OperationKind) -> None:
+        super().__init__(lambda _: True)
+        self.kind = kind
+
+    def revert(self, operation: Operation) -> None:
+        if operation.task.job.name == "bad" and operation.kind is self.kind:
+            raise ZeroDivisionError
+
+
+def test_a_promise_that_a_ledger_cannot_take_back_is_held_to_its_job_alone() -> None:
+    engine = engine_with(
+        node("n1", 2), pod("old", cpu=2, on="n1", deleting=LEAVING), *gang("bad", 1), *gang("a", 1)
+    )
+    with_plugins(engine, Forgetful(OperationKind.PIPELINE))
+
+    assert plan(engine) == {}
+    assert {report_of(engine, name).reason for name in ("a", "bad")} == {"WaitsForRelease"}
+    assert_nothing_is_left(engine, set())
+    assert {each.subject.name for each in engine.cluster.defects.take()} == {"bad"}
+
+
+def test_victims_that_a_ledger_cannot_take_back_are_held_to_their_job_alone() -> None:
+    engine = engine_with(
+        node("n1", 4),
+        *gang("bad", 2, minimum=1, on="n1"),
+        pod("low", cpu=2, on="n1"),
+        *gang("high", 1, cpu=2, priority=60),
+    )
+    with_plugins(engine, Forgetful(OperationKind.EVICT))
+
+    assert plan(engine) == {}
+    assert [eviction.task.name for eviction in engine.report.evictions] == ["low"]
+    assert {each.subject.name for each in engine.cluster.defects.take()} == {"bad"}
 
 
 def test_a_gang_whose_promise_a_plugin_does_not_want_kept_holds_nothing() -> None:

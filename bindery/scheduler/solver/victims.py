@@ -132,16 +132,17 @@ def _sort_keys(session: Session, chunks: Sequence[Chunk]) -> list[SortKey]:
     An elastic job that is down at its minimum stands with those that have no more than theirs.
     """
     keys = []
-    with session.statement() as trial:
-        for position, chunk in enumerate(chunks):
-            key: SortKey = (LAST,)
-            with session.guarded(chunk.job):
-                key = session.job_sort_key(chunk.job)
-            keys.append(key)
-            if position + 1 < len(chunks) and chunks[position + 1].job is chunk.job:
-                with suppress(LedgerRefusalError):
-                    for task in chunk.tasks:
-                        trial.evict(task, "to see where its job stands then")
+    trial = session.statement()
+    for position, chunk in enumerate(chunks):
+        key: SortKey = (LAST,)
+        with session.guarded(chunk.job):
+            key = session.job_sort_key(chunk.job)
+        keys.append(key)
+        if position + 1 < len(chunks) and chunks[position + 1].job is chunk.job:
+            with session.guarded(chunk.job), suppress(LedgerRefusalError):
+                for task in chunk.tasks:
+                    trial.evict(task, "to see where its job stands then")
+    session.undo(trial)
     return keys
 
 
