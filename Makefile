@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down test chaos lint format crds bench controlplane clean
+.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench controlplane clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,11 +25,21 @@ demo-up: $(VENV)/ready ## Bring the demo up and leave it up to play with.
 demo-down: $(VENV)/ready ## Take down what demo-up left up.
 	$(RUN)/bindery demo down
 
-# Tests mostly wait, so two run at once; each worker has a control plane of its own (about 1 GiB).
+# The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
+unexport PYTHONDONTWRITEBYTECODE
+
+# Each worker has a control plane of its own (about 1 GiB), from the first test on that needs one.
 WORKERS ?= 2
+PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
+
+check: lint ## Check the style and run every test that needs no control plane (two minutes).
+	$(PYTEST) -m "not e2e"
 
 test: lint controlplane ## Check the style and run every test, those on a real API server too.
-	$(RUN)/pytest --numprocesses=$(WORKERS) --dist=loadfile --no-loadscope-reorder
+	$(PYTEST)
+
+test-long: lint controlplane ## Run every test in its full size: thousands of random cases, a long attack (hours).
+	BINDERY_TESTS=long $(PYTEST)
 
 MINUTES ?= 60
 

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from administrator import Administrator, Plain
 from commandline import CommandLine
-from hypothesis import settings
+from sizes import PROPERTY_TIMEOUT_S, load_profile
+from spreading import Spread, longest_first, spread
+from xdist.remote import Producer
 
 from bindery.controlplane import find
 from bindery.controlplane.components import Components
@@ -20,10 +22,23 @@ from bindery.kube.resources import NAMESPACES, Resource
 
 SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, Plain)
 
-# Hypothesis' own profile for CI repeats the same examples in every run. Here each run explores, and
-# what fails is printed as a decorator with which it can be repeated anywhere.
-settings.register_profile("exploring", derandomize=False, deadline=None, print_blob=True)
-settings.load_profile("exploring")
+load_profile()
+
+
+@pytest.hookimpl(optionalhook=True)  # there is none in a run without workers
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> Spread:
+    return spread(config, log)
+
+
+@pytest.hookimpl(trylast=True)  # after hypothesis has marked what is its own
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        uses_control_plane = "control_plane" in getattr(item, "fixturenames", ())
+        if uses_control_plane and not item.get_closest_marker("e2e"):
+            raise pytest.UsageError(f"{item.nodeid} uses the control plane: mark it with e2e")
+        if item.get_closest_marker("hypothesis") and not item.get_closest_marker("timeout"):
+            item.add_marker(pytest.mark.timeout(PROPERTY_TIMEOUT_S))
+    longest_first(items)
 
 
 @pytest.fixture(scope="session")

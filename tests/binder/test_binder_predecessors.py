@@ -6,6 +6,7 @@ import pytest
 from binderworld import NAMESPACE, Binder, Script, Trouble, World, carry_through, gang, play
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
@@ -248,7 +249,7 @@ SCRIPTS = st.builds(
 )
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(st.data())
 def test_extra_pods_are_never_bound_without_their_gang(data: Any) -> None:
     world = World()

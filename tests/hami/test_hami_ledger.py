@@ -2,6 +2,7 @@
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from bindery.api.yamlfile import parse
 from bindery.scenario.faults import Faults
@@ -64,7 +65,7 @@ steps = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(steps, st.integers(0, 12))
 def test_going_back_restores_every_device(doings: list[tuple[str, int, bool]], keep: int) -> None:
     with planner().engine.session() as session:
@@ -90,7 +91,7 @@ def test_going_back_restores_every_device(doings: list[tuple[str, int, bool]], k
         assert numbers(ledger) == start
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(steps)
 def test_no_plan_takes_more_of_a_device_than_it_has(doings: list[tuple[str, int, bool]]) -> None:
     with planner().engine.session() as session:

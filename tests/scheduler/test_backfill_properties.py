@@ -6,6 +6,7 @@ import numpy as np
 from contestedworlds import play
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from sizes import examples
 
 from bindery.api.times import seconds
 from bindery.scenario.binding import bind_requests
@@ -21,7 +22,7 @@ CYCLES = 30
 IDLE_CYCLES = 5
 
 some_clusters = settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -2,10 +2,11 @@
 
 from cachemachine import CacheMachine
 from hypothesis import HealthCheck, settings
+from sizes import examples
 
 TestAnyEvents = CacheMachine.TestCase
 TestAnyEvents.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

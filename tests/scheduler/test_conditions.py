@@ -16,6 +16,7 @@ from schedulerworld import (
     plan,
     pod,
 )
+from sizes import examples
 
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.conditions import ConditionWrite, Subject, pending_writes
@@ -240,7 +241,7 @@ def test_a_gang_whose_evictions_are_being_asked_for_says_nothing_new() -> None:
     assert writes_of(engine) == {}
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(
     minimum=st.integers(0, 3),
     pods=st.lists(

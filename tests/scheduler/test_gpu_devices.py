@@ -12,6 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod, session_of
 from sharedgpus import Share, placed, recorded, reservation, sharer
+from sizes import examples
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
@@ -73,7 +74,7 @@ def check(cluster: Cluster) -> None:
                 assert not set(devices) & set(places.devices), "a whole device is shared"
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     data: st.DataObject,
@@ -116,7 +117,7 @@ def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     assert books(cluster) == before
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(wanted=st.lists(shares, min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_a_scheduler_that_starts_anew_knows_who_shares_with_whom(
     wanted: list[Share], seed: int
@@ -181,7 +182,7 @@ def test_a_gpu_is_not_given_away_while_the_reservation_pod_that_holds_it_is_term
     assert placed(engine) == {"three"}
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     index=st.sampled_from(["", "0", "1", "3", "GPU-8a56a4bc"]),
     deleting=st.sampled_from(["2025-06-15T15:06:45Z", "2025-06-15T01:00:00Z"]),

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulerworld import add, as_created, delete, engine_with, node, pod
 from sharedgpus import annotated, placed, recorded, reservation, sharer
+from sizes import examples
 
 from bindery.api import gpushare
 from bindery.api.gpushare import RECORD_ANNOTATION, group_labels, record
@@ -93,7 +94,7 @@ def test_pods_with_a_node_a_share_and_an_invented_group_take_no_gpu_from_anybody
     assert placed(engine) == {each.metadata.name for each in honest}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(order=st.permutations(range(4)))
 def test_shares_of_another_scheduler_count_by_its_reservation_in_whatever_order_they_are_seen(
     order: list[int],

@@ -6,6 +6,7 @@ from contestedworlds import play, scenarios
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from recounting import recount, view
+from sizes import examples
 
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
@@ -18,7 +19,7 @@ IDLE_CYCLES = 5
 MAKES_ROOM = {"consolidation", "reclaim", "preempt"}
 
 some_clusters = settings(
-    max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

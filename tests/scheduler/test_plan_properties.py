@@ -22,6 +22,7 @@ from schedulerworld import (
     node,
     plan,
 )
+from sizes import examples
 
 from bindery.api.names import GPU_MODEL_LABEL
 from bindery.kube.objects import BindRequest, Pod
@@ -34,7 +35,7 @@ from bindery.scheduler.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
-    max_examples=50,
+    max_examples=examples(50),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -22,6 +22,7 @@ from schedulerworld import (
     pod,
     request,
 )
+from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.kube import objects as kube
@@ -104,7 +105,7 @@ def bound_of(job: Job) -> Tally:
 
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_no_gang_is_ever_half_bound(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:

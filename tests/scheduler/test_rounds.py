@@ -22,6 +22,7 @@ from schedulerworld import (
     queue,
     report_of,
 )
+from sizes import examples
 
 from bindery.kube import objects as kube
 from bindery.scheduler.commit import BindRequestDraft
@@ -35,7 +36,7 @@ from bindery.scheduler.session import Session
 from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
-    max_examples=20,
+    max_examples=examples(20),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulerworld import engine_with, node, plan, pod, report_of
+from sizes import examples
 
 from bindery.kube.objects import Taint
 from bindery.kube.podspec import (
@@ -75,7 +76,7 @@ def selects(term: NodeSelectorTerm, name: str, found: Mapping[str, str]) -> bool
 
 
 @given(st.lists(labels, min_size=1, max_size=4), st.lists(terms, max_size=3), labels)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 def test_a_pod_goes_only_where_its_selector_and_affinity_allow(
     nodes: list[dict[str, str]], required: list[NodeSelectorTerm], selector: dict[str, str]
 ) -> None:
@@ -97,7 +98,7 @@ def test_a_pod_goes_only_where_its_selector_and_affinity_allow(
 
 
 @given(st.lists(labels, min_size=2, max_size=4), st.lists(terms, min_size=1, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 def test_a_pod_goes_where_most_of_what_it_prefers_is_so(
     nodes: list[dict[str, str]], preferred: list[NodeSelectorTerm]
 ) -> None:

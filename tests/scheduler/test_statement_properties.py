@@ -1,11 +1,12 @@
 """I1 to I6: whatever is done in Statements can be undone without a trace, and columns stay true."""
 
 from hypothesis import HealthCheck, settings
+from sizes import examples
 from statementmachine import StatementMachine
 
 TestAnyOperations = StatementMachine.TestCase
 TestAnyOperations.settings = settings(
-    max_examples=60,
+    max_examples=examples(60),
     stateful_step_count=30,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

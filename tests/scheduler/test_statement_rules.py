@@ -8,6 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from plannedworlds import World, worlds
 from recounting import view
 from schedulerworld import add, delete, engine_with, modify, node, pod, session_of
+from sizes import examples
 from statementmachine import MoodyPlugin
 
 from bindery.scheduler.cache.cluster import Cluster
@@ -34,7 +35,7 @@ def fill(session: Session, statement: Statement) -> None:
 
 
 @given(worlds())
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
 def test_a_plan_is_replayed_whole_or_not_at_all(world: World) -> None:
     engine, moody = engine_with(*world.objects), MoodyPlugin()
     session = session_of(engine.cluster, moody)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulerworld import NOW
+from sizes import examples
 
 from bindery.scheduler.fairness.usage import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.codec import MOST_BYTES, RecordError, decode, encode
@@ -74,7 +75,7 @@ def test_of_a_slice_that_leaves_the_window_the_part_within_counts() -> None:
     assert usage[0] == pytest.approx(500 / 1000)
 
 
-@settings(max_examples=30)
+@settings(max_examples=examples(30))
 @given(
     st.lists(st.integers(1, 900), min_size=2, max_size=40),
     st.sampled_from([None, 300.0, 1800.0]),

@@ -1,0 +1,34 @@
+"""How much of what could be tried without end a run tries: a sample, or the full sizes.
+
+`make test` takes the sample. `make test-long` sets BINDERY_TESTS=long.
+"""
+
+import os
+
+from hypothesis import settings
+
+IS_LONG = os.environ.get("BINDERY_TESTS", "sample") == "long"
+
+_TIMES_LONG = 40
+"""A property that is tried with 60 cases in a sample is tried with 2,400 in a long run."""
+
+PROPERTY_TIMEOUT_S = 6 * 3600 if IS_LONG else 1800
+"""How long a property test may take. Hypothesis shrinks a failing case for up to five minutes and
+then reports it; a limit that comes earlier hides the cause behind its own message."""
+
+
+def examples(sample: int) -> int:
+    """Return how many cases a property is tried with; `sample` is the number of a short run."""
+    return sample * _TIMES_LONG if IS_LONG else sample
+
+
+def load_profile() -> None:
+    """Choose hypothesis' settings for tests that have none of their own.
+
+    Hypothesis' own profile for CI repeats the same examples in every run. Here each run explores,
+    and what fails is printed as a decorator with which it can be repeated anywhere.
+    """
+    common = settings(derandomize=False, deadline=None, print_blob=True)
+    settings.register_profile("sample", common, max_examples=100)
+    settings.register_profile("long", common, max_examples=100 * _TIMES_LONG)
+    settings.load_profile("long" if IS_LONG else "sample")
