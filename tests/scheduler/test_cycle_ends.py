@@ -10,7 +10,7 @@ from schedulerworld import add, configuration, engine_with, gang, node, places, 
 
 from bindery.scheduler.defects import Stage
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import TaskStatus
 from bindery.scheduler.plugins.registry import PluginSet, load
 
@@ -272,22 +272,24 @@ def test_a_ledger_that_refuses_promises_leaves_the_gang_waiting() -> None:
 
 
 class Forgetful(Refusing):
-    """A plugin whose ledger cannot take back operations of `kind` for the job `bad`."""
+    """A plugin whose ledger takes back `most` operations for the job `bad`, and then fails."""
 
-    def __init__(self, kind: OperationKind) -> None:
+    def __init__(self, most: int) -> None:
         super().__init__(lambda _: True)
-        self.kind = kind
+        self.left = most
 
     def revert(self, operation: Operation) -> None:
-        if operation.task.job.name == "bad" and operation.kind is self.kind:
-            raise ZeroDivisionError
+        if operation.task.job.name == "bad":
+            self.left -= 1
+            if self.left < 0:
+                raise ZeroDivisionError
 
 
 def test_a_promise_that_a_ledger_cannot_take_back_is_held_to_its_job_alone() -> None:
     engine = engine_with(
         node("n1", 2), pod("old", cpu=2, on="n1", deleting=LEAVING), *gang("bad", 1), *gang("a", 1)
     )
-    with_plugins(engine, Forgetful(OperationKind.PIPELINE))
+    with_plugins(engine, Forgetful(1))  # the place that was found before it was promised
 
     assert plan(engine) == {}
     assert {report_of(engine, name).reason for name in ("a", "bad")} == {"WaitsForRelease"}
@@ -302,7 +304,7 @@ def test_victims_that_a_ledger_cannot_take_back_are_held_to_their_job_alone() ->
         pod("low", cpu=2, on="n1"),
         *gang("high", 1, cpu=2, priority=60),
     )
-    with_plugins(engine, Forgetful(OperationKind.EVICT))
+    with_plugins(engine, Forgetful(0))
 
     assert plan(engine) == {}
     assert [eviction.task.name for eviction in engine.report.evictions] == ["low"]
