@@ -28,9 +28,9 @@ from bindery.kube.resources import PODS
 from bindery.kube.store import Change, EventType
 from bindery.observability import logs
 from bindery.scheduler.cache.cluster import Cluster as Cache
-from bindery.scheduler.evictor import Evictor
+from bindery.scheduler.commit.evictor import Evictor
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
-from bindery.scheduler.reports import Eviction
 
 _AT_ONCE: Final = 16
 _COUNT_S: Final = 120.0

@@ -22,7 +22,7 @@ from bindery.kube.store import Change, EventType
 from bindery.observability.interpreter import collect_rarely
 from bindery.scheduler.background import CycleRunner
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.rounds import Deadline
+from bindery.scheduler.planning.rounds import Deadline
 
 _TICK_S: Final = 0.02
 _LIMIT_S: Final = 3600.0

@@ -15,7 +15,7 @@ from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
 from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.reports import ReservationReport
+from bindery.scheduler.planning.reports import ReservationReport
 
 _SHOWN_JOBS = 5
 _SHOWN_PODS = 12

@@ -11,7 +11,7 @@ from bindery.cli.options import Origin
 from bindery.cli.sources import Source, configured
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
-from bindery.scheduler.fairness.usage import History
+from bindery.scheduler.usage.formula import History
 
 
 def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool) -> Source:

@@ -17,9 +17,9 @@ from bindery.cli.cluster import Look
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Origin
 from bindery.scheduler.engine import UnknownActionError
-from bindery.scheduler.fairness.usage import History
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.plugins.registry import PluginError
+from bindery.scheduler.usage.formula import History
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
 

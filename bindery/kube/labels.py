@@ -1,6 +1,6 @@
 """Selectors of labels, evaluated for one object as the API server's own components do it.
 
-For single objects; `bindery.scheduler.plugins.selectors` answers for all nodes at once.
+For single objects; `bindery.scheduler.model.labels` answers for all nodes at once.
 """
 
 import re

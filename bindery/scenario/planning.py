@@ -21,18 +21,18 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
 from bindery.scheduler.cache.holds import key_of
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.reports import (
+from bindery.scheduler.planning.reports import (
     SCHEDULED,
     CycleReport,
-    Eviction,
     JobReport,
     PodReport,
     RefusedPlan,
 )
-from bindery.scheduler.stale import stale_requests
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})

@@ -1,15 +1,20 @@
 """The scheduler: plans gangs in memory, in transactions, and commits each as a BindRequest.
 
-The way of one gang through this package:
+The way of one gang through this package, from the watch to the API:
 
-    cache/      watches become columns over nodes and queues, and jobs with their pods
-    engine.py   one cycle: opens a session, runs the actions, hands out what was committed
-    session.py  borrows the columns for one cycle; placement.py finds nodes for equal pods together
-    actions/    which jobs get what, in which order; they ask plugins/ and write into a Statement
-    statement.py  the transaction; every operation enters all ledgers/ or none
-    commit.py   committed Statements become BindRequests
-    process.py  the only part with I/O: watches in, BindRequests and conditions out
+    cache/     watches become columns over nodes and queues, and jobs with their pods (model/)
+    engine.py  one cycle: opens a session, runs the actions, hands out what was committed
+    planning/  the session borrows the columns for one cycle; placement finds nodes for equal pods
+               together; a Statement is the transaction over all ledgers/
+    actions/   which jobs get what, in which order; reclaim, preempt and consolidation use solver/
+    plugins/   the rules that can be switched; each resource has a package with plugin and ledger
+    commit/    committed Statements become BindRequests and evictions, and are written
+    status/    conditions of gangs, pods and queues are decided and written
+    loop.py    waits for changes, runs a cycle, hands over what is to be written
+    process.py starts all of it
 
-Everything but process.py and the modules beside it that say so is pure: clock and API are passed
-in.
+fairness/ and usage/ compute what queues deserve. insight/ answers explain and whatif. Imports
+point from process.py towards model/; contracts in pyproject.toml hold the order. Decisions are pure: clock and API
+are passed in. I/O is in process.py, loop.py, cache/feed.py, and the writers of commit/, status/ and
+usage/.
 """

@@ -16,8 +16,8 @@ import traceback
 from collections.abc import Callable, Generator
 from contextlib import closing, suppress
 
-from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.rounds import CycleStoppedError, Deadline
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.planning.rounds import CycleStoppedError, Deadline
 
 STOP_S = 10.0
 """How long a cycle that is to stop may go on: it stops between two jobs."""

@@ -17,35 +17,36 @@ from bindery.kube.objects import KubeObject, Pod, PodBinding
 from bindery.kube.resources import Resource
 from bindery.scheduler.actions.allocate import Allocate
 from bindery.scheduler.actions.backfill import Backfill
-from bindery.scheduler.actions.base import Action, Commit
-from bindery.scheduler.actions.makeroom import MakeRoom
+from bindery.scheduler.actions.base import Action
+from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
-from bindery.scheduler.actions.reserve import Reserver
-from bindery.scheduler.actions.stalegangeviction import StaleGangEviction
+from bindery.scheduler.actions.reserving import Reserver
+from bindery.scheduler.actions.stale_gang_eviction import StaleGangEviction
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.defects import INTERNAL_ERROR, Stage, of_job
 from bindery.scheduler.cache.failures import SPARE_S
-from bindery.scheduler.commit import BindRequestDraft, Committer
-from bindery.scheduler.defects import INTERNAL_ERROR, Stage, of_job
-from bindery.scheduler.gangnotes import notes
+from bindery.scheduler.commit.drafts import BindRequestDraft, Committer
 from bindery.scheduler.ledgers.base import OperationKind
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
-from bindery.scheduler.placement import FilterCache
-from bindery.scheduler.plugins import registry
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.reports import (
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.gang_notes import notes
+from bindery.scheduler.planning.placement import FilterCache
+from bindery.scheduler.planning.reports import (
     GATED,
     NOT_TRIED_YET,
     SCHEDULED,
     CycleReport,
-    Eviction,
     JobReport,
     PodReport,
     RefusedPlan,
     ReservationReport,
 )
-from bindery.scheduler.rounds import Deadline, Position, Round, Turn
-from bindery.scheduler.session import WAITS_FOR_RELEASE, Session
+from bindery.scheduler.planning.rounds import Deadline, Position, Round, Turn
+from bindery.scheduler.planning.session import WAITS_FOR_RELEASE, Session
+from bindery.scheduler.planning.statement import Commit
+from bindery.scheduler.plugins import registry
 from bindery.scheduler.usage.source import past_usage
 
 

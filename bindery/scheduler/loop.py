@@ -1,7 +1,7 @@
 """The scheduling loop: wait for changes, plan, hand out what to write. One cycle fits a screen.
 
 Run by process.py while this process leads. All decisions are the engine's; all writing is done in
-the background by requests.py, status.py and queues/.
+the background by the writers of commit/ and status/.
 """
 
 import asyncio
@@ -16,22 +16,22 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION, DEFAULT_QUEUE
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
-from bindery.scheduler import metrics
 from bindery.scheduler.background import CycleHangsError, CycleRunner
-from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.conditions import Subject, pending_writes
+from bindery.scheduler.cache.feed import Feed
+from bindery.scheduler.commit import metrics
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.evictor import Evictor
+from bindery.scheduler.commit.stale import stale_requests
+from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.evictor import Evictor
-from bindery.scheduler.feed import Feed
 from bindery.scheduler.model.jobs import JobKey, TaskStatus
-from bindery.scheduler.queuerecords import QueueRecorder
-from bindery.scheduler.queues.metrics import QueueFigures
-from bindery.scheduler.queues.writer import QueueStatusWriter
-from bindery.scheduler.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
-from bindery.scheduler.requests import UNCONFIRMED_AFTER_S, RequestWriter
-from bindery.scheduler.rounds import Deadline
-from bindery.scheduler.stale import stale_requests
-from bindery.scheduler.status import StatusWriter
+from bindery.scheduler.planning.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
+from bindery.scheduler.planning.rounds import Deadline
+from bindery.scheduler.status.conditions import Subject, pending_writes
+from bindery.scheduler.status.queue_metrics import QueueFigures
+from bindery.scheduler.status.queue_records import QueueRecorder
+from bindery.scheduler.status.queue_writer import QueueStatusWriter
+from bindery.scheduler.status.writer import StatusWriter
 
 POSTPONE_S = 10.0
 """How long a job is left alone after the API server has refused its BindRequest."""

@@ -23,18 +23,18 @@ from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
-from bindery.scheduler import metrics
+from bindery.scheduler.cache.feed import Feed
+from bindery.scheduler.commit import metrics
+from bindery.scheduler.commit.evictor import Evictor
+from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.evictor import Evictor
-from bindery.scheduler.feed import Feed
 from bindery.scheduler.loop import SchedulingLoop, Writers
-from bindery.scheduler.queuerecords import QueueRecorder
-from bindery.scheduler.queues.metrics import QueueFigures
-from bindery.scheduler.queues.status import QueueStatuses
-from bindery.scheduler.queues.writer import QueueStatusWriter
-from bindery.scheduler.requests import RequestWriter
-from bindery.scheduler.status import StatusWriter
+from bindery.scheduler.status.queue_metrics import QueueFigures
+from bindery.scheduler.status.queue_records import QueueRecorder
+from bindery.scheduler.status.queue_writer import QueueStatusWriter
+from bindery.scheduler.status.queues import QueueStatuses
+from bindery.scheduler.status.writer import StatusWriter
 from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.keeper import UsageKeeper
 from bindery.scheduler.usage.metrics import QueueCollector

@@ -16,8 +16,8 @@ from bindery.kube.errors import MalformedAnswerError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import NAMESPACES, PODS, QUEUES
-from bindery.scheduler.conditions import ConditionWrite, Subject
-from bindery.scheduler.status import StatusWriter
+from bindery.scheduler.status.conditions import ConditionWrite, Subject
+from bindery.scheduler.status.writer import StatusWriter
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 

@@ -12,8 +12,8 @@ from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.kube.resources import CONFIG_MAPS
-from bindery.scheduler.fairness.usage import Decay, Moment
 from bindery.scheduler.usage.codec import decode
+from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.recordkeeper import RecordKeeper
 from bindery.scheduler.usage.store import KEY, RecordStore

@@ -8,9 +8,9 @@ from bindery.api.yamlfile import parse
 from bindery.scenario.faults import Faults
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.planning import Planner
-from bindery.scheduler.hami.ledger import HamiLedger
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
 
 MEMORY, MEMORY_LIMIT_MIB = "nvidia.com/gpumem", 24_000
 

@@ -14,7 +14,6 @@ from bindery.api.hami import names as hami_names
 from bindery.api.hami import vendor, wishes
 from bindery.binder import outcome
 from bindery.binder.plugins import interface as binder_points
-from bindery.scheduler.plugins import further
 from bindery.scheduler.plugins import interface as scheduler_points
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
@@ -40,7 +39,6 @@ WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
 
 INTERFACES: list[tuple[ModuleType, str]] = [
     (scheduler_points, "scheduler"),
-    (further, "scheduler"),
     (binder_points, "binder"),
 ]
 NOT_EXTENSION_POINTS = {"Plugin", "BinderPlugin", "PluginFactory"}

@@ -20,7 +20,6 @@ from bindery.api.configuration import (
 )
 from bindery.binder.plugins import interface as binder_points
 from bindery.binder.plugins import registry as binder_registry
-from bindery.scheduler.plugins import further
 from bindery.scheduler.plugins import interface as scheduler_points
 from bindery.scheduler.plugins import registry as scheduler_registry
 
@@ -139,7 +138,7 @@ def test_an_argument_that_a_plugin_of_the_page_does_not_know_is_an_error() -> No
         binder_registry.build(misspelt)
 
 
-@pytest.mark.parametrize("interface", [scheduler_points, further, binder_points])
+@pytest.mark.parametrize("interface", [scheduler_points, binder_points])
 def test_the_page_has_every_extension_point_with_its_methods(interface: ModuleType) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
     points = {

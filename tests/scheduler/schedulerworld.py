@@ -22,12 +22,12 @@ from bindery.kube import objects as kube
 from bindery.kube import podspec
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.placement import FilterCache
+from bindery.scheduler.planning.placement import FilterCache
+from bindery.scheduler.planning.reports import JobReport
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
-from bindery.scheduler.reports import JobReport
-from bindery.scheduler.session import Session
 
 NOW = 1_750_000_000.0
 NAMESPACE = "team"

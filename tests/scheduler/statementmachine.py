@@ -26,8 +26,8 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task, TaskStatus
-from bindery.scheduler.session import Session
-from bindery.scheduler.statement import (
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import (
     Plan,
     Savepoint,
     Statement,

@@ -11,11 +11,11 @@ from recounting import recount, view
 from schedulerworld import configuration, engine_with, gang, node, plan, pod
 
 from bindery.scheduler.background import CycleHangsError, CycleRunner
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus
+from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.plugins.registry import PluginSet, load
-from bindery.scheduler.rounds import Deadline
 
 LONG_S = 60.0
 

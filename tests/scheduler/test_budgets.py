@@ -18,7 +18,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Task, Uid
-from bindery.scheduler.reports import RefusedPlan
+from bindery.scheduler.planning.reports import RefusedPlan
 
 GUARDED = {"app": "guarded"}
 

@@ -24,7 +24,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.usage import UsageConfiguration
 from bindery.kube.objects import Meta, PriorityClass
 from bindery.scheduler import configuration as configurations
-from bindery.scheduler import metrics
+from bindery.scheduler.commit import metrics
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.usage.metrics import QueueCollector
 from bindery.scheduler.usage.source import PastUsage

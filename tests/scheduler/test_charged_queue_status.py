@@ -3,8 +3,8 @@
 import pytest
 from schedulerworld import NOW, delete, engine_with, gang, group, modify, node, plan, pod, queue
 
-from bindery.scheduler.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 
 PODS = [pod(f"g-{i}", group="g", on="n", charged="limited") for i in range(2)]
 

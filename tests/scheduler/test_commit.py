@@ -23,7 +23,7 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 
 
 def drafts_of(*items: Any, **fields: Any) -> list[BindRequestDraft]:

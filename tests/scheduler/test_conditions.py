@@ -19,10 +19,10 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.kube.objects import Condition, PodGroup
-from bindery.scheduler.conditions import ConditionWrite, Subject, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.reports import Eviction
+from bindery.scheduler.status.conditions import ConditionWrite, Subject, pending_writes
 
 EARLIER = "2025-06-15T10:00:00Z"
 THEN = "2025-06-15T15:06:40Z"

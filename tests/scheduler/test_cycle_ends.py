@@ -8,7 +8,7 @@ import pytest
 from recounting import recount, view
 from schedulerworld import add, configuration, engine_with, gang, node, places, plan, pod, report_of
 
-from bindery.scheduler.defects import Stage
+from bindery.scheduler.cache.defects import Stage
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import TaskStatus

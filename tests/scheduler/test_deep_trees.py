@@ -21,7 +21,7 @@ from bindery.api.states import MOST_QUEUE_LEVELS, MOST_SUB_GROUP_LEVELS, MOST_SU
 from bindery.kube.objects import Queue, SubGroup
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, trace
-from bindery.scheduler.queues.status import QueueStatuses
+from bindery.scheduler.status.queues import QueueStatuses
 
 
 def sub_group_chain(levels: int) -> list[SubGroup]:

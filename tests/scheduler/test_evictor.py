@@ -13,9 +13,9 @@ from test_budgets import budget
 
 from bindery.kube.budgets import BudgetSpec, DisruptionBudget, LabelSelector
 from bindery.kube.errors import ThrottledError
-from bindery.scheduler.evictor import CONCURRENT_CALLS, Evictor
+from bindery.scheduler.commit.evictor import CONCURRENT_CALLS, Evictor
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Task
-from bindery.scheduler.reports import Eviction
 
 
 class Answers:

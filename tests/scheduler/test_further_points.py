@@ -35,8 +35,8 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Need, Shape
-from bindery.scheduler.plugins.interface import NodeFailure, Refusal, Rows
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
+from bindery.scheduler.planning.session import Session
 
 
 class Pool(KubeObject, frozen=True, kw_only=True):

@@ -30,13 +30,13 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.resources import Resource
 from bindery.kube.store import Malformed
+from bindery.scheduler.cache.defects import Stage
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.cache.tasks import MOST_UNKNOWN_QUEUES
-from bindery.scheduler.conditions import pending_writes
-from bindery.scheduler.defects import Stage
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.resources import MOST_UNOFFERED
-from bindery.scheduler.queues.status import QueueStatuses
+from bindery.scheduler.status.conditions import pending_writes
+from bindery.scheduler.status.queues import QueueStatuses
 
 KINDS: list[Resource[Any]] = list(
     dict.fromkeys((*WATCHED, *Engine(configuration(), lambda: NOW).watched_resources()))

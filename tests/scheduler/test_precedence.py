@@ -26,10 +26,10 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.kube import objects as kube
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job, Tally, TaskStatus, Uid
-from bindery.scheduler.stale import stale_requests
 
 HALVES = [kube.SubGroup(name="left", min_member=2), kube.SubGroup(name="right", min_member=2)]
 ELASTIC: list[kube.KubeObject] = [

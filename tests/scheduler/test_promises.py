@@ -8,10 +8,11 @@ from schedulerworld import NOW, Clock, add, delete, engine_with, modify, node, p
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, SPARE_S
 from bindery.scheduler.cache.promises import KEPT_S
-from bindery.scheduler.conditions import ConditionWrite, pending_writes
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Uid
-from bindery.scheduler.reports import Eviction, RefusedPlan
+from bindery.scheduler.planning.reports import RefusedPlan
+from bindery.scheduler.status.conditions import ConditionWrite, pending_writes
 
 GOES = "2099-01-01T00:00:00Z"
 

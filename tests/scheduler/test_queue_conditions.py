@@ -21,7 +21,7 @@ from bindery.kube import objects as kube
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.resources import QUEUES
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.queues.status import QueueStatuses, QueueWrite
+from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 
 THEN = "2025-06-15T15:06:40Z"
 """The clock's time."""

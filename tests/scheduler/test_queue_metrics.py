@@ -5,7 +5,7 @@ from schedulerworld import NOW, add, delete, engine_with, gang, node, plan
 
 from bindery.kube import objects as kube
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.queues.metrics import NOTE_EVERY_S, QueueFigures
+from bindery.scheduler.status.queue_metrics import NOTE_EVERY_S, QueueFigures
 from bindery.scheduler.times import timestamp
 
 

@@ -13,7 +13,7 @@ from bindery.api.names import GPU_MODEL_LABEL, NODE_POOL_LABEL
 from bindery.api.quantity import canonical
 from bindery.kube import objects as kube
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.queues.status import QueueStatuses, QueueWrite
+from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 
 
 def queue(name: str, parent: str | None = None, pool: str = "", **rules: Any) -> kube.Queue:

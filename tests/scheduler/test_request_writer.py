@@ -10,8 +10,8 @@ from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 from bindery.kube.objects import BindRequest
 from bindery.kube.resources import BIND_REQUESTS
-from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.requests import RequestWriter
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.writer import RequestWriter
 
 pytestmark = pytest.mark.e2e
 

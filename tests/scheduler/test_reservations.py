@@ -7,7 +7,7 @@ from schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.names import EXPECTED_RUNTIME_ANNOTATION
 from bindery.kube import objects as kube
-from bindery.scheduler.reservations import kept_room
+from bindery.scheduler.planning.reservations import kept_room
 from bindery.scheduler.times import timestamp
 
 BOUND = kube.Condition(

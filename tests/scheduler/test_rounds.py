@@ -25,14 +25,14 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.kube import objects as kube
-from bindery.scheduler.commit import BindRequestDraft
-from bindery.scheduler.conditions import pending_writes
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.plugins.interface import Refusal
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.rounds import Deadline
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
-from bindery.scheduler.rounds import Deadline
-from bindery.scheduler.session import Session
+from bindery.scheduler.status.conditions import pending_writes
 from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(

@@ -8,7 +8,8 @@ import pytest
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.yamlfile import FileError
-from bindery.scheduler import configuration, metrics
+from bindery.scheduler import configuration
+from bindery.scheduler.commit import metrics
 from bindery.scheduler.configuration import ConfigurationFile, load
 
 HEAD = """\

@@ -2,7 +2,7 @@
 
 from schedulerworld import NOW, engine_with, gang, node
 
-from bindery.scheduler import metrics
+from bindery.scheduler.commit import metrics
 
 
 def queues_of(family: object) -> dict[str, float]:

@@ -4,7 +4,7 @@ import pytest
 from schedulerworld import NOW, add, engine_with, gang, node, plan, pod, request
 
 from bindery.kube.objects import BindRequest, KubeObject
-from bindery.scheduler.stale import stale_requests
+from bindery.scheduler.commit.stale import stale_requests
 
 TIMEOUT_S = 600.0
 NEW = "2025-06-15T15:06:38Z"

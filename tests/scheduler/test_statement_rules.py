@@ -14,8 +14,8 @@ from statementmachine import MoodyPlugin
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
-from bindery.scheduler.session import Session
-from bindery.scheduler.statement import Statement, StatementClosedError, StatementState
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Statement, StatementClosedError, StatementState
 
 
 def fill(session: Session, statement: Statement) -> None:

@@ -16,7 +16,7 @@ PLUGIN = """
 import numpy as np
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.plugins.interface import NodeFailure
+from bindery.scheduler.model.verdicts import NodeFailure
 
 
 class Licences:

@@ -16,9 +16,9 @@ from bindery.kube.decoding import LenientDecoder
 from bindery.kube.objects import Condition, PodGroup, Queue
 from bindery.kube.resources import POD_GROUPS, QUEUES
 from bindery.kube.store import Malformed
-from bindery.scheduler.conditions import ConditionWrite, Subject, pending_writes
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.queues.status import QueueStatuses
+from bindery.scheduler.status.conditions import ConditionWrite, Subject, pending_writes
+from bindery.scheduler.status.queues import QueueStatuses
 
 _FIELDS = st.sampled_from(
     [

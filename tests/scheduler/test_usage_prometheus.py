@@ -15,7 +15,7 @@ from schedulerworld import NOW, Clock
 
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.kube.lease import Leadership
-from bindery.scheduler.fairness.usage import Decay, Moment
+from bindery.scheduler.usage.formula import Decay, Moment
 from bindery.scheduler.usage.metrics import QueueCollector
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError, over_window
 from bindery.scheduler.usage.prometheuskeeper import PrometheusKeeper

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from schedulerworld import NOW
 from sizes import examples
 
-from bindery.scheduler.fairness.usage import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.codec import MOST_BYTES, RecordError, decode, encode
+from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment
 from bindery.scheduler.usage.record import MOST_SLICES, UsageRecord
 
 HOUR = 3600.0

@@ -16,9 +16,9 @@ from bindery.scenario.planning import Planner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.plugins.interface import NodeFailure, Refusal
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
-from bindery.scheduler.session import Session
 
 JOBS = [f"j{i}" for i in range(10)]
 NODES = [f"node{i}" for i in range(4)]

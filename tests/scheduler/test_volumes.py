@@ -43,10 +43,10 @@ from bindery.kube.storage import (
     LabelSelectorRequirement,
     PersistentVolume,
 )
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 
 DRIVER = "csi.example.com"
 

@@ -11,22 +11,22 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from functools import partial
 
-from bindery.scheduler import nextpods
-from bindery.scheduler.actions.base import Commit, WorkList
-from bindery.scheduler.actions.reserve import Reserver
-from bindery.scheduler.explain import no_place_text, node_reasons
+from bindery.scheduler.actions.reserving import Reserver
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.nextpods import Barred, Wanted, kind
-from bindery.scheduler.placement import JobFinder
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.rounds import Turn
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.explain import no_place_text, node_reasons
+from bindery.scheduler.planning.next_pods import Barred, Wanted, kind
+from bindery.scheduler.planning.placement import JobFinder
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit, Statement
+from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.moves import over_capacity
-from bindery.scheduler.statement import Statement
 
 
 @dataclass(frozen=True, slots=True)
@@ -346,12 +346,12 @@ def _gang(session: Session, job: Job, placer: _Placer) -> bool:
     """Place what the gang lacks: its sub-groups, then its roles and the rest of its minimum."""
     if job.tree is not None and not _sub_group(session, job, job.tree, placer):
         return False
-    return placer.place(nextpods.of_gang(session, job))
+    return placer.place(next_pods.of_gang(session, job))
 
 
 def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> bool:
     def attempt(leaf: Group) -> bool:
-        return placer.place(nextpods.of_leaf(session, job, leaf))
+        return placer.place(next_pods.of_leaf(session, job, leaf))
 
     return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
 
@@ -366,7 +366,7 @@ def _is_promised(statement: Statement, task: Task, row: int) -> bool:
 
 
 def _one(task: Task, placer: _Placer) -> bool:
-    return placer.place(nextpods.of_one(task))
+    return placer.place(next_pods.of_one(task))
 
 
 def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: int | None) -> bool:

@@ -9,12 +9,13 @@ import math
 from collections.abc import Iterator, Sequence
 
 from bindery.scheduler.actions.allocate import Attempts, Outcome
-from bindery.scheduler.actions.base import Commit, WorkList
-from bindery.scheduler.actions.makeroom import MakeRoom
+from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.model.endings import last_end
 from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.rounds import Turn
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit
+from bindery.scheduler.planning.work_list import WorkList
 
 
 class Backfill:

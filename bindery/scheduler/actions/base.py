@@ -1,27 +1,11 @@
-"""What an action is, and the work list that actions share."""
+"""What an action is."""
 
-import heapq
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 from typing import Protocol
 
-from bindery.scheduler.ledgers.base import Operation
-from bindery.scheduler.model.jobs import Job
-from bindery.scheduler.plugins.interface import SortKey
-from bindery.scheduler.queuewalk import QueueWalk
-from bindery.scheduler.rounds import Turn
-from bindery.scheduler.session import LAST, Session
-
-
-@dataclass(frozen=True, slots=True)
-class Commit:
-    """What a committed Statement did, and how it was meant."""
-
-    job: Job
-    operations: tuple[Operation, ...]
-    is_gang: bool
-    """Whether its pods stand or fall together; False for one extra or independent pod."""
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit
 
 
 class Action(Protocol):
@@ -45,46 +29,3 @@ class Action(Protocol):
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
         """Plan what `turn` allows; yield what every Statement did, as soon as it is committed."""
         ...
-
-
-class WorkList(QueueWalk[Job]):
-    """Jobs in the order in which they are served: from the root down the best queue, in it the best
-    job.
-    """
-
-    def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
-        super().__init__(session.queue_ledger.chains)
-        self._session = session
-        self._jobs: defaultdict[int, list[tuple[SortKey, Job]]] = defaultdict(list)
-        """Queue row -> heap of its own jobs."""
-        for job in jobs:
-            with session.guarded(job):
-                entry = (session.job_sort_key(job), job)
-                self._jobs[session.queue_row(job)].append(entry)
-        for heap in self._jobs.values():
-            heapq.heapify(heap)
-        self._plant(list(self._jobs))
-
-    def put_back(self, job: Job) -> None:
-        """Serve `job`, which has just been yielded, once more when its turn comes."""
-        session = self._session
-        if job in session.failed:
-            return
-        with session.guarded(job):
-            heapq.heappush(self._jobs[session.queue_row(job)], (session.job_sort_key(job), job))
-
-    def _has(self, row: int) -> bool:
-        return bool(self._jobs[row])
-
-    def _first(self, row: int) -> Job:
-        return self._jobs[row][0][1]
-
-    def _pop(self, row: int) -> Job:
-        return heapq.heappop(self._jobs[row])[1]
-
-    def _key(self, row: int, item: Job) -> SortKey:
-        session, entry = self._session, self._session.state.queues.entries[row]
-        with session.guarded(item):
-            keys = (plugin.queue_key(session, row, item) for plugin in session.plugins.queue_order)
-            return (*keys, entry.created, entry.name)
-        return (LAST, entry.created, entry.name)

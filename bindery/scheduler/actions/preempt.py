@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import Chunk, VictimTable

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.resources import total
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import Chunk, VictimTable

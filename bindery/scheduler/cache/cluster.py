@@ -31,6 +31,7 @@ from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.aside import Aside, stand_ins
 from bindery.scheduler.cache.budgets import Budgets
+from bindery.scheduler.cache.defects import INTERNAL_ERROR, Defects, Stage, Subject
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
 from bindery.scheduler.cache.observers import Observe, Observers
@@ -40,7 +41,6 @@ from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.cache.trails import Trails
-from bindery.scheduler.defects import INTERNAL_ERROR, Defects, Stage, Subject
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 

@@ -1,7 +1,7 @@
 """Since when gangs have been below their minimum, kept over cycles and over schedulers.
 
-Owned by cluster.py, read by actions/stalegangeviction.py. A scheduler that has just begun reads the
-time off the PodGroup's own condition; of a part of a gang it counts anew. The time begins later
+Owned by cluster.py, read by actions/stale_gang_eviction.py. A scheduler that has just started reads
+the time from the PodGroup's condition; for a part of a gang it starts again. The time begins later
 while replacements for lost pods are on their way: their owner may not be able to make them at once.
 """
 

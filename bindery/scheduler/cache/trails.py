@@ -1,14 +1,14 @@
 """Who was evicted last, for whom and by which action: the trail that a PodGroup keeps.
 
-Owned by cluster.py; `gangstatus` puts it into words. A scheduler that has just begun knows no
+Owned by cluster.py; `status/gangs.py` puts it into words. A scheduler that has just begun knows no
 trails and leaves what a PodGroup says about earlier evictions.
 """
 
 from dataclasses import dataclass, replace
 from typing import Final
 
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.reports import Eviction
 
 _ONE_PLAN_S: Final = 60.0
 """Evictions of one job for another that are not further apart belong to one plan."""

@@ -16,8 +16,8 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule, is_reclaimable, levels_apart
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.protection import delay, min_runtime_s
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import Chunk, VictimTable
@@ -27,7 +27,6 @@ BUDGET: Final = "EvictionRefused"
 
 BlockingBudget = Callable[[Task], DisruptionBudget | None]
 """Returns the disruption budget that allows no eviction of a pod now, if there is one."""
-"""Pod UID -> the disruption budget that allows no eviction of it now; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bindery.scheduler.actions.base import WorkList
 from bindery.scheduler.model.jobs import Job, JobKey, Task
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.work_list import WorkList
 
 _SHOWN_AHEAD = 5
 _PASSING = frozenset({"CommitFailed", "CommitUnderWay"})

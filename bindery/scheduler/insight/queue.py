@@ -10,7 +10,7 @@ from bindery.scheduler.insight.order import Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import JobKey
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,8 +20,9 @@ from bindery.scheduler.insight.waiting import (
     planned,
 )
 from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
-from bindery.scheduler.reports import Eviction, RefusedPlan
+from bindery.scheduler.planning.reports import RefusedPlan
 
 MOST_CYCLES = 50
 """More cycles are not played: a plan that has not settled by then is said not to have."""

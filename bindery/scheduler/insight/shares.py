@@ -12,7 +12,7 @@ import numpy as np
 from bindery.api import quantity
 from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.scheduler.model.resources import PODS
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,15 +15,15 @@ from bindery.scheduler.insight.objections import BUDGET, BlockingBudget, Judge, 
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
-from bindery.scheduler.nextpods import Barred
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import Chunk, VictimTable
-from bindery.scheduler.statement import Plan
 
 _HARDEST = 3
 

@@ -8,20 +8,21 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import most_moved
-from bindery.scheduler.explain import node_reasons
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.reports import Eviction, ReservationReport
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.explain import node_reasons
+from bindery.scheduler.planning.reports import ReservationReport
+from bindery.scheduler.planning.session import Session
 
 
 @dataclass(frozen=True, slots=True)

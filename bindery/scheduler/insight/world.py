@@ -16,7 +16,7 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod
 from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.kube.workloads import WorkloadJob
-from bindery.scheduler.commit import BindRequestDraft
+from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 from bindery.scheduler.times import timestamp

@@ -1,9 +1,9 @@
 """The GPUs of the nodes one by one: how much of each is held, is being released, is promised.
 
 Kept by the node table's owners beside its sums: by `cache/charges.py` (truth) and by
-`ledgers/devices.py` (plans). A whole GPU is a share of the size of a device. Pods with shares of
-one device form its GPU group (KAI-Scheduler); which device of the node that is, is known to its
-reservation pod alone, so an index here names a device only among those of this table.
+`plugins/gpu_sharing/ledger.py` (plans). A whole GPU is a share of the size of a device. Pods with
+shares of one device form its GPU group (KAI-Scheduler). Only the group's reservation pod knows which
+device of the node that is, so an index here names a device only among those of this table.
 
 The one invariant: a column is the sum of the places in `held_by` and `promised_to`, and a group
 stands on one device for as long as it has a member.

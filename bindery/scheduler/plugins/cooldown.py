@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 
 from bindery.scheduler.model.jobs import NO_ROW, Job
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import NodeFailure, Refusal
-from bindery.scheduler.session import Session
 
 
 class Cooldown:

@@ -9,9 +9,9 @@ from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import total
+from bindery.scheduler.model.verdicts import Refusal, SortKey
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import Refusal, SortKey
-from bindery.scheduler.session import Session
 
 
 class FairShare:

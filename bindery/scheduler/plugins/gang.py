@@ -5,10 +5,10 @@ from typing import Any
 
 from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
+from bindery.scheduler.model.verdicts import Refusal, SortKey
+from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import Refusal, SortKey
-from bindery.scheduler.reports import NOT_ENOUGH_PODS
-from bindery.scheduler.session import Session
 
 
 class Gang:

@@ -16,8 +16,8 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.devices import in_order
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.interface import Rows
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.planning.session import Session
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0

@@ -14,13 +14,13 @@ import numpy as np
 from bindery.kube.objects import Node, Taint
 from bindery.kube.podspec import Toleration
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.nodereading import is_ready
 from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import NodeFailure
-from bindery.scheduler.plugins.selectors import term_mask
-from bindery.scheduler.session import Session
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 

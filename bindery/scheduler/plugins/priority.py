@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.verdicts import Refusal, SortKey
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import Refusal, SortKey
-from bindery.scheduler.session import Session
 
 
 class Priority:

@@ -11,9 +11,9 @@ import numpy as np
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import ResourceAxis, total
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
 
 
 class QueueLimits:

@@ -10,7 +10,6 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
 from bindery.kube.resources import Resource
 from bindery.scheduler.model.shapes import Need
-from bindery.scheduler.plugins import further
 from bindery.scheduler.plugins import interface as points
 from bindery.scheduler.plugins.timing import timed
 
@@ -50,14 +49,14 @@ class PluginSet:
     mutations: Sequence[points.BindRequestMutation] = field(init=False)
     bind_data: Sequence[tuple[str, points.BindData]] = field(init=False)
     explanations: Sequence[points.WaitExplanation] = field(init=False)
-    watchers: Sequence[further.Watches] = field(init=False)
+    watchers: Sequence[points.Watches] = field(init=False)
     supported: frozenset[Need] = field(init=False)
-    task_validity: Sequence[further.TaskValid] = field(init=False)
-    task_node_filters: Sequence[further.TaskNodeFilter] = field(init=False)
-    rooms: Sequence[further.NodeRoom] = field(init=False)
-    waits: Sequence[further.WorthWaiting] = field(init=False)
-    release_gates: Sequence[further.WaitsForRelease] = field(init=False)
-    effects: Sequence[tuple[str, further.BindEffects]] = field(init=False)
+    task_validity: Sequence[points.TaskValid] = field(init=False)
+    task_node_filters: Sequence[points.TaskNodeFilter] = field(init=False)
+    rooms: Sequence[points.NodeRoom] = field(init=False)
+    waits: Sequence[points.WorthWaiting] = field(init=False)
+    release_gates: Sequence[points.WaitsForRelease] = field(init=False)
+    effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
 
     def __post_init__(self) -> None:
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
@@ -78,19 +77,19 @@ class PluginSet:
         self.mutations = [p for p in self.plugins if isinstance(p, points.BindRequestMutation)]
         self.bind_data = [(p.name, p) for p in self.plugins if isinstance(p, points.BindData)]
         self.explanations = [p for p in self.plugins if isinstance(p, points.WaitExplanation)]
-        self.watchers = [p for p in self.plugins if isinstance(p, further.Watches)]
+        self.watchers = [p for p in self.plugins if isinstance(p, points.Watches)]
         self.supported = frozenset(
             need
             for p in self.plugins
-            if isinstance(p, further.Supports)
+            if isinstance(p, points.Supports)
             for need in p.supported_needs()
         )
-        self.task_validity = [p for p in self.plugins if isinstance(p, further.TaskValid)]
-        self.task_node_filters = [p for p in self.plugins if isinstance(p, further.TaskNodeFilter)]
-        self.rooms = [p for p in self.plugins if isinstance(p, further.NodeRoom)]
-        self.waits = [p for p in self.plugins if isinstance(p, further.WorthWaiting)]
-        self.release_gates = [p for p in self.plugins if isinstance(p, further.WaitsForRelease)]
-        self.effects = [(p.name, p) for p in self.plugins if isinstance(p, further.BindEffects)]
+        self.task_validity = [p for p in self.plugins if isinstance(p, points.TaskValid)]
+        self.task_node_filters = [p for p in self.plugins if isinstance(p, points.TaskNodeFilter)]
+        self.rooms = [p for p in self.plugins if isinstance(p, points.NodeRoom)]
+        self.waits = [p for p in self.plugins if isinstance(p, points.WorthWaiting)]
+        self.release_gates = [p for p in self.plugins if isinstance(p, points.WaitsForRelease)]
+        self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
         """Return the kinds that plugins observe, each once."""

@@ -8,7 +8,7 @@ from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 

@@ -5,8 +5,8 @@ attempt does without the pods that need as much.
 """
 
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.nextpods import Barred
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim
 
 

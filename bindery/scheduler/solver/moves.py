@@ -10,11 +10,11 @@ from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.victims import VictimTable
-from bindery.scheduler.statement import Plan, Savepoint, Statement
 
 
 def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:

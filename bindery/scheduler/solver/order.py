@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.plugins.interface import SortKey
-from bindery.scheduler.queuewalk import QueueWalk
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.planning.queue_walk import QueueWalk
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
 _FEW = 64

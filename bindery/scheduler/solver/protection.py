@@ -7,8 +7,8 @@ elastic job are not protected: only its core is.
 from typing import Literal
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.plugins.interface import Refusal
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 

@@ -8,10 +8,11 @@ must; who comes back to the node on which it stands does not move at all.
 
 from collections.abc import Sequence
 
-from bindery.scheduler.actions.base import WorkList
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Savepoint, Statement
+from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import (
     evict_chunk,
@@ -24,7 +25,6 @@ from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
 from bindery.scheduler.solver.victims import VictimTable
-from bindery.scheduler.statement import Savepoint, Statement
 
 _MOST_PODS = 64
 """Up to so many pods, of the claim and of victims, are placed anew: it is done again and again."""

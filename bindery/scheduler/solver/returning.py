@@ -11,7 +11,7 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, JobKey
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 
 if TYPE_CHECKING:
     from bindery.scheduler.solver.victims import Chunk

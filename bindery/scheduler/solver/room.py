@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
 

@@ -14,7 +14,8 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import (
     evict_chunk,
@@ -28,7 +29,6 @@ from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.vetoes import permitted
 from bindery.scheduler.solver.victims import VictimTable
-from bindery.scheduler.statement import Savepoint, Statement
 
 NODES_TRIED = 64
 """How many nodes are tried for one pod before the claim is given up for this cycle."""

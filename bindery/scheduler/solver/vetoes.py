@@ -6,7 +6,7 @@ Asked by the search before it chooses. Costs nothing unless a plugin offers `may
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.session import Session
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim
 from bindery.scheduler.solver.victims import VictimTable
 

@@ -16,8 +16,8 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
-from bindery.scheduler.plugins.interface import SortKey
-from bindery.scheduler.session import LAST, Session
+from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.planning.session import LAST, Session
 from bindery.scheduler.solver.returning import Returning
 
 _MOST_RECOUNTED = 64

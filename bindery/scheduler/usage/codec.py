@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 import numpy as np
 
-from bindery.scheduler.fairness.usage import History
+from bindery.scheduler.usage.formula import History
 
 MOST_BYTES: Final = 512 * 1024
 """Half of what a ConfigMap may hold; with a thousand queues, 30 slices of three resources."""

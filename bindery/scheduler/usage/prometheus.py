@@ -1,7 +1,7 @@
 """Asks a Prometheus what queues used in the past, by its HTTP API (`/api/v1/query`).
 
 Used by `prometheuskeeper.py`. The sums over the window are made by the server: of each expression a
-subquery, weighed by age as in `fairness/usage.py`. Invariant: `fetch` returns what all queries
+subquery, weighed by age as in `formula.py`. Invariant: `fetch` returns what all queries
 answered at one moment, or raises; half an answer is none.
 """
 
@@ -17,7 +17,7 @@ import msgspec
 from yarl import URL
 
 from bindery.api.usage import PrometheusConfiguration, UsageQueries
-from bindery.scheduler.fairness.usage import Decay
+from bindery.scheduler.usage.formula import Decay
 
 Usage = dict[str, dict[str, float]]
 """Queue -> resource -> part of capacity."""

@@ -12,8 +12,8 @@ from threading import RLock
 
 import numpy as np
 
-from bindery.scheduler.fairness.usage import Amounts, Decay, History, Moment, places
 from bindery.scheduler.model.resources import PODS
+from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment, places
 
 SLICES = 32
 """Into how many slices the window is cut: of a week each has five hours and a quarter."""

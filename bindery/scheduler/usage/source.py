@@ -11,8 +11,8 @@ from typing import Protocol
 import numpy as np
 
 from bindery.api.usage import UsageConfiguration
-from bindery.scheduler.fairness.usage import Amounts, Decay, Moment
 from bindery.scheduler.model.resources import full_name
+from bindery.scheduler.usage.formula import Amounts, Decay, Moment
 from bindery.scheduler.usage.record import UsageRecord
 
 

@@ -17,13 +17,13 @@ from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import NODES
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.dra.candidates import AllocationError
-from bindery.scheduler.dra.claims import ClaimError
-from bindery.scheduler.dra.known import Known
-from bindery.scheduler.dra.result import allocation
-from bindery.scheduler.dra.rooms import Rooms
-from bindery.scheduler.dra.usage import UsageView
 from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.plugins.dra.candidates import AllocationError
+from bindery.scheduler.plugins.dra.claims import ClaimError
+from bindery.scheduler.plugins.dra.known import Known
+from bindery.scheduler.plugins.dra.result import allocation
+from bindery.scheduler.plugins.dra.rooms import Rooms
+from bindery.scheduler.plugins.dra.usage import UsageView
 
 FOLDER = Path(__file__).parent / "cases"
 _KINDS = {r.kind: r for r in (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS, NODES)}

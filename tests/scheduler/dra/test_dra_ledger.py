@@ -11,12 +11,12 @@ from sizes import examples
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
-from bindery.scheduler.dra.ledger import ClaimLedger
-from bindery.scheduler.dra.usage import DeviceId
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.session import Session
-from bindery.scheduler.statement import Statement
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Statement
+from bindery.scheduler.plugins.dra.ledger import ClaimLedger
+from bindery.scheduler.plugins.dra.usage import DeviceId
 
 NODES = ("node0", "node1")
 DEVICES = [DeviceId("d.example.com", node, name) for node in NODES for name in ("x", "y")]

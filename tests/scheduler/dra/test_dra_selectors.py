@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from bindery.kube.devices import Device, DeviceAttribute, DeviceCapacity
-from bindery.scheduler.dra.cel import LONGEST_EXPRESSION, SelectorError, Selectors, view
+from bindery.scheduler.plugins.dra.cel import LONGEST_EXPRESSION, SelectorError, Selectors, view
 
 DEVICE = Device(
     name="gpu-0",

@@ -13,8 +13,8 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.interface import Rows
-from bindery.scheduler.session import Session
+from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.planning.session import Session
 
 
 class Arguments(BaseModel):

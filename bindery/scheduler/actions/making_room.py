@@ -1,0 +1,209 @@
+"""What reclaim, preempt and consolidation share: waiting jobs in order, one search each."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator
+from dataclasses import dataclass
+from enum import Enum
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit, Statement
+from bindery.scheduler.planning.work_list import WorkList
+from bindery.scheduler.solver.bounds import exceeds_idle
+from bindery.scheduler.solver.claims import do_without, next_claim
+from bindery.scheduler.solver.rearrange import Rearrangement
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.search import Search
+from bindery.scheduler.solver.victims import VictimTable
+
+
+class MakeRoom:
+    """Serves waiting jobs that could not be placed, by evicting others as `rule` allows."""
+
+    tries_jobs = True
+    fills = False
+
+    def __init__(self, rule: Rule) -> None:
+        self._rule = rule
+        self.name = rule.name
+
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
+        """Try each waiting job once; yield the plans that were committed."""
+        candidates = (
+            job
+            for job in session.state.waiting.values()
+            if job not in session.failed and _may_try(session, job)
+        )
+        waiting = turn.members(candidates)
+        if not waiting:
+            return
+        failed: _Failed = {}
+        for job in turn.take(WorkList(session, waiting)):
+            made: Commit | _Outcome = _Outcome.NO_PLAN
+            if job not in session.failed:
+                with session.guarded(job):
+                    made = self._serve(session, job, failed)
+            if isinstance(made, Commit):
+                failed.clear()
+                yield made
+
+    def _serve(self, session: Session, job: Job, failed: "_Failed") -> "Commit | _Outcome":
+        """Return the committed plan for `job`. `failed`: what is known of claims without a plan."""
+        barred = Barred(session)
+        while (claim := next_claim(session, job, barred)) is not None:
+            tried = self._try(session, claim, failed)
+            if tried.made is not _Outcome.NO_PLAN:
+                return tried.made
+            if not do_without(barred, claim, tried.lost):
+                break
+        return _Outcome.NO_PLAN
+
+    def could_serve(self, session: Session, job: Job) -> bool:
+        """Return whether there is a plan now that makes room for `job`. Nothing is changed."""
+        with session.guarded(job):
+            return _may_try(session, job) and self._could_serve(session, job)
+        return False
+
+    def _could_serve(self, session: Session, job: Job) -> bool:
+        barred = Barred(session)
+        while (claim := next_claim(session, job, barred)) is not None:
+            if self._rule.refuse(session, claim):
+                lost = None
+            else:
+                with (
+                    session.reservations.lifted(lambda each: each.job is job),
+                    session.statement() as trial,
+                ):
+                    found, lost = self._find(session, trial, claim)
+                    if found is not None:
+                        return True
+            if not do_without(barred, claim, lost):
+                break
+        return False
+
+    def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
+        """Commit a plan for `claim` unless it is refused, or one that fares equally has failed."""
+        likeness = _likeness(session, claim)
+        if likeness is not None and likeness in failed:
+            shape = failed[likeness]
+            lost = next((task for task in claim.tasks if task.shape is shape), None)
+            return _Tried(_Outcome.NO_PLAN, lost)
+        if self._rule.refuse(session, claim):
+            return _Tried(_Outcome.NO_PLAN, None)
+        with session.reservations.lifted(lambda each: each.job is claim.job):
+            tried = self._commit(session, claim)
+        if tried.made is _Outcome.NO_PLAN and likeness is not None:
+            failed[likeness] = tried.lost.shape if tried.lost is not None else None
+        return tried
+
+    def _commit(self, session: Session, claim: Claim) -> "_Tried":
+        """Commit a plan for `claim`, if there is one; what is reserved for its job is free now."""
+        with session.statement() as statement:
+            found, lost = self._find(session, statement, claim)
+            if found is None:
+                return _Tried(_Outcome.NO_PLAN, lost)
+            votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
+            if not all(votes):
+                return _Tried(_Outcome.HELD_BACK, None)
+            _table(session).gone(found.gone)
+            session.promised(claim.job)
+            is_gang = len(claim.tasks) > 1
+            return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
+
+    def _find(
+        self, session: Session, statement: Statement, claim: Claim
+    ) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return the search that has written a plan for `claim` into `statement`; or, if none has,
+        the pod for which no room can be made, where one of them tells.
+        """
+        lost = exceeds_idle(session, claim) if self._rule.moves_all else None
+        if lost is not None:
+            return None, lost
+        start = statement.savepoint()
+        for domain in session.domains(claim.job):
+            for search in self._searches(session, statement, claim, domain):
+                if search.run():
+                    return search, None
+                lost = search.lost or lost
+                statement.rollback(start)
+        return None, lost
+
+    def _searches(
+        self, session: Session, statement: Statement, claim: Claim, domain: BoolColumn | None
+    ) -> Iterator[Search | Rearrangement]:
+        """Yield what is tried one after the other; first a plan in which all victims may just go.
+
+        Each begins with `statement` as it was.
+        """
+        table = _table(session)
+        if self._rule.moves_all:
+            yield Rearrangement(session, statement, claim, self._rule, table, domain)
+        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
+            yield Search(
+                session, statement, claim, self._rule, table, with_moves=with_moves, domain=domain
+            )
+
+
+_Failed = dict[Hashable, Shape | None]
+"""What claims that fare equally share -> the shape for which they have found no room."""
+
+
+class _Outcome(Enum):
+    """What became of a claim for which nothing was committed."""
+
+    NO_PLAN = "no plan"
+    HELD_BACK = "held back"
+    """There was a plan, but a plugin does not want its promises kept."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What became of one claim."""
+
+    made: Commit | _Outcome
+    lost: Task | None
+    """The pod for which no room can be made, where the search tells."""
+
+
+def _table(session: Session) -> VictimTable:
+    """Return who could be evicted, the same for all actions of a session."""
+    session.victims = session.victims or VictimTable(session)
+    return session.victims
+
+
+def _has_idle(session: Session, claim: Claim) -> bool:
+    """Return whether of all that `claim` asks for something is idle, so that others could move."""
+    idle = session.state.nodes.idle
+    return all(bool((idle[index] > 0).any()) for index in claim.request)
+
+
+def _likeness(session: Session, claim: Claim) -> Hashable:
+    """Return what claims that fare equally share; None for one with wishes of its own."""
+    if session.plugins.domains or session.plugins.victim_filters:
+        return None
+    if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
+        return None
+    if any(session.placement.is_filtered(task.shape) for task in claim.tasks):
+        return None
+    shapes = Counter((task.shape, task.is_preemptible) for task in claim.tasks)
+    return session.queue_row(claim.job), session.priority(claim.job), frozenset(shapes.items())
+
+
+def _may_try(session: Session, job: Job) -> bool:
+    """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
+    with session.guarded(job):
+        return _is_starving(session, job)
+    return False
+
+
+def _is_starving(session: Session, job: Job) -> bool:
+    if not job.pending or job.promised.total or session.has_tried_enough(job):
+        return False
+    plugins = session.plugins
+    if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):
+        return False
+    return all(plugin.invalid(session, job) is None for plugin in plugins.validity)

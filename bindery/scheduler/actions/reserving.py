@@ -1,0 +1,244 @@
+"""Which gangs get a reservation, where, and when they are expected to start.
+
+Asked by `allocate` about each gang that does not fit now, in the session's order. Nothing is
+remembered between cycles: the same snapshot gives the same reservations, and as room that is free
+already counts first, a reservation only comes nearer while its gang stays the first to be served.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
+
+from bindery.api.configuration import BackfillConfiguration
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
+from bindery.scheduler.model.resources import Request, total
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.placement import JobFinder
+from bindery.scheduler.planning.reservations import Reservation
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.solver.bounds import slots
+from bindery.scheduler.solver.claims import next_claim
+from bindery.scheduler.times import timestamp
+
+_MOMENTS_TRIED = 64
+"""How many moments are looked at beyond the first at which the gang could fit by its sums."""
+_NODES_NAMED = 8
+"""How many nodes a message names."""
+_HELD_BACK_BY_ROOM = ("Unschedulable", "OverLimit")
+"""Reasons to wait that pods' ends can change."""
+
+
+class Reserver:
+    """Gives reservations to the first gangs that need one, as many as are configured."""
+
+    def __init__(self, configuration: BackfillConfiguration) -> None:
+        self._configuration = configuration
+
+    def consider(self, session: Session, job: Job) -> None:
+        """Keep room for `job`, which has just been refused, if it may have a reservation."""
+        refusal = session.refusals.get(job)
+        if refusal is None or refusal.reason not in _HELD_BACK_BY_ROOM or job.is_satisfied:
+            return
+        wanted, since = self._configuration, session.pending_since(job)
+        waited_s = session.now - since if since > 0 else 0.0  # nobody knows since when
+        if len(session.reservations.all) >= wanted.reservations or waited_s < wanted.after_seconds:
+            return
+        is_starving = waited_s >= wanted.unknown_start_after_seconds
+        if not is_starving and not len(session.endings.end):
+            return
+        reservation = find(session, job)
+        if reservation is None:
+            return
+        start = reservation.start
+        is_near = start is not None and start <= session.now + wanted.window_seconds
+        if is_near or is_starving:
+            session.reservations.add(reservation)
+            text = f"{refusal.message}; {reservation_text(session, reservation)}"
+            session.refusals[job] = replace(refusal, message=text)
+
+
+def reservation_text(session: Session, reservation: Reservation) -> str:
+    """Return what people read about `reservation`."""
+    names = [session.state.nodes.name(row) for row in reservation.rows]
+    more = len(names) - _NODES_NAMED
+    places = ", ".join(names[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
+    if reservation.start is None:
+        why = f"on {reservation.awaited} of them pods run that do not say for how long"
+        return f"reserved on nodes {places}, expected start unknown: {why}"
+    text = f"reserved on nodes {places}, expected start {timestamp(reservation.start)}"
+    is_late = reservation.start <= session.now
+    return f"{text}, which has passed: pods run for longer than they said" if is_late else text
+
+
+def find(session: Session, job: Job) -> Reservation | None:
+    """Return the earliest reservation for the gang of `job`.
+
+    None: it never fits on nodes of this size, its queue's limit never lets it, or it is not for
+    lack of room that it waits.
+    """
+    claim = next_claim(session, job, Barred(session))
+    if claim is None:
+        return None
+    found = [
+        reservation
+        for domain in session.domains(job)
+        if (reservation := _Timeline(session, job, claim.tasks, domain).earliest()) is not None
+    ]
+    known = [each for each in found if each.start is not None]
+    return min(known, key=lambda each: each.start or 0.0, default=found[0] if found else None)
+
+
+@dataclass(frozen=True, slots=True)
+class _Gang:
+    """What a gang asks for."""
+
+    items: tuple[Item, ...]
+    shapes: Counter[Shape]
+    total: dict[int, int]
+    """Place on the resource axis -> units."""
+
+
+class _Timeline:
+    """The room that `job` finds in `domain` (node rows) as time goes on."""
+
+    def __init__(
+        self, session: Session, job: Job, tasks: Sequence[Task], domain: BoolColumn | None
+    ) -> None:
+        self._session = session
+        self._job = job
+        nodes, others = session.state.nodes, session.reservations
+        room = nodes.idle + nodes.releasing - nodes.pipelined
+        self._now: IntColumns = room if others.kept is None else room + others.kept
+        """Room that nobody holds now: [resource, node]."""
+        self._promised: IntColumns = sum((each.needs for each in others.all), np.zeros_like(room))
+        """What gangs with an earlier reservation need."""
+        self._finder = session.placement.finder(job, domain)
+        self._gang = _gang(tasks, self._finder, self._now, session)
+        self._chain = list(session.queue_ledger.chains[session.queue_row(job)])
+
+    def earliest(self) -> Reservation | None:
+        """Return the reservation with the earliest start; else one whose start is not known."""
+        moments = self._session.endings.moments()
+        first, last = 0, len(moments)
+        while first < last:  # more room comes as time goes on, so that it can be halved
+            middle = (first + last) // 2
+            if self._is_possible(float(moments[middle])):
+                last = middle
+            else:
+                first = middle + 1
+        if first == 0 and self._rows(-np.inf) is not None:
+            return None
+        for moment in islice(moments, first, first + _MOMENTS_TRIED):
+            rows = self._rows(float(moment))
+            if rows is not None:
+                return self._reservation(rows, float(moment), float(moment), 0)
+        return self._of_unknown_start()
+
+    def _rows(self, moment: float) -> list[int] | None:
+        """Return the node row of each pod if the gang fits at `moment`."""
+        return pack(self._gang.items, self._room(moment)) if self._is_possible(moment) else None
+
+    def _room(self, moment: float) -> IntColumns:
+        endings = self._session.endings
+        return np.asarray(self._now + endings.on_nodes(moment) - self._promised)
+
+    def _is_possible(self, moment: float) -> bool:
+        """Return whether queues and sums of room let the gang start at `moment`."""
+        if not self._queues_allow(moment):
+            return False
+        room = self._room(moment)
+        return all(
+            slots(self._session, shape.request, room, self._finder.allowed(shape)) >= count
+            for shape, count in self._gang.shapes.items()
+        )
+
+    def _queues_allow(self, moment: float) -> bool:
+        session, chain = self._session, self._chain
+        held = session.queue_ledger.allocated - self._returned_to_queues(moment)
+        for other in session.reservations.all:
+            held = held + other.queue_needs
+        return all(
+            bool((held[index, chain] + amount <= session.shares.limit[index, chain]).all())
+            for index, amount in self._gang.total.items()
+        )
+
+    def _returned_to_queues(self, moment: float) -> IntColumns:
+        session = self._session
+        return session.queue_ledger.rolled_up(session.endings.in_queues(moment))
+
+    def _of_unknown_start(self) -> Reservation | None:
+        """Return a reservation where the least must still go, as nobody knows when it does."""
+        if not self._queues_allow(np.inf):
+            return None
+        nodes = self._session.state.nodes
+        most = nodes.allocatable - nodes.foreign - self._promised
+        room = self._room(np.inf)
+        rows = pack_with_shortfall(self._gang.items, room, most)
+        if rows is None:
+            return None
+        short = room - self._needs(rows)
+        awaited = sum(bool((short[:, row] < 0).any()) for row in set(rows))
+        return self._reservation(rows, None, np.inf, awaited)
+
+    def _needs(self, rows: Sequence[int]) -> IntColumns:
+        needs = np.zeros_like(self._now)
+        for item, row in zip(self._gang.items, rows, strict=True):
+            needs[list(item.request.indices), row] += item.request.amounts
+        return needs
+
+    def _reservation(
+        self, rows: Sequence[int], start: float | None, until: float, awaited: int
+    ) -> Reservation:
+        session = self._session
+        queue_needs = np.zeros_like(session.queue_ledger.allocated)
+        for index, amount in self._gang.total.items():
+            queue_needs[index, self._chain] = amount
+        return Reservation(
+            job=self._job,
+            rows=tuple(sorted(set(rows), key=lambda row: int(session.position[row]))),
+            start=start,
+            needs=self._needs(rows),
+            returned=session.endings.on_nodes(until),
+            queue_needs=queue_needs,
+            queue_returned=self._returned_to_queues(until),
+            awaited=awaited,
+        )
+
+
+def _gang(tasks: Sequence[Task], finder: JobFinder, now: IntColumns, session: Session) -> _Gang:
+    """Return what `tasks` ask for, the largest first: they are the hardest to place."""
+    shapes = Counter(task.shape for task in tasks)
+    wholes = np.maximum(session.cluster_total, 1)
+
+    def size(shape: Shape) -> float:
+        request = shape.request
+        return float((np.array(request.amounts) / wholes[list(request.indices)]).max(initial=0.0))
+
+    in_order = {shape: _least_idle_first(shape.request, now, session) for shape in shapes}
+    shared = {shape: rows[finder.allowed(shape)[rows]] for shape, rows in in_order.items()}
+    items: list[Item] = []
+    for task in sorted(tasks, key=lambda task: size(task.shape), reverse=True):
+        rows = shared[task.shape]
+        if session.placement.is_filtered(task.shape):
+            rows = rows[finder.allowed_for(task)[rows]]
+        items.append(Item(task.shape.request, rows))
+    return _Gang(tuple(items), shapes, total(task.shape.request for task in tasks))
+
+
+def _least_idle_first(request: Request, now: IntColumns, session: Session) -> Rows:
+    """Return node rows, those first on which pods of `request` find least room now, then by name.
+
+    The gang cannot start before they are free, and others can use the rest in the meantime.
+    """
+    order = session.order
+    share = np.full(len(order), np.inf)
+    for index, amount in zip(request.indices, request.amounts, strict=True):
+        np.minimum(share, np.maximum(now[index, order], 0) / amount, out=share)
+    return order[np.argsort(share, kind="stable")]

@@ -1,0 +1,123 @@
+"""stalegangeviction: what is left of a gang that has lost its minimum goes, after a grace period.
+
+Its pods hold room and cannot do their work. Counted by the gang's own rule: minimum, roles and the
+tree of sub-groups with `minSubGroup`, so a gang that can do without a sub-group is sound (which
+KAI-Scheduler gets wrong, its issue 2208); of a sound gang, what is left of a sub-group that it can
+do without goes alone. A gang of which a pod has succeeded is finishing, not stale.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+from bindery.scheduler.cache.staleness import Staleness
+from bindery.scheduler.ledgers.base import LedgerRefusalError
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.rounds import Turn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit
+from bindery.scheduler.times import timestamp
+
+
+class StaleGangEviction:
+    """Evicts gangs, whole, that stay below their minimum. `grace_s`: where they do not say."""
+
+    name = "stalegangeviction"
+    tries_jobs = False
+    fills = False
+
+    def __init__(self, grace_s: float) -> None:
+        self._grace_s = grace_s
+
+    def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:  # noqa: ARG002
+        """Yield the evictions of each gang whose grace period has passed."""
+        parts: list[_Part] = []
+        for job in session.state.jobs.values():
+            with session.guarded(job):
+                parts += _stale_parts(job)
+        found = session.staleness([(job, name) for job, name, _ in parts])
+        for (job, name, tasks), staleness in zip(parts, found, strict=True):
+            grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
+            is_due = 0 <= grace_s < session.now - staleness.since
+            is_spared = any(task.uid in session.spared for task in tasks)
+            if not name:
+                _report(session, job, _outlook(staleness, grace_s, is_due, is_spared))
+            if is_due and not is_spared:
+                commit = None
+                with session.guarded(job):
+                    commit = _evict(session, job, tasks)
+                if commit is not None:
+                    yield commit
+
+
+_Part = tuple[Job, str, list[Task]]
+"""A job, the name of a sub-group or "", and its running pods."""
+
+
+def _stale_parts(job: Job) -> Iterator[_Part]:
+    """Yield what of `job` cannot do its work: it as a whole, or else sub-groups by name.
+
+    Pods that are about to be bound, or are promised places, may complete it yet.
+    """
+    if not job.exists or job.invalid is not None or not job.placed.total:
+        return
+    if job.is_satisfied and job.tree is None:
+        return
+    statuses = {task.status for task in job.tasks.values()}
+    if TaskStatus.RUNNING not in statuses or TaskStatus.SUCCEEDED in statuses:
+        return
+    if not job.is_satisfied:
+        if TaskStatus.BINDING not in statuses and not job.is_promised:
+            yield job, "", _running(job)
+        return
+    for group in gangs.optional(job.tree, job.lacking) if job.tree is not None else ():
+        leaves = {leaf.name for leaf in group.leaves()}
+        tasks = [task for task in _running(job) if task.sub_group in leaves]
+        in_order = TaskStatus.BINDING not in {
+            task.status for task in job.tasks.values() if task.sub_group in leaves
+        }
+        if tasks and in_order:
+            yield job, group.name, tasks
+
+
+def _outlook(staleness: Staleness, grace_s: float, is_due: bool, is_spared: bool) -> str:
+    """Return what becomes of a gang that is too small, as an addition to a sentence."""
+    if grace_s < 0:
+        return ""
+    if staleness.awaits_others:
+        return ": some are being deleted, and it is evicted if no others come in their place"
+    goes_at = timestamp(staleness.since + grace_s)
+    if not is_due:
+        return f": it is evicted after {goes_at} if that does not change"
+    if is_spared:
+        return f": its time ended at {goes_at}, but its eviction is refused"
+    return f": it is evicted, as its time ended at {goes_at}"
+
+
+def _report(session: Session, job: Job, outlook: str) -> None:
+    """Say of `job` that it is below its minimum, and what becomes of it."""
+    text = f"fewer of its pods run than it needs{outlook}"
+    refusal = session.refusals.get(job)
+    session.refusals[job] = (
+        Refusal("BelowMinimum", text)
+        if refusal is None
+        else replace(refusal, message=f"{refusal.message}; {text}")
+    )
+    session.stale.append(job)
+
+
+def _running(job: Job) -> list[Task]:
+    tasks = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    return sorted((task for task in tasks if task.row != NO_ROW), key=lambda task: task.order)
+
+
+def _evict(session: Session, job: Job, tasks: Sequence[Task]) -> Commit | None:
+    """Return the committed eviction of `tasks`, the last pods first; None if a ledger refuses."""
+    with session.statement() as statement:
+        try:
+            for task in reversed(tasks):
+                statement.evict(task, "its gang has had less than its minimum for too long")
+        except LedgerRefusalError:
+            return None
+        return Commit(job, session.commit(statement), is_gang=True)

@@ -1,0 +1,306 @@
+"""Committed Statements become BindRequests.
+
+A gang's Statement is one request (or parts of one, above `maxPods`), so it is committed by a single
+write, whole or not at all. Extra and independent pods of a cycle are gathered: many of them are
+merged into one request with `minBound` 0, in which each pod succeeds or fails alone. Where they
+are nothing without a gang that is not bound yet, their request is to come after the gang's.
+
+Names follow from the UID of the gang (or first pod) and its count of commits: two schedulers that
+commit the same gang collide on the name.
+"""
+
+from collections import defaultdict
+from collections.abc import Generator, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bindery.api import bindrequest
+from bindery.api.configuration import BindRequestConfiguration
+from bindery.api.gpushare import WHOLE, GpuShare
+from bindery.api.names import (
+    API_VERSION,
+    MIG_PREFIX,
+    NODE_POOL_LABEL,
+    POD_NAME_LABEL,
+    SELECTED_NODE_LABEL,
+    STATEMENT_LABEL,
+)
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.holds import RequestKey
+from bindery.scheduler.commit.precedence import Precedence
+from bindery.scheduler.ledgers.base import Operation, OperationKind
+from bindery.scheduler.model.devices import DeviceTable
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Commit
+
+_NAME_LENGTH = 200
+"""How much of an owner's name goes into a request's name; the API server allows 253 in all."""
+_LABEL_LENGTH = 63
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whom a request is named after, and owned by where `kind` is set."""
+
+    name: str
+    uid: Uid
+    api_version: str = ""
+    kind: str = ""
+
+
+class _Kin(NamedTuple):
+    """What single pods have in common that may share a request."""
+
+    namespace: str
+    group: JobKey | None
+    """Their PodGroup; None: they have none."""
+    queue: str
+    after: str | None
+
+
+@dataclass(frozen=True)
+class _Statement:
+    """What the parts of one Statement share."""
+
+    job: Job
+    allocations: Sequence[Operation]
+    after: str | None
+    """The Statement that it builds on."""
+    min_bound: int | None = None
+
+
+@dataclass(frozen=True)
+class BindRequestDraft:
+    """A BindRequest that is to be created."""
+
+    namespace: str
+    name: str
+    spec: bindrequest.BindRequestSpec
+    labels: dict[str, str]
+    annotations: dict[str, str]
+    owner: Owner
+    tasks: tuple[Task, ...]
+
+    @property
+    def key(self) -> RequestKey:
+        """Namespace and name."""
+        return self.namespace, self.name
+
+    def to_object(self) -> dict[str, object]:
+        """Return the object to create."""
+        metadata: dict[str, object] = {
+            "name": self.name,
+            "namespace": self.namespace,
+            "labels": self.labels,
+        }
+        if self.annotations:
+            metadata["annotations"] = self.annotations
+        if self.owner.kind:
+            metadata["ownerReferences"] = [
+                {
+                    "apiVersion": self.owner.api_version,
+                    "kind": self.owner.kind,
+                    "name": self.owner.name,
+                    "uid": self.owner.uid,
+                }
+            ]
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": metadata,
+            "spec": self.spec.to_wire(),
+        }
+
+
+class Committer:
+    """Turns one session's commits into drafts and tells the cluster to count them as Binding."""
+
+    def __init__(
+        self,
+        session: Session,
+        cluster: Cluster,
+        configuration: BindRequestConfiguration,
+        node_pool: str,
+        fencing_token: int,
+    ) -> None:
+        self._session = session
+        self._cluster = cluster
+        self._configuration = configuration
+        self._node_pool = node_pool
+        self._fencing_token = fencing_token
+        self._precedence = Precedence(cluster.holds)
+        self._singles: defaultdict[_Kin, list[Operation]] = defaultdict(list)
+        self._open: dict[Uid, Task] = {}
+        """Pods of committed Statements that stand in no draft yet."""
+        self._bindings: dict[Uid, bindrequest.PodBinding] = {}
+        """What single pods that are gathered get."""
+
+    def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
+        """Take in a committed Statement; yield the requests that are complete by it."""
+        allocations = [o for o in commit.operations if o.kind is OperationKind.ALLOCATE]
+        if not allocations:
+            return
+        self._open.update((operation.task.uid, operation.task) for operation in allocations)
+        job, tasks = commit.job, [operation.task for operation in allocations]
+        after = self._precedence.needed_before(job, tasks)
+        if commit.is_gang or self._precedence.completes(job, tasks):
+            statement = _Statement(job, allocations, after)
+            identity = yield from self._drafts(statement)
+            self._precedence.note(job, tasks, identity)
+            return
+        group = job.key if job.key.is_group else None
+        kin = _Kin(job.key.namespace, group, job.queue, after)
+        for operation in allocations:  # so that nothing of one job is left to fail with others
+            self._bindings[operation.task.uid] = self._pod(operation)
+        singles = self._singles[kin]
+        singles.extend(allocations)
+        if len(singles) >= self._configuration.max_pods:
+            del self._singles[kin]
+            yield from self._single_drafts(singles, after)
+
+    def flush(self) -> Iterator[BindRequestDraft]:
+        """Yield requests for the single pods that have been gathered."""
+        while self._singles:
+            kin, singles = self._singles.popitem()
+            first = self._session.state.jobs[singles[0].task.job]
+            with self._session.guarded(first):
+                yield from self._single_drafts(singles, kin.after)
+
+    def release(self, commit: Commit) -> None:
+        """Let go of those pods of `commit` that stand in no draft: they are planned again."""
+        uids = [o.task.uid for o in commit.operations if o.task.uid in self._open]
+        for singles in self._singles.values():
+            singles[:] = [operation for operation in singles if operation.task.uid not in uids]
+        self._cluster.release(uids)
+        for uid in uids:
+            del self._open[uid]
+
+    def abandon(self) -> None:
+        """Let go of the pods that an error or an early end has left without a request."""
+        self._cluster.release(self._open)
+        self._open.clear()
+
+    def _single_drafts(
+        self, singles: Sequence[Operation], after: str | None
+    ) -> Iterator[BindRequestDraft]:
+        jobs = self._session.state.jobs
+        if len(singles) > self._configuration.merge_above and self._configuration.max_pods > 1:
+            yield from self._drafts(_Statement(jobs[singles[0].task.job], singles, after, 0))
+            return
+        for operation in singles:
+            yield from self._drafts(_Statement(jobs[operation.task.job], [operation], after))
+
+    def _drafts(self, statement: _Statement) -> Generator[BindRequestDraft, None, str]:
+        """Yield the parts of one Statement, and count its pods as Binding; return its id."""
+        job, allocations = statement.job, statement.allocations
+        owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
+        count = self._cluster.next_commit(owner.uid)
+        identity = f"{owner.uid}-{count}"
+        size = self._configuration.max_pods
+        chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
+        for part, chunk in enumerate(chunks):
+            name = f"{owner.name[:_NAME_LENGTH].rstrip('.-')}-{owner.uid[:8]}-{count}"
+            if len(chunks) > 1:
+                name += f"-p{part}"
+            tasks = tuple(operation.task for operation in chunk)
+            draft = BindRequestDraft(
+                namespace=tasks[0].namespace,
+                name=name,
+                spec=bindrequest.BindRequestSpec(
+                    pods=tuple(self._pod(operation) for operation in chunk),
+                    summary=self._summary(chunk),
+                    pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
+                    if job.key.is_group
+                    else None,
+                    queue=job.queue,
+                    statement=bindrequest.StatementReference(
+                        id=identity, part=part, parts=len(chunks), after=statement.after
+                    ),
+                    min_bound=statement.min_bound,
+                    priority=self._priority(chunk),
+                    backoff_limit=self._configuration.backoff_limit,
+                    fencing_token=self._fencing_token,
+                ),
+                labels=self._labels(tasks, identity),
+                annotations=self._annotations(chunk),
+                owner=owner,
+                tasks=tasks,
+            )
+            self._cluster.assume(draft.key, draft.spec, tasks)
+            for task in tasks:
+                del self._open[task.uid]
+            yield draft
+        return identity
+
+    def _summary(self, operations: Sequence[Operation]) -> bindrequest.RequestSummary:
+        nodes = self._session.state.nodes
+        names = (nodes.name(operation.row) for operation in operations)
+        return bindrequest.RequestSummary(
+            pods=len(operations), nodes=bindrequest.nodes_summary(names)
+        )
+
+    def _priority(self, operations: Sequence[Operation]) -> int:
+        """Return the highest priority of the jobs of `operations`."""
+        jobs = {operation.task.job for operation in operations}
+        return max(self._cluster.priority(self._session.state.jobs[key]) for key in jobs)
+
+    def _pod(self, operation: Operation) -> bindrequest.PodBinding:
+        task, session = operation.task, self._session
+        if task.uid in self._bindings:
+            return self._bindings.pop(task.uid)
+        devices = session.state.nodes.devices
+        data = {
+            name: given
+            for name, plugin in session.plugins.bind_data
+            if (given := plugin.bind_data(session, task, operation.row)) is not None
+        }
+        share, groups = task.shape.request.share, devices.groups_of(task.uid)
+        return bindrequest.PodBinding(
+            pod_name=task.name,
+            pod_uid=task.uid,
+            selected_node=session.state.nodes.name(operation.row),
+            received_resource_type=self._received_type(task, groups),
+            received_gpu=None if share is None else _received(devices, share, operation.row),
+            selected_gpu_groups=groups,
+            plugin_data=data,
+        )
+
+    def _received_type(self, task: Task, groups: Sequence[str]) -> bindrequest.ReceivedResourceType:
+        if groups:
+            return bindrequest.ReceivedResourceType.FRACTION
+        names = self._session.state.axis.names
+        if any(names[index].startswith(MIG_PREFIX) for index in task.shape.request.indices):
+            return bindrequest.ReceivedResourceType.MIG_INSTANCE
+        return bindrequest.ReceivedResourceType.REGULAR
+
+    def _labels(self, tasks: tuple[Task, ...], statement: str) -> dict[str, str]:
+        labels = {STATEMENT_LABEL: statement}
+        if self._node_pool:
+            labels[NODE_POOL_LABEL] = self._node_pool
+        if len(tasks) == 1:
+            node = self._session.state.nodes.name(tasks[0].row)
+            labels[POD_NAME_LABEL] = tasks[0].name[:_LABEL_LENGTH].rstrip(".-")
+            labels[SELECTED_NODE_LABEL] = node[:_LABEL_LENGTH].rstrip(".-")
+        return labels
+
+    def _annotations(self, operations: Sequence[Operation]) -> dict[str, str]:
+        annotations: dict[str, str] = {}
+        for plugin in self._session.plugins.mutations:
+            annotations.update(plugin.annotations(self._session, operations))
+        return annotations
+
+
+def _received(devices: DeviceTable, share: GpuShare, row: int) -> bindrequest.ReceivedGPU:
+    portion = devices.portion(share, row) / WHOLE
+    return bindrequest.ReceivedGPU(count=share.devices, portion=f"{portion:.2f}")
+
+
+def _owner(job: Job, allocations: Sequence[Operation], *, is_merged: bool) -> Owner:
+    """Return who a request is named after: the gang, or the first pod."""
+    task = allocations[0].task
+    if job.key.is_group:
+        return Owner(job.key.name, job.uid, API_VERSION, "PodGroup")
+    if is_merged:
+        return Owner(f"{task.name}-and-others", task.uid)
+    return Owner(task.name, task.uid, "v1", "Pod")

@@ -1,0 +1,94 @@
+"""The scheduler's Prometheus metrics."""
+
+from collections import Counter as Tally
+from collections.abc import Collection
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from bindery.api.times import seconds
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.planning.reports import CycleReport
+
+_SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
+
+CYCLE_SECONDS = Histogram(
+    "bindery_cycle_seconds",
+    "Time of one planning cycle, its commits not waited for.",
+    buckets=_SECONDS,
+)
+ACTION_SECONDS = Histogram(
+    "bindery_action_seconds", "Time of one action in a cycle.", ["action"], buckets=_SECONDS
+)
+PLUGIN_SECONDS = Counter("bindery_plugin_seconds_total", "Time spent in a plugin.", ["plugin"])
+PLANNED_PODS = Counter("bindery_planned_pods_total", "Pods in committed Statements.")
+STATEMENTS = Counter("bindery_statements_total", "Statements committed.")
+PENDING_PODS = Gauge("bindery_pending_pods", "Pods that wait, by their job's reason.", ["reason"])
+REQUESTS = Counter(
+    "bindery_scheduler_bindrequests_total",
+    "BindRequests by what became of creating or clearing them.",
+    ["outcome"],
+)
+EVICTIONS = Counter("bindery_evictions_total", "Evictions asked for, by outcome.", ["outcome"])
+OBJECT_ERRORS = Counter(
+    "bindery_object_errors_total",
+    "Unexpected errors in the handling of one object, which was left out, by stage and kind.",
+    ["stage", "kind"],
+)
+CUT_CYCLES = Counter(
+    "bindery_cut_cycles_total", "Cycles that ran out of time and were continued by the next."
+)
+COMMIT_SECONDS = Histogram(
+    "bindery_commit_latency_seconds",
+    "Time from the creation of the newest pod of a Statement to its commit, by queue. What follows "
+    "is the binder's bindery_bindrequest_seconds.",
+    ["queue"],
+    buckets=(0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400),
+)
+EVICTED_PODS = Counter(
+    "bindery_evicted_pods_total",
+    "Pods evicted, by the action that evicted them and the queue that they were charged to.",
+    ["action", "queue"],
+)
+CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
+CONFIGURATION_ERRORS = Counter(
+    "bindery_configuration_errors_total", "Times a changed configuration could not be used."
+)
+LEADING = Gauge("bindery_leading", "1 while this process plans, else 0.")
+
+
+_WAITING = frozenset({"Pending", "Pipelined", "Gated"})
+
+
+def record_commit(draft: BindRequestDraft, now: float) -> None:
+    """Record how long the pods of a Statement have waited for its commit."""
+    created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
+    if created and not draft.spec.statement.part:
+        COMMIT_SECONDS.labels(draft.spec.queue).observe(max(now - max(created), 0.0))
+
+
+def drop_queues(known: Collection[str]) -> None:
+    """Drop the series of queues that are not `known` any more."""
+    for family in (COMMIT_SECONDS, EVICTED_PODS):
+        samples = (sample for metric in family.collect() for sample in metric.samples)
+        for queue in {sample.labels["queue"] for sample in samples}.difference(known):
+            family.remove_by_labels({"queue": queue})
+
+
+def record(report: CycleReport, cycle_s: float) -> None:
+    """Record what one cycle took and found."""
+    CYCLE_SECONDS.observe(cycle_s)
+    for action, action_s in report.seconds_by_action.items():
+        ACTION_SECONDS.labels(action).observe(action_s)
+    for plugin, plugin_s in report.seconds_by_plugin.items():
+        PLUGIN_SECONDS.labels(plugin).inc(plugin_s)
+    CUT_CYCLES.inc(report.is_cut)
+    PLANNED_PODS.inc(report.committed_pods)
+    STATEMENTS.inc(report.committed_statements)
+    pending: Tally[str] = Tally()
+    for job in report.jobs.values():
+        waiting = sum(pod.state in _WAITING for pod in job.pods.values())
+        if waiting:
+            pending[job.reason] += waiting
+    PENDING_PODS.clear()
+    for reason, count in pending.items():
+        PENDING_PODS.labels(reason).set(count)

@@ -1,0 +1,242 @@
+"""Writes committed plans to the API server, and clears requests that nobody will finish.
+
+A Statement's parts are written together: if one is refused, those that exist are removed again, so
+that a gang is committed whole or not at all. Several Statements are written at once, but one that
+builds on another only after that one: the binder, which sees it, can then tell that the other is
+gone from that it has not come.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    KubeError,
+    NamespaceTerminatingError,
+    NotFoundError,
+    OutcomeUnknownError,
+    UnreachableError,
+)
+from bindery.kube.resources import BIND_REQUESTS
+from bindery.scheduler.cache.holds import RequestKey
+from bindery.scheduler.commit.drafts import BindRequestDraft
+from bindery.scheduler.commit.metrics import REQUESTS
+from bindery.scheduler.commit.stale import StaleRequest
+
+CONCURRENT_STATEMENTS = 16
+UNCONFIRMED_AFTER_S = 30.0
+"""A request that was written, but does not show in the watch, is looked up after so long."""
+_REPEAT_AFTER_S = (0.2, 1.0, 4.0)
+"""A create of which the outcome is unknown is repeated after so long."""
+
+_Statement = tuple[str, str | None]
+"""Namespace and id of a Statement."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """A draft that does not exist and will not. `problem`: why; "" when another scheduler won."""
+
+    draft: BindRequestDraft
+    problem: str
+
+    @property
+    def statement(self) -> tuple[str, str]:
+        """Namespace and id of its Statement."""
+        return self.draft.namespace, self.draft.spec.statement.id
+
+
+class RequestWriter:
+    """Creates and clears BindRequests in the background.
+
+    What failed is kept in `refused` and `missing` for the loop to take; `wake` is called then.
+    """
+
+    def __init__(self, client: Client, wake: Callable[[], None]) -> None:
+        self._client = client
+        self._wake = wake
+        self.ending: set[str] = set()
+        """Namespaces in which nothing can be created any more."""
+        self.refused: list[Refused] = []
+        self.missing: list[RequestKey] = []
+        """Requests that should exist and do not."""
+        self._slots = asyncio.Semaphore(CONCURRENT_STATEMENTS)
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._parts: dict[_Statement, list[BindRequestDraft]] = {}
+        self._writing: set[RequestKey] = set()
+        self._statements: dict[_Statement, asyncio.Event] = {}
+        """Statements that are being written -> set when that is over."""
+        self._removing: set[str] = set()
+        """UIDs of stale requests whose deletion is under way."""
+
+    def submit(self, draft: BindRequestDraft) -> None:
+        """Write `draft` once all parts of its Statement have been submitted."""
+        statement = (draft.namespace, draft.spec.statement.id)
+        parts = self._parts.setdefault(statement, [])
+        parts.append(draft)
+        if len(parts) == draft.spec.statement.parts:
+            del self._parts[statement]
+            self._writing.update(part.key for part in parts)
+            self._statements[statement] = asyncio.Event()
+            self._spawn(self._write(statement, parts))
+
+    def abandon(self) -> None:
+        """Refuse the Statements of which parts are missing, after a cycle that ended early."""
+        for parts in self._parts.values():
+            self._refuse(parts, "its cycle ended early")
+        self._parts.clear()
+
+    def remove(self, stale: StaleRequest) -> None:
+        """Delete a request that nobody will finish."""
+        if stale.request.metadata.uid not in self._removing:
+            self._removing.add(stale.request.metadata.uid)
+            self._spawn(self._remove(stale))
+
+    def look_up(self, key: RequestKey) -> None:
+        """Find out whether a request that should exist does, unless it is being written."""
+        if key not in self._writing:
+            self._spawn(self._look_up(key))
+
+    async def drain(self) -> None:
+        """Wait until everything submitted has been written."""
+        while self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # -- creating ------------------------------------------------------------------------------
+
+    async def _write(self, statement: _Statement, parts: list[BindRequestDraft]) -> None:
+        try:
+            problem = await self._problem_before(parts[0])
+            if problem is not None:
+                self._refuse(parts, problem)
+                return
+            async with self._slots:
+                await self._write_parts(parts)
+        finally:
+            self._writing.difference_update(part.key for part in parts)
+            self._statements.pop(statement).set()
+
+    async def _problem_before(self, draft: BindRequestDraft) -> str | None:
+        """Wait for the Statement that `draft` builds on; return why it was refused, if it was."""
+        before = (draft.namespace, draft.spec.statement.after)
+        written = self._statements.get(before)
+        if written is not None:
+            await written.wait()
+        # The loop takes the refused ones before it plans anew, and then nothing builds on them.
+        refused = (each for each in self.refused if each.statement == before)
+        return next((each.problem for each in refused), None)
+
+    async def _write_parts(self, parts: list[BindRequestDraft]) -> None:
+        written: list[BindRequestDraft] = []
+        for draft in parts:
+            problem = await self._create(draft)
+            if problem is not None:
+                await self._take_back(written)
+                self._refuse(parts, problem)
+                return
+            written.append(draft)
+
+    def _refuse(self, parts: list[BindRequestDraft], problem: str) -> None:
+        self.refused.extend(Refused(draft, problem) for draft in parts)
+        self._wake()
+
+    async def _create(self, draft: BindRequestDraft) -> str | None:
+        """Create one request; return why it does not exist, None if it does or may."""
+        pauses_s = iter(_REPEAT_AFTER_S)
+        while True:
+            try:
+                return await self._create_once(draft)
+            except (OutcomeUnknownError, UnreachableError) as error:
+                _log.warning("commit outcome unknown", request=draft.name, error=str(error))
+                # By its name it is the same request, however often it is written. What could not
+                # be sent has been tried for long enough.
+                pause_s = next(pauses_s, None) if isinstance(error, OutcomeUnknownError) else None
+                if pause_s is None:
+                    # It may exist: its pods stay spoken for until the watch or a look-up tells.
+                    REQUESTS.labels("unknown").inc()
+                    return None
+            await asyncio.sleep(pause_s)
+
+    async def _create_once(self, draft: BindRequestDraft) -> str | None:
+        """Create one request; return why it does not exist, None if it does.
+
+        Raises:
+            OutcomeUnknownError, UnreachableError: it may exist.
+        """
+        try:
+            await self._client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
+        except AlreadyExistsError:
+            return await self._compare(draft)
+        except ApiError as error:
+            if isinstance(error, NamespaceTerminatingError):
+                self.ending.add(draft.namespace)
+            _log.warning("commit refused", request=draft.name, error=str(error))
+            REQUESTS.labels("refused").inc()
+            return error.message or str(error)
+        REQUESTS.labels("created").inc()
+        return None
+
+    async def _compare(self, draft: BindRequestDraft) -> str | None:
+        """Return None if the request that has the name is the one we wanted to write."""
+        try:
+            found = await self._client.get(BIND_REQUESTS, draft.name, draft.namespace)
+        except NotFoundError:
+            return "a request with its name was just removed"
+        except KubeError as error:
+            return str(error)
+        ours = [(pod.pod_uid, pod.selected_node) for pod in draft.spec.pods]
+        theirs = [(pod.pod_uid, pod.selected_node) for pod in found.spec.pods]
+        if ours == theirs and found.spec.fencing_token == draft.spec.fencing_token:
+            REQUESTS.labels("created").inc()
+            return None
+        REQUESTS.labels("collided").inc()
+        return ""
+
+    async def _take_back(self, written: list[BindRequestDraft]) -> None:
+        for draft in written:
+            try:
+                await self._client.delete(BIND_REQUESTS, draft.name, draft.namespace)
+            except NotFoundError:
+                continue
+            except KubeError as error:
+                # The stale-request rules remove an incomplete Statement later.
+                _log.warning("part not taken back", request=draft.name, error=str(error))
+
+    # -- clearing ------------------------------------------------------------------------------
+
+    async def _remove(self, stale: StaleRequest) -> None:
+        meta = stale.request.metadata
+        try:
+            await self._client.delete(BIND_REQUESTS, meta.name, meta.namespace, uid=meta.uid)
+        except NotFoundError:
+            pass
+        except KubeError as error:
+            _log.warning("stale request not removed", request=meta.name, error=str(error))
+            self._removing.discard(meta.uid)
+            return
+        REQUESTS.labels("cleared").inc()
+        _log.info("request cleared", request=meta.name, reason=stale.reason, why=stale.message)
+
+    async def _look_up(self, key: RequestKey) -> None:
+        namespace, name = key
+        try:
+            await self._client.get(BIND_REQUESTS, name, namespace)
+        except NotFoundError:
+            _log.warning("request is not there", request=name)
+            self.missing.append(key)
+            self._wake()
+        except KubeError as error:
+            _log.warning("request not looked up", request=name, error=str(error))

@@ -1,0 +1,25 @@
+"""What of a gang's wishes has no effect, for its condition. Pure.
+
+Used by `engine` for gangs that wait and by `status/gangs.py` for those that have their minimum.
+"""
+
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.shapes import ignored_text
+
+
+def notes(job: Job) -> str:
+    """Return which wishes of `job` have no effect, and why; "" if all have."""
+    return "; ".join(text for text in (_queue_text(job), _ignored_text(job)) if text)
+
+
+def _queue_text(job: Job) -> str:
+    if job.queue == job.named_queue or not job.exists:
+        return ""
+    return (
+        f"its bound pods are charged to queue {job.queue}: "
+        f"queue {job.named_queue} applies when they have ended"
+    )
+
+
+def _ignored_text(job: Job) -> str:
+    return ignored_text(task.shape for task in job.tasks.values())

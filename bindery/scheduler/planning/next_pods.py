@@ -1,0 +1,154 @@
+"""Which pods of a job are placed next: what its gang lacks, then one extra at a time.
+
+Asked through the session, by actions and plugins. Pure: it reads the job's counts and the order in
+which the session's plugins would place its pods. A gang takes the first pods that can be placed: an
+attempt bars those that cannot, and asks again.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from bindery.scheduler.model import gangs
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
+
+if TYPE_CHECKING:
+    from bindery.scheduler.planning.session import Session
+
+
+class Barred:
+    """Pods that an attempt leaves out: single ones, or all that are alike."""
+
+    def __init__(self, session: "Session") -> None:
+        self._placement = session.placement
+        self._pods: set[Uid] = set()
+        self._shapes: set[Shape] = set()
+
+    def add(self, task: Task) -> None:
+        """Leave out `task` alone."""
+        self._pods.add(task.uid)
+
+    def add_shape(self, task: Task) -> None:
+        """Leave out `task`, for which no node has room, and with it all pods that need as much."""
+        if self._placement.is_filtered(task.shape):
+            self._pods.add(task.uid)
+        else:
+            self._shapes.add(task.shape)
+
+    def __contains__(self, task: Task) -> bool:
+        return task.shape in self._shapes or task.uid in self._pods
+
+
+def kind(task: Task) -> tuple[Shape, bool]:
+    """Return what makes pods of one job alike for its queue."""
+    return task.shape, task.is_preemptible
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """Pods of which some are placed together: as many as are needed, the first that can be."""
+
+    candidates: Sequence[Task]
+    """In the order in which they are tried."""
+    _select: Callable[[Sequence[Task]], Sequence[Task] | None]
+
+    def next(self, barred: Barred) -> Sequence[Task] | None:
+        """Return the pods that fill up what is lacking now, without those that are `barred`.
+
+        Nothing lacks: none. None: the others are too few.
+        """
+        return self._select(_pending(self.candidates, barred))
+
+
+def of_gang(session: "Session", job: Job) -> Wanted:
+    """Return what fills up the sub-groups, roles and minimum of `job`."""
+    return Wanted(session.pods_in_order(job), partial(_minimum, job))
+
+
+def of_leaf(session: "Session", job: Job, leaf: Group) -> Wanted:
+    """Return what fills up the sub-group `leaf` of `job`."""
+    tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
+    return Wanted(tasks, lambda pending: _first(pending, job.lacking(leaf)))
+
+
+def of_one(task: Task) -> Wanted:
+    """Return `task` by itself."""
+    return Wanted([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
+
+
+def next_pods(session: "Session", job: Job, barred: Barred | None = None) -> Sequence[Task]:
+    """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+
+    Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete. None
+    if too few are left without those that are `barred`.
+    """
+    tasks = _pending(session.pods_in_order(job), barred)
+    minimum = _minimum(job, tasks)
+    if minimum is None:
+        return ()
+    if minimum or job.tree is None:
+        return minimum or tasks[:1]
+    waiting = Counter(task.sub_group for task in tasks)
+    short = list(gangs.optional(job.tree, job.lacking))
+    for group in short:
+        chosen = _of_leaves(tasks, gangs.wanted(group, job.lacking, waiting) or {})
+        if chosen:
+            return chosen
+    lacking = {leaf.name for group in short for leaf in group.leaves()}
+    return [task for task in tasks if task.sub_group not in lacking][:1]
+
+
+def _pending(tasks: Sequence[Task], barred: Barred | None) -> Sequence[Task]:
+    return [
+        task
+        for task in tasks
+        if task.status is TaskStatus.PENDING and (barred is None or task not in barred)
+    ]
+
+
+def _first(pending: Sequence[Task], count: int) -> Sequence[Task] | None:
+    count = max(0, count)
+    return pending[:count] if count <= len(pending) else None
+
+
+def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
+    """Return those of `tasks` that fill up the sub-groups, roles and minimum of `job`; None if they
+    are too few.
+    """
+    lacking = job.lacking_roles()
+    chosen: dict[Uid, Task] = {}
+    if job.tree is not None:
+        waiting = Counter(task.sub_group for task in tasks)
+        leaves = gangs.wanted(job.tree, job.lacking, waiting)
+        if leaves is None:
+            return None
+        chosen = {task.uid: task for task in _of_leaves(tasks, leaves)}
+    for task in chosen.values():
+        lacking[task.role] = lacking.get(task.role, 0) - 1
+    for task in tasks if lacking else ():
+        if task.uid not in chosen and lacking.get(task.role, 0) > 0:
+            lacking[task.role] -= 1
+            chosen[task.uid] = task
+    missing = max(0, job.missing - len(chosen))
+    others = (task for task in tasks if task.uid not in chosen)
+    rest = [task.uid for task in islice(others, missing)]
+    if len(rest) < missing or any(count > 0 for count in lacking.values()):
+        return None
+    uids = {*chosen, *rest}
+    return [task for task in tasks if task.uid in uids]
+
+
+def _of_leaves(tasks: Iterable[Task], counts: Mapping[str, int]) -> list[Task]:
+    """Return the first `counts` (leaf name -> pods) of `tasks` of each leaf."""
+    left = dict(counts)
+    chosen = []
+    for task in tasks:
+        if left.get(task.sub_group, 0) > 0:
+            left[task.sub_group] -= 1
+            chosen.append(task)
+    return chosen

@@ -1,0 +1,331 @@
+"""Finding nodes: equal pods are placed together.
+
+For each pod shape one mask and one score vector over all nodes are made once; placing a pod changes
+one node, so only that node's entries are made anew. A gang of N equal pods thus costs little more
+than one. All vectors here are in *position* order, nodes sorted by name, so that ties always go to
+the first name and the same input gives the same plan.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import NodeFailure
+
+if TYPE_CHECKING:
+    from bindery.scheduler.planning.session import Session
+    from bindery.scheduler.plugins.interface import NodeRoom
+
+_NOWHERE = -np.inf
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a pod can go."""
+
+    row: int
+    fits_now: bool
+    """False: it fits only once room that is being released has become free."""
+
+
+class FilterCache:
+    """Masks of static filters by shape, kept over sessions until a node changes."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._failures: dict[Shape, tuple[NodeFailure, ...]] = {}
+        self._passing: dict[Shape, BoolColumn] = {}
+
+    def failures(self, session: "Session", shape: Shape) -> tuple[NodeFailure, ...]:
+        """Return what the filter plugins say against nodes for `shape`."""
+        if session.state.nodes.version != self._version:
+            self._failures.clear()
+            self._passing.clear()
+            self._version = session.state.nodes.version
+        found = self._failures.get(shape)
+        if found is None:
+            found = self._failures[shape] = tuple(
+                failure
+                for plugin in session.plugins.node_filters
+                for failure in plugin.node_failures(session, shape)
+                if failure.nodes.any()
+            )
+        return found
+
+    def passing(self, session: "Session", shape: Shape) -> BoolColumn:
+        """Return which rows pass all static filters for `shape`."""
+        failures = self.failures(session, shape)
+        mask = self._passing.get(shape)
+        if mask is None:
+            mask = session.state.nodes.exists
+            for failure in failures:
+                mask &= ~failure.nodes
+            self._passing[shape] = mask
+        return mask
+
+
+class ShapeVectors:
+    """Scores of one shape over all positions, kept true as nodes change."""
+
+    def __init__(self, session: "Session", shape: Shape, allowed: BoolColumn) -> None:
+        self._session = session
+        self._shape = shape
+        self._allowed = allowed[session.order]
+        """bool over positions: nodes that pass every filter."""
+        self.now: NDArray[np.float64] = np.full(len(session.order), _NOWHERE)
+        """Score by position; minus infinity where the pod does not fit into idle room."""
+        self._later: BoolColumn = np.zeros(len(session.order), dtype=np.bool_)
+        """Position -> whether the pod fits once all that is being released has gone."""
+        self._rooms = session.placement.rooms(shape)
+        self._seen = len(session.node_ledger.touched)
+        candidates = np.flatnonzero(self._allowed)
+        self._refresh(candidates)
+
+    def best(self, *, may_wait: bool = True) -> Place | None:
+        """Return the best place for one more pod; None if it fits nowhere.
+
+        `may_wait`: room that is being released may win over idle room, where plugins want that.
+        """
+        self._catch_up()
+        if not len(self.now):
+            return None
+        position = int(self.now.argmax())
+        is_releasing = self._session.is_releasing
+        if self.now[position] == _NOWHERE:
+            return self._best_later(self._later) if is_releasing else None
+        row = int(self._session.order[position])
+        place = self._worth_waiting(row) if may_wait and is_releasing else None
+        return place or Place(row, True)
+
+    def at(self, row: int) -> Place | None:
+        """Return the node at `row` as a place for one more pod; None if it does not fit there."""
+        self._catch_up()
+        position = self._session.position[row]
+        if self.now[position] != _NOWHERE:
+            return Place(row, True)
+        return Place(row, False) if self._later[position] else None
+
+    def exclude(self, row: int) -> None:
+        """Offer the node at `row` no more."""
+        position = self._session.position[row]
+        self._allowed[position] = False
+        self._later[position] = False
+        self.now[position] = _NOWHERE
+
+    def _worth_waiting(self, row: int) -> Place | None:
+        """Return the place that a pod waits for although it fits at `row` now."""
+        rows = self._session.order[self._later]
+        for plugin in self._session.plugins.waits:
+            better = plugin.worth_waiting(self._session, self._shape, row, rows)
+            if better is not None and better.any():
+                wanted = np.zeros(len(self._later), dtype=np.bool_)
+                wanted[self._session.position[rows[better]]] = True
+                return self._best_later(wanted)
+        return None
+
+    def _best_later(self, wanted: BoolColumn) -> Place | None:
+        """Return the best of the `wanted` positions, for room that is being released."""
+        session = self._session
+        rows = session.order[wanted]
+        if not len(rows):
+            return None
+        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+
+    def _catch_up(self) -> None:
+        touched = self._session.node_ledger.touched
+        if self._seen == len(touched):
+            return
+        positions = self._session.position[touched[self._seen :]]
+        self._seen = len(touched)
+        if len(positions) > 1:
+            positions = np.unique(positions)
+        self._refresh(positions[self._allowed[positions]])
+
+    def _refresh(self, positions: NDArray[np.intp]) -> None:
+        if not len(positions):
+            return
+        session, request = self._session, self._shape.request
+        nodes, rows = session.state.nodes, session.order[positions]
+        fits = np.ones(len(rows), dtype=np.bool_)
+        fits_later = fits.copy()
+        for index, amount in nodes.demands(request, rows):
+            idle = nodes.idle[index, rows]
+            if session.is_releasing or session.node_ledger.has_kept:
+                future = idle + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
+                fits_later &= future >= amount
+                idle = np.minimum(idle, future)
+            else:
+                fits_later &= idle >= amount
+            fits &= idle >= amount
+        for room in self._rooms:
+            fits &= room.has_room(session, self._shape, rows, False)
+            fits_later &= room.has_room(session, self._shape, rows, True)
+        self._later[positions] = fits_later
+        self.now[positions] = np.where(fits, session.scores(self._shape, rows), _NOWHERE)
+
+
+class Placement:
+    """Finds places for pods of any shape during one session."""
+
+    def __init__(self, session: "Session", filters: FilterCache) -> None:
+        self._session = session
+        self._filters = filters
+        self._vectors: dict[Shape, ShapeVectors] = {}
+
+    def finder(self, job: Job, domain: BoolColumn | None = None) -> "JobFinder":
+        """Return what finds places for the pods of `job`, within `domain` (rows) if given."""
+        against = [
+            failure
+            for plugin in self._session.plugins.job_node_filters
+            for failure in plugin.job_node_failures(self._session, job)
+        ]
+        return JobFinder(self, tuple(against), domain)
+
+    def shared(self, shape: Shape) -> ShapeVectors:
+        """Return the vectors that all jobs without wishes of their own share."""
+        vectors = self._vectors.get(shape)
+        if vectors is None:
+            passing = self._filters.passing(self._session, shape)
+            vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
+        return vectors
+
+    def rooms(self, shape: Shape) -> "list[NodeRoom]":
+        """Return the plugins that keep room for pods of `shape` in ledgers of their own."""
+        return [room for room in self._session.plugins.rooms if room.keeps_room_for(shape)]
+
+    def is_filtered(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` may have wishes of their own."""
+        plugins = self._session.plugins.task_node_filters
+        return any(plugin.filters_tasks_of(shape) for plugin in plugins)
+
+    def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
+        """Return what plugins say against nodes for `task` alone, as the plan stands now."""
+        return tuple(
+            failure
+            for plugin in self._session.plugins.task_node_filters
+            if plugin.filters_tasks_of(task.shape)
+            for failure in plugin.task_node_failures(self._session, task)
+        )
+
+    def passing(self, shape: Shape) -> BoolColumn:
+        """Return which rows pass all static filters for `shape`; not to be written to."""
+        return self._filters.passing(self._session, shape)
+
+    def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
+        """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
+        passing = self._filters.passing(self._session, shape)
+        return ShapeVectors(self._session, shape, passing if allowed is None else passing & allowed)
+
+    def mask(self, rows: Iterable[int]) -> BoolColumn:
+        """Return `rows` as a mask over node rows."""
+        mask = np.zeros(len(self._session.state.nodes.nodes), dtype=np.bool_)
+        mask[list(rows)] = True
+        return mask
+
+    def failures(self, shape: Shape) -> Sequence[NodeFailure]:
+        """Return what static filters say against nodes for `shape`."""
+        return self._filters.failures(self._session, shape)
+
+
+class JobFinder:
+    """Finds places for one job: the shared vectors, unless the job avoids nodes of its own."""
+
+    def __init__(
+        self, placement: Placement, against: tuple[NodeFailure, ...], domain: BoolColumn | None
+    ) -> None:
+        self._placement = placement
+        self._against = against
+        masks = [~failure.nodes for failure in against] + ([] if domain is None else [domain])
+        self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
+        self._own: dict[Shape, ShapeVectors] = {}
+        self._last: tuple[Task, ShapeVectors] | None = None
+        """The vectors of the last pod with wishes of its own: true until another one is placed."""
+        self._refused: defaultdict[Shape | Uid, dict[int, str]] = defaultdict(dict)
+        """Shape, or pod with wishes -> row -> why a ledger has refused it there."""
+
+    @property
+    def is_restricted(self) -> bool:
+        """Whether the job's nodes differ from those of other jobs with equal pods."""
+        return self._allowed is not None or bool(self._refused)
+
+    def speaks_for_others(self, task: Task) -> bool:
+        """Return whether what fits for `task` fits for all pods of its shape, of any job."""
+        return not self.is_restricted and not self._placement.is_filtered(task.shape)
+
+    def best(self, task: Task) -> Place | None:
+        """Return the best place for `task`; None if it fits nowhere."""
+        return self._vectors(task).best(may_wait=not task.spreads_devices)
+
+    def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
+        """Return the best place for `task`, or the one that is kept for it if it does as well:
+        room that is free now wins over room that is yet to come.
+        """
+        best = self.best(task)
+        if kept_row is None or best is None or best.row == kept_row:
+            return best
+        kept = self._vectors(task).at(kept_row)
+        return kept if kept is not None and kept.fits_now >= best.fits_now else best
+
+    def allowed(self, shape: Shape) -> BoolColumn:
+        """Return which rows may take a pod of `shape` if there is room; not to be written to."""
+        passing = self._placement.passing(shape)
+        return passing if self._allowed is None else passing & self._allowed
+
+    def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
+        """Return which rows may take `task` if there is room, as a mask of its own.
+
+        `emptied`: or may take it once others have been evicted.
+        """
+        allowed = self.allowed(task.shape).copy()
+        for failure in self._placement.task_failures(task):
+            if failure.is_lasting or not emptied:
+                allowed &= ~failure.nodes
+        return allowed
+
+    def exclude(self, task: Task, row: int, reason: str) -> None:
+        """Offer the node at `row` no more for `task`, nor for pods of its shape that have no wishes
+        of their own: a ledger has refused it for `reason`.
+        """
+        filtered = self._placement.is_filtered(task.shape)
+        vectors = self._vectors(task) if filtered else self._own_vectors(task.shape)
+        vectors.exclude(row)
+        self._refused[task.uid if filtered else task.shape][row] = reason
+
+    def against(self, task: Task) -> Iterator[NodeFailure]:
+        """Yield what is said against nodes for `task`, beyond what is said for its shape."""
+        yield from self._against
+        yield from self._placement.task_failures(task)
+        for key in (task.shape, task.uid):
+            rows = self._refused.get(key, {})
+            for reason in sorted(set(rows.values())):
+                mask = self._placement.mask(row for row in rows if rows[row] == reason)
+                yield NodeFailure(reason, mask)
+
+    def _vectors(self, task: Task) -> ShapeVectors:
+        shape = task.shape
+        if self._placement.is_filtered(shape):
+            return self._task_vectors(task)
+        if self._allowed is None and shape not in self._own:
+            return self._placement.shared(shape)
+        return self._own_vectors(shape)
+
+    def _own_vectors(self, shape: Shape) -> ShapeVectors:
+        vectors = self._own.get(shape)
+        if vectors is None:
+            vectors = self._own[shape] = self._placement.own(shape, self._allowed)
+        return vectors
+
+    def _task_vectors(self, task: Task) -> ShapeVectors:
+        if self._last is None or self._last[0] is not task:
+            vectors = self._placement.own(task.shape, self.allowed_for(task))
+            for row in self._refused.get(task.uid, ()):
+                vectors.exclude(row)
+            self._last = (task, vectors)
+        return self._last[1]

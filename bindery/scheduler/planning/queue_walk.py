@@ -1,0 +1,84 @@
+"""The walk over the queue tree: what queues have to offer, best queue first, from the root down.
+
+Used by the work list of the actions, which serves jobs, and by the solver, which takes victims. A
+queue's key is made anew each time something of it has been taken, as that changes what it holds;
+those of all others stay as they are.
+"""
+
+import heapq
+from abc import ABC, abstractmethod
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import Generic, TypeVar
+
+from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.verdicts import SortKey
+
+_ROOT = NO_ROW
+Item = TypeVar("Item")
+
+
+class QueueWalk(ABC, Generic[Item]):
+    """Items of leaf queues in the order of the tree; subclasses say where the items are."""
+
+    def __init__(self, chains: Sequence[Sequence[int]]) -> None:
+        self._chains = chains
+        """Queue row -> itself and the queues above it, up to the top."""
+        self._below: defaultdict[int, list[tuple[SortKey, int]]] = defaultdict(list)
+        """Queue row, or _ROOT -> heap of the queues below it that have items."""
+
+    def __iter__(self) -> Iterator[Item]:
+        """Yield the next item until none is left."""
+        while self._below[_ROOT]:
+            path, row = [], _ROOT
+            while not self._has(row):
+                path.append(row)
+                _, row = self._below[row][0]
+            yield self._pop(row)
+            for above in reversed(path):
+                self._settle(above)
+
+    @abstractmethod
+    def _has(self, row: int) -> bool:
+        """Return whether the queue at `row` has items of its own left."""
+
+    @abstractmethod
+    def _first(self, row: int) -> Item:
+        """Return the next item of the queue at `row`, which has some."""
+
+    @abstractmethod
+    def _pop(self, row: int) -> Item:
+        """Take the next item of the queue at `row`."""
+
+    @abstractmethod
+    def _key(self, row: int, item: Item) -> SortKey:
+        """Return the key of a queue whose next item, of its own or from below, is `item`."""
+
+    def _plant(self, rows: Iterable[int]) -> None:
+        """Hang the queues `rows`, and all above them, into the tree; lowest queues first."""
+        chains = [self._chains[row] for row in rows]
+        parents = {row: above for chain in chains for row, above in pairwise((*chain, _ROOT))}
+        depth = {row: len(chain) - i for chain in chains for i, row in enumerate(chain)}
+        for row in sorted(parents, key=lambda row: (-depth[row], row)):
+            self._below[parents[row]].append((self._queue_key(row), row))
+        for heap in self._below.values():
+            heapq.heapify(heap)
+
+    def _settle(self, above: int) -> None:
+        """Put the first queue below `above`, of which has just been taken, into its new place.
+
+        Where there is nothing to choose from, no key is made.
+        """
+        heap = self._below[above]
+        _, row = heap[0]
+        if not self._has(row) and not self._below[row]:
+            heapq.heappop(heap)
+        elif len(heap) > 1:
+            heapq.heapreplace(heap, (self._queue_key(row), row))
+
+    def _queue_key(self, row: int) -> SortKey:
+        best = row
+        while not self._has(best):
+            _, best = min(self._below[best])
+        return self._key(row, self._first(best))

@@ -1,0 +1,355 @@
+"""The session: one cycle's view of the cluster, borrowed and given back.
+
+Opened by the engine, used by actions and plugins. It borrows the cache's columns (it never rebuilds
+the world), adds what is computed once a cycle, and opens Statements. Promises (pipelined pods) live
+in statements that the session holds; closing it discards them, so that between cycles the columns
+say what is true.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from functools import cached_property
+from itertools import chain
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api.times import seconds
+from bindery.kube.objects import Pod
+from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.defects import INTERNAL_ERROR, Stage, of_job
+from bindery.scheduler.cache.staleness import Staleness
+from bindery.scheduler.fairness.shares import Shares
+from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
+from bindery.scheduler.ledgers.nodes import NodeLedger
+from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.endings import Endings
+from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.labels import LabelColumns
+from bindery.scheduler.model.shapes import Shape, unmet_text
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
+from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.placement import FilterCache, Placement
+from bindery.scheduler.planning.reservations import Reservations
+from bindery.scheduler.planning.statement import Savepoint, Statement
+from bindery.scheduler.plugins.registry import PluginSet
+from bindery.scheduler.usage.source import PastUsage, nothing_past
+
+if TYPE_CHECKING:
+    from bindery.scheduler.solver.victims import VictimTable
+
+WAITS_FOR_RELEASE = "WaitsForRelease"
+"""The reason of a job whose places are promised to it."""
+
+
+class _Last:
+    """Comes after every part of a sort key that a plugin makes."""
+
+    def __lt__(self, other: object) -> bool:
+        return False
+
+    def __gt__(self, other: object) -> bool:
+        return other is not self
+
+
+LAST = _Last()
+"""Begins the sort key of what no key can be made for."""
+
+
+class _JobGuard(AbstractContextManager[None, bool]):
+    """Fails a job in a session when its block raises. No generator: hot loops enter it."""
+
+    __slots__ = ("_job", "_session")
+
+    def __init__(self, session: "Session", job: Job) -> None:
+        self._session, self._job = session, job
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> bool:
+        if not isinstance(error, Exception):
+            return False
+        self._session.fail(self._job, error)
+        return True
+
+
+class Session:
+    """What planning reads and writes during one cycle. `now`: seconds since the epoch."""
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        plugins: PluginSet,
+        filters: FilterCache,
+        now: float,
+        past: PastUsage | None = None,
+    ) -> None:
+        self.state: PlanState = cluster.state
+        self.plugins = plugins
+        self.now = now
+        self._cluster = cluster
+        self._priorities: dict[Job, int] = {}
+        self._queue_problems: dict[int, tuple[str, str] | None] = {}
+        self.refusals: dict[Job, Refusal] = {}
+        """Why jobs that were tried in this cycle wait."""
+        self.failed: set[Job] = set()
+        """Jobs of which the planning has raised an error: left alone until the session ends."""
+        self.last_places: dict[Job, dict[Uid, int]] = {}
+        """Of gangs that were given up: pod -> node row of those that had found a place."""
+        self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
+        """Position -> node row, nodes sorted by name."""
+        self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
+        """Node row -> position."""
+        self.position[self.order] = np.arange(len(self.order))
+        self._was_releasing = bool(self.state.nodes.releasing.any())
+        self.node_ledger = NodeLedger(self.state.nodes)
+        self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
+        self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
+        """What each queue deserves."""
+        self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
+        self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
+        self.placement = Placement(self, filters)
+        self.victims: VictimTable | None = None
+        """Who could be evicted; made by the first action that asks."""
+        self._promises = self.statement()
+        self.stale: list[Job] = []
+        """Jobs that have less than their minimum."""
+        self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
+        """Room that is kept for gangs which do not fit now."""
+
+    # -- statements ----------------------------------------------------------------------------
+
+    def statement(self) -> Statement:
+        """Return a new Statement over all ledgers of the session."""
+        return Statement(self.state, self.ledgers)
+
+    def hold(self, statement: Statement) -> None:
+        """Take over the promises of an open `statement` until the session ends."""
+        self._promises.merge([statement])
+
+    def commit(self, statement: Statement) -> tuple[Operation, ...]:
+        """Make `statement` final; its promises are kept until the session ends."""
+        operations = statement.commit()
+        self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
+        return operations
+
+    def undo(self, statement: Statement) -> None:
+        """Discard `statement`; what a ledger raises is held to the job whose step is undone."""
+        for operation in reversed(statement.operations):
+            with self.guarded(self.state.jobs[operation.task.job]):
+                statement.rollback(Savepoint(statement.savepoint() - 1))
+        statement.discard()
+
+    def give_up(self, job: Job, operations: Sequence[Operation]) -> None:
+        """Note which pods had a place in a plan for the gang `job` that is about to be undone."""
+        places = {o.task.uid: o.row for o in operations if o.task.job == job.key}
+        if len(places) > len(self.last_places.get(job, ())):
+            self.last_places[job] = places
+
+    @property
+    def is_releasing(self) -> bool:
+        """Whether any room is being released: without it nothing can be pipelined."""
+        return self._was_releasing or self.node_ledger.has_evicted
+
+    def close(self) -> None:
+        """Give the columns back: promises and reservations end here."""
+        self.reservations.close()
+        self.undo(self._promises)
+
+    # -- errors --------------------------------------------------------------------------------
+
+    def guarded(self, job: Job) -> AbstractContextManager[None, bool]:
+        """Hold what the block raises to `job`, which then waits for that reason.
+
+        Open Statements are to be inside the block, so that they are discarded.
+        """
+        return _JobGuard(self, job)
+
+    def fail(self, job: Job, error: Exception) -> None:
+        """Leave `job` alone until the session ends: `error` was raised when it was planned."""
+        text = self._cluster.defects.note(Stage.PLANNING, of_job(job.key), error)
+        self.failed.add(job)
+        self.refusals[job] = Refusal(INTERNAL_ERROR, f"planning it has failed: {text}")
+
+    # -- what plugins ask ----------------------------------------------------------------------
+
+    def priority(self, job: Job) -> int:
+        """Return the priority of `job`."""
+        priority = self._priorities.get(job)
+        if priority is None:
+            priority = self._priorities[job] = self._cluster.priority(job)
+        return priority
+
+    def priority_is_known(self, job: Job) -> bool:
+        """Whether the job's PriorityClass exists; a job without one has its pods' priority."""
+        known = self._cluster.priority_classes
+        return job.priority_class is None or job.priority_class in known
+
+    def never_preempts(self, job: Job) -> bool:
+        """Return whether the job's PriorityClass has preemptionPolicy Never."""
+        return self._cluster.priority_classes.never_preempts(job.priority_class)
+
+    def task_refusal(self, task: Task) -> Refusal | None:
+        """Return why `task` cannot be planned whatever is free, if so."""
+        shape = task.shape
+        if shape.refusal is not None:
+            return Refusal("NotSupported", shape.refusal)
+        if not shape.needs:
+            return None
+        if not shape.needs <= self.plugins.supported:
+            return Refusal("NotSupported", unmet_text(shape.needs - self.plugins.supported))
+        answers = (plugin.invalid_task(self, task) for plugin in self.plugins.task_validity)
+        return next((refusal for refusal in answers if refusal is not None), None)
+
+    def pod(self, task: Task) -> Pod | None:
+        """Return the pod of `task`, if it is one of this scheduler's that is not bound."""
+        return self._cluster.pods.get(task.uid)
+
+    def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
+        """Yield pod, node name and what `plugin` has handed to the binder, of pods that are on
+        their way to their node, or have come there while this process was running.
+        """
+        holds = self._cluster.holds
+        for uid, hold in chain(holds.all(), holds.settled.items()):
+            data = hold.data.get(plugin)
+            if isinstance(data, dict):  # a request may come from anybody
+                yield uid, hold.node_name, data
+
+    def queue_row(self, job: Job) -> int:
+        """Return the row of the job's queue."""
+        return self.state.queues.row(job.queue)
+
+    def queue_problem(self, row: int) -> tuple[str, str] | None:
+        """Return why nothing of the queue at `row` can be planned: (reason, text), or None."""
+        if row not in self._queue_problems:
+            self._queue_problems[row] = self.state.queues.problem(row)
+        return self._queue_problems[row]
+
+    def avoided_nodes(self, job: Job) -> list[str]:
+        """Return the nodes to which binding the job failed a short while ago."""
+        return self._cluster.failures.avoided(job.key, self.now)
+
+    def postponed(self, job: Job) -> str | None:
+        """Return why the job is left alone for now, if it is."""
+        return self._cluster.failures.postponed(job.key, self.now)
+
+    def pending_since(self, job: Job) -> float:
+        """Return since when `job` waits: its creation, or that of its newest pending pod."""
+        times = [seconds(task.created) for task in job.pending.values()]
+        return max((at for at in (*times, seconds(job.created)) if at is not None), default=0.0)
+
+    def running_since(self, job: Job) -> float:
+        """Return when `job` began to run: when the first of its pods was bound."""
+        times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
+        return min(times, default=0.0)
+
+    def has_room_coming(self, job: Job) -> bool:
+        """Return whether others were evicted for `job` a short while ago."""
+        return self._cluster.promises.holds(job.key)
+
+    def staleness(self, parts: Sequence[tuple[Job, str]]) -> list[Staleness]:
+        """Return how long each of `parts`, jobs or sub-groups of them, has been too small.
+
+        To be asked once, about all that are: the others are taken to be sound.
+        """
+        return self._cluster.staleness.observe(parts, self._cluster.groups, self.now)
+
+    def promised_rows(self, job: Job) -> dict[Uid, int]:
+        """Return the node rows that earlier plans have promised to pods of `job`."""
+        rows = self.state.nodes.rows
+        places = self._cluster.promises.places(job.key)
+        return {uid: rows[name] for uid, name in places.items() if name in rows}
+
+    def refused_room(self, job: Job) -> str | None:
+        """Return why others could not be evicted for `job` a short while ago, if so."""
+        return self._cluster.failures.refused_room(job.key, self.now)
+
+    def has_tried_enough(self, job: Job) -> bool:
+        """Return whether evictions for `job` were refused too often for it to plan more now."""
+        return self._cluster.failures.has_tried_enough(job.key, self.now)
+
+    def promised(self, job: Job) -> None:
+        """Note that room is being made for `job`."""
+        self.reservations.drop(job)
+        self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
+
+    @cached_property
+    def spared(self) -> frozenset[Uid]:
+        """Pods whose eviction was refused a short while ago."""
+        return self._cluster.failures.spared(self.now)
+
+    @cached_property
+    def labels(self) -> LabelColumns:
+        """Label values as columns over node rows."""
+        return LabelColumns(self.state.nodes)
+
+    @cached_property
+    def cluster_total(self) -> NDArray[np.int64]:
+        """What all nodes together offer [resource], at least 1 so that it can divide."""
+        return np.asarray(np.maximum(self.state.nodes.allocatable.sum(axis=1), 1))
+
+    @cached_property
+    def largest_allocatable(self) -> NDArray[np.int64]:
+        """The most that one node offers [resource], at least 1 so that it can divide."""
+        return np.asarray(np.maximum(self.state.nodes.allocatable.max(axis=1, initial=0), 1))
+
+    @cached_property
+    def endings(self) -> Endings:
+        """When running pods end that say so, as of the first time that this is asked."""
+        return Endings(self.state, self.now)
+
+    def domains(self, job: Job) -> Iterator[BoolColumn | None]:
+        """Yield the sets of nodes (rows) for `job` to try, the best first; None: all nodes."""
+        for plugin in self.plugins.domains:
+            domains = plugin.domains(self, job)
+            if domains is not None:
+                yield from domains
+                return
+        yield None
+
+    @cached_property
+    def has_soft_taints(self) -> bool:
+        """Whether any node has a taint of effect PreferNoSchedule."""
+        return any(
+            taint.effect == "PreferNoSchedule"
+            for node in self.state.nodes.nodes
+            if node is not None
+            for taint in node.spec.taints or ()
+        )
+
+    def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+        """Return the sum of all plugins' scores of `rows` for pods of `shape`."""
+        total = np.zeros(len(rows), dtype=np.float64)
+        for plugin in self.plugins.node_scores:
+            total += plugin.node_scores(self, shape, rows)
+        return total
+
+    def next_pods(self, job: Job, barred: next_pods.Barred | None = None) -> Sequence[Task]:
+        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+
+        None if too few are left without those that are `barred`.
+        """
+        return next_pods.next_pods(self, job, barred)
+
+    def pods_in_order(self, job: Job) -> list[Task]:
+        """Return the pending pods of `job` in the order in which they are placed."""
+        return sorted(job.pending.values(), key=self.pod_sort_key)
+
+    def pod_sort_key(self, task: Task) -> SortKey:
+        """Return the key by which pods of a job are placed; the last go first when it must."""
+        return (*(p.pod_key(self, task) for p in self.plugins.pod_order), task.order)
+
+    def job_sort_key(self, job: Job) -> SortKey:
+        """Return the key by which jobs of a queue are served; the last go first when they must."""
+        keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
+        return (*keys, job.created, job.key)

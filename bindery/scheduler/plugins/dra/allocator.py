@@ -1,0 +1,277 @@
+"""The structured allocator: finds devices of one node for all claims of a pod, or none.
+
+Called by the scheduler's ledger. Devices are tried in the order of their pools, slices and places
+in them; the first solution wins, as in Kubernetes' allocator (KEP-4381, 4815, 4816, 5007, 5055,
+5075; allocator_incubating.go of k8s.io/dynamic-resource-allocation 0.36). Two things are added that
+change no answer: alternatives that differ in nothing from one that failed are left out, and a
+request with too few candidates fails at once. Pure; bounded by a number of steps.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.api.quantity import nano
+from bindery.kube.claims import MOST_RESULTS
+from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidate, Candidates
+from bindery.scheduler.plugins.dra.claims import PreparedClaim, Wish
+from bindery.scheduler.plugins.dra.constraints import Constraint
+from bindery.scheduler.plugins.dra.inventory import CounterId, DeviceRecord, Pool
+from bindery.scheduler.plugins.dra.usage import DeviceId, PoolId, UsageView
+
+MOST_STEPS: Final = 20_000
+"""Devices looked at for one node: 0.1 s. Kubernetes stops after 10 s."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """One device for one request."""
+
+    wish: Wish
+    record: DeviceRecord
+    consumed: Mapping[str, int] | None
+    """What a share takes of its capacities, in billionths; None: it takes the device wholly."""
+
+
+def allocate(
+    claims: Sequence[PreparedClaim], candidates: Candidates, usage: UsageView
+) -> list[list[Choice]] | None:
+    """Return the devices for each of `claims`, in the order of their requests; None: not all fit.
+
+    Raises:
+        AllocationError: it cannot be said, because something is wrong.
+    """
+    search = _Search(claims, candidates, usage)
+    if search.run():
+        return search.chosen
+    broken = next((each.pool.problem for each in candidates.pools if each.pool.problem), None)
+    if broken is not None:
+        raise AllocationError(broken)
+    return None
+
+
+@dataclass
+class _InSearch:
+    """What the search has taken so far, beside what is in use."""
+
+    whole: defaultdict[DeviceId, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
+    """Device -> claim index -> how often it is taken."""
+    shares: Counter[DeviceId] = field(default_factory=Counter)
+    capacity: defaultdict[DeviceId, Counter[str]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+    counters: defaultdict[PoolId, Counter[CounterId]] = field(
+        default_factory=lambda: defaultdict(Counter)
+    )
+
+
+class _Search:
+    """Depth-first over claims, requests, alternatives and devices."""
+
+    def __init__(
+        self, claims: Sequence[PreparedClaim], candidates: Candidates, usage: UsageView
+    ) -> None:
+        self._claims, self._candidates, self._usage = claims, candidates, usage
+        self._constraints = [[Constraint(each) for each in c.spec.constraints] for c in claims]
+        self._taken = _InSearch()
+        self._available: dict[PoolId, Mapping[CounterId, int]] = {}
+        self._steps = 0
+        self.chosen: list[list[Choice]] = [[] for _ in claims]
+
+    def run(self) -> bool:
+        return self._request(0, 0)
+
+    def _request(self, claim: int, request: int) -> bool:
+        if claim == len(self._claims):
+            return True
+        requests = self._claims[claim].requests
+        if request == len(requests):
+            return self._request(claim + 1, 0)
+        return any(self._wish(claim, request, wish) for wish in requests[request])
+
+    def _wish(self, claim: int, request: int, wish: Wish) -> bool:
+        if wish.wants_all:
+            found = self._all_of(wish)
+            count = len(found)
+            if not count:  # a request for all devices needs one at least
+                return False
+        else:
+            found, count = self._candidates.of(wish), wish.count
+        if len(self.chosen[claim]) + count > MOST_RESULTS:
+            return False
+        return self._device(_Place(claim, request, wish, found, count), 0, 0)
+
+    def _all_of(self, wish: Wish) -> Sequence[Candidate]:
+        """Return the devices that a request for all of them means: not those that are full."""
+        found = self._candidates.all_of(wish)
+        return [each for each in found if self._has_capacity(each, Counter())]
+
+    def _device(self, place: "_Place", index: int, start: int) -> bool:
+        """Choose the `index`-th device of a request among the candidates from `start` on."""
+        if index == place.count:
+            return self._request(place.claim, place.request + 1)
+        failed: set[Hashable] = set()
+        for position in range(start, len(place.found)):
+            if len(place.found) - position < place.count - index:
+                return False
+            candidate = place.found[position]
+            self._count_step()
+            if self._is_free(place, candidate.record) and not (
+                failed and self._twin(place, candidate) in failed
+            ):
+                if self._take(place, candidate):
+                    if self._device(place, index + 1, position + 1):
+                        return True
+                    self._give_back(place, candidate)
+                failed.add(self._twin(place, candidate))
+            if place.wish.wants_all:
+                return False
+        return False
+
+    def _count_step(self) -> None:
+        self._steps += 1
+        if self._steps > MOST_STEPS:
+            raise AllocationError("its devices can be combined in too many ways to try them all")
+
+    def _twin(self, place: "_Place", candidate: Candidate) -> Hashable:
+        """Return what a device shares with those that would do exactly as well, or as badly."""
+        record = candidate.record
+        device, driver = record.device, record.id.driver
+        if device.allow_multiple_allocations or candidate.error:
+            return record.id
+        return (
+            candidate.is_tainted,
+            record.id.pool_id if record.counters else None,
+            tuple(sorted(record.counters.items())),
+            tuple(
+                each.value_of(driver, device)
+                for constraints in self._constraints[place.claim :]
+                for each in constraints
+            ),
+            self._wanted_by(record, place),
+        )
+
+    def _wanted_by(self, record: DeviceRecord, place: "_Place") -> tuple[bool, ...]:
+        """Return for each request that is still to be served whether it could have the device."""
+        return tuple(
+            record.id in self._candidates.devices(wish)
+            for index, claim in enumerate(self._claims[place.claim :])
+            for alternatives in claim.requests[(place.request + 1 if index == 0 else 0) :]
+            for wish in alternatives
+        )
+
+    # -- one device ------------------------------------------------------------------------------
+
+    def _take(self, place: "_Place", candidate: Candidate) -> bool:
+        """Take a free device, or return that it cannot be had; then nothing has changed."""
+        record, taken = candidate.record, self._taken
+        shared = record.device.allow_multiple_allocations
+        if candidate.error:
+            raise AllocationError(candidate.error)
+        if candidate.is_tainted:
+            return False
+        if not self._has_capacity(candidate, taken.capacity[record.id]):
+            return False
+        needs_counters = not (shared and self._is_shared(record.id))
+        if needs_counters and not self._has_counters(candidate):
+            return False
+        if not self._add_to_constraints(place, record):
+            return False
+        if shared:
+            taken.shares[record.id] += 1
+            taken.capacity[record.id].update(candidate.consumed)
+        else:
+            taken.whole[record.id][place.claim] += 1
+        if needs_counters:
+            taken.counters[record.id.pool_id].update(record.counters)
+        self.chosen[place.claim].append(
+            Choice(place.wish, record, candidate.consumed if shared else None)
+        )
+        return True
+
+    def _give_back(self, place: "_Place", candidate: Candidate) -> None:
+        """Undo the `_take` that was done last."""
+        record, taken = candidate.record, self._taken
+        self.chosen[place.claim].pop()
+        if record.device.allow_multiple_allocations:
+            taken.shares[record.id] -= 1
+            taken.capacity[record.id].subtract(candidate.consumed)
+            had_counters = not self._is_shared(record.id)
+        else:
+            taken.whole[record.id][place.claim] -= 1
+            had_counters = True
+        if had_counters:
+            taken.counters[record.id.pool_id].subtract(record.counters)
+        for each in self._concerned(place):
+            each.remove()
+
+    def _is_free(self, place: "_Place", record: DeviceRecord) -> bool:
+        here = self._taken.whole.get(record.id)
+        if place.wish.has_admin_access:
+            return here is None or not here[place.claim]
+        if here is not None and here.total():
+            return False
+        if record.device.allow_multiple_allocations:
+            return not self._usage.is_whole(record.id)
+        return not self._usage.is_taken(record.id)
+
+    def _is_shared(self, device: DeviceId) -> bool:
+        return self._taken.shares[device] > 0 or self._usage.is_shared(device)
+
+    def _has_capacity(self, candidate: Candidate, taken: Mapping[str, int]) -> bool:
+        record = candidate.record
+        if not record.device.allow_multiple_allocations:
+            return True  # `consumption` has compared it with the whole device
+        return all(
+            amount + taken.get(name, 0) + self._usage.consumed(record.id, name)
+            <= nano(record.device.capacity[name].value)
+            for name, amount in candidate.consumed.items()
+        )
+
+    def _has_counters(self, candidate: Candidate) -> bool:
+        if not candidate.record.counters:
+            return True
+        pool = candidate.pool
+        available = self._available.get(pool.id)
+        if available is None:
+            available = self._available[pool.id] = _available(pool, self._usage)
+        taken = self._taken.counters[pool.id]
+        return all(
+            amount + taken[counter] <= available[counter]
+            for counter, amount in candidate.record.counters.items()
+        )
+
+    def _concerned(self, place: "_Place") -> list[Constraint]:
+        return [each for each in self._constraints[place.claim] if each.concerns(place.wish.names)]
+
+    def _add_to_constraints(self, place: "_Place", record: DeviceRecord) -> bool:
+        added: list[Constraint] = []
+        for each in self._concerned(place):
+            if not each.add(record.id.driver, record.device):
+                for done in added:
+                    done.remove()
+                return False
+            added.append(each)
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """The request that is being served."""
+
+    claim: int
+    request: int
+    wish: Wish
+    found: Sequence[Candidate]
+    count: int
+
+
+def _available(pool: Pool, usage: UsageView) -> Mapping[CounterId, int]:
+    """Return what is left of the pool's counters by devices that are in use."""
+    left = dict(pool.counters)
+    for record in pool.devices:
+        if record.counters and usage.is_taken(record.id):
+            for counter, amount in record.counters.items():
+                left[counter] -= amount
+    return left

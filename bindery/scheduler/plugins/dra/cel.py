@@ -1,0 +1,244 @@
+"""Selectors of devices: CEL expressions, compiled once and bounded in what they may cost.
+
+Used by the allocator. The environment is that of k8s.io/dynamic-resource-allocation/cel 0.36:
+`device.driver`, `device.attributes`, `device.capacity`, `device.allowMultipleAllocations`; a domain
+that a device does not have is an empty map, an attribute that it does not have is an error. The one
+invariant: an expression that is wrong or too costly fails by itself, with a text for people.
+"""
+
+import re
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from cel_expr_python import cel
+from cel_expr_python.ext import ext_bindings, ext_optional, ext_strings
+
+from bindery.kube.devices import Device, DeviceAttribute
+from bindery.scheduler.plugins.dra.celfunctions import (
+    MAP,
+    declarations,
+    quantity_value,
+    version_value,
+)
+
+LONGEST_EXPRESSION: Final = 10 * 1024
+"""The API server's own limit (CELSelectorExpressionMaxLength)."""
+_MOST_CHARACTERS: Final = 10**7
+"""Kubernetes lets a selector cost 1,000,000 units; ten characters that are copied cost one."""
+_LONGEST_VALUE: Final = 64
+"""Characters of an attribute at the most (DeviceAttributeMaxValueLength)."""
+_MOST_SECONDS: Final = 0.25
+"""Processor time for one device. A selector takes some 10 us; the runtime stops loops after 10,000
+rounds, so that only rounds which are costly themselves come near."""
+
+_BY_DOMAIN: Final = ("device.attributes", "device.capacity")
+_LITERAL = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
+_MULTIPLIES = re.compile(r"\.(?:replace|join|format)\s*\(")
+_MISSING_KEY = re.compile(r'Key not found in map : "(.*)"')
+
+
+class SelectorError(Exception):
+    """An expression does not compile, fails for a device, or costs too much."""
+
+
+@dataclass(slots=True)
+class DeviceView:
+    """A device as expressions see it: variable -> value."""
+
+    variables: dict[str, Any]
+    results: dict[str, "bool | SelectorError"] = field(default_factory=dict)
+    """Expression -> what it has said about this device."""
+
+
+def view(driver: str, device: Device) -> DeviceView:
+    """Return how expressions see `device` of `driver`.
+
+    Raises:
+        SelectorError: an attribute or a capacity cannot be read.
+    """
+    attributes: dict[str, dict[str, object]] = {}
+    for name, attribute in device.attributes.items():
+        domain, identifier = _qualified(name, driver)
+        try:
+            attributes.setdefault(domain, {})[identifier] = _value(attribute)
+        except ValueError as error:
+            raise SelectorError(f"attribute {name}: {error}") from error
+    capacity: dict[str, dict[str, object]] = {}
+    for name, item in device.capacity.items():
+        domain, identifier = _qualified(name, driver)
+        try:
+            capacity.setdefault(domain, {})[identifier] = quantity_value(item.value)
+        except ValueError as error:
+            raise SelectorError(f"capacity {name}: {error}") from error
+    return DeviceView(
+        {
+            "device.driver": driver,
+            "device.attributes": attributes,
+            "device.capacity": capacity,
+            "device.allowMultipleAllocations": device.allow_multiple_allocations,
+        }
+    )
+
+
+class Selectors:
+    """Compiled expressions, and those that failed for good.
+
+    `clock` and `cpu_clock`: seconds that go by, and seconds of processor time, which costs more to
+    ask for.
+    """
+
+    def __init__(
+        self,
+        clock: Callable[[], float] = time.perf_counter,
+        cpu_clock: Callable[[], float] = time.thread_time,
+    ) -> None:
+        text, anything = cel.Type.STRING, cel.Type.DYN
+        self._clock, self._cpu_clock = clock, cpu_clock
+        self._compiled: dict[str, cel.Expression | SelectorError] = {}
+        self._environment = cel.NewEnv(
+            variables={
+                "device.driver": text,
+                "device.attributes": cel.Type.Map(text, cel.Type.Map(text, anything)),
+                "device.capacity": cel.Type.Map(text, cel.Type.Map(text, MAP)),
+                "device.allowMultipleAllocations": cel.Type.BOOL,
+            },
+            extensions=[
+                ext_bindings.ExtBindings(),
+                ext_optional.ExtOptional(),
+                ext_strings.ExtStrings(),
+            ],
+            functions=declarations(),
+        )
+
+    def check(self, expression: str) -> None:
+        """Do nothing if `expression` can be used.
+
+        Raises:
+            SelectorError: it does not compile, or costs too much.
+        """
+        self._program(expression)
+
+    def matches(self, expression: str, device: DeviceView) -> bool:
+        """Return whether `expression` selects `device`; the answer is kept with the device.
+
+        Raises:
+            SelectorError: it does not compile, costs too much, or fails for this device.
+        """
+        known = device.results.get(expression)
+        if known is None:
+            try:
+                known = self._evaluate(self._program(expression), expression, device)
+            except SelectorError as error:
+                known = error
+            device.results[expression] = known
+        if isinstance(known, SelectorError):
+            raise known
+        return known
+
+    def _program(self, expression: str) -> cel.Expression:
+        known = self._compiled.get(expression)
+        if known is None:
+            try:
+                known = self._compile(expression)
+            except SelectorError as error:
+                known = error
+            self._compiled[expression] = known
+        if isinstance(known, SelectorError):
+            raise known
+        return known
+
+    def _compile(self, expression: str) -> cel.Expression:
+        if len(expression) > LONGEST_EXPRESSION:
+            raise SelectorError(f"CEL compile error: longer than {LONGEST_EXPRESSION} characters")
+        try:
+            program = self._environment.compile(expression)
+        except RuntimeError as error:
+            text = str(error).partition(" [")[0].removeprefix("INVALID_ARGUMENT: ")
+            raise SelectorError(f"CEL compile error: {' '.join(text.split())}") from error
+        result = program.return_type()
+        if result not in (cel.Type.BOOL, cel.Type.DYN):
+            raise SelectorError(
+                f"CEL compile error: must evaluate to bool or the unknown type, not {result.name()}"
+            )
+        if _growth(expression) > _MOST_CHARACTERS:
+            raise SelectorError("CEL cost error: its texts could grow beyond what it may cost")
+        return program
+
+    def _evaluate(self, program: cel.Expression, expression: str, device: DeviceView) -> bool:
+        variables = device.variables
+        while True:
+            began = self._clock()
+            value = _run(program, variables)
+            # A busy machine may have been the reason: then it is quick when it is asked again.
+            if self._clock() - began > _MOST_SECONDS and self._is_slow(program, variables):
+                slow = SelectorError(f"CEL cost error: stopped after {_MOST_SECONDS:g} s")
+                self._compiled[expression] = slow
+                raise slow
+            answer = value.plain_value()
+            if value.type() == cel.Type.BOOL:
+                return bool(answer)
+            if value.type() != cel.Type.ERROR:
+                name = value.type().name()
+                raise SelectorError(f"CEL runtime error: the result is no bool but {name}")
+            problem = str(answer)
+            wider = _with_domain(variables, problem)
+            if wider is None:
+                raise SelectorError(f"CEL runtime error: {problem}")
+            variables = wider
+
+    def _is_slow(self, program: cel.Expression, variables: Mapping[str, Any]) -> bool:
+        began = self._cpu_clock()
+        _run(program, variables)
+        return self._cpu_clock() - began > _MOST_SECONDS
+
+
+def _run(program: cel.Expression, variables: Mapping[str, Any]) -> cel.Value:
+    try:
+        return program.eval(data=variables)
+    except RuntimeError as error:
+        raise SelectorError(f"CEL runtime error: {error}") from error
+
+
+def _with_domain(variables: Mapping[str, Any], problem: str) -> dict[str, Any] | None:
+    """Return `variables` with the domain whose absence is the `problem` as an empty map.
+
+    Kubernetes' maps of domains answer so; only what fails without is asked again, so that
+    `"domain" in device.attributes` stays true to what the device has. None: nothing to add.
+    """
+    missing = _MISSING_KEY.search(problem)
+    if missing is None:
+        return None
+    domain = missing[1]
+    lacking = [name for name in _BY_DOMAIN if domain not in variables[name]]
+    if not lacking:
+        return None
+    return {**variables, **{name: {**variables[name], domain: {}} for name in lacking}}
+
+
+def _growth(expression: str) -> int:
+    """Return a bound of the characters that texts made by `expression` can have.
+
+    Each `+` at most doubles the longest; each replacement multiplies it by what is put in.
+    """
+    code, pluses = _LITERAL.sub("", expression), 0
+    if any(word in code for word in ("cel.bind", ".map(", ".all(", ".exists", ".filter(")):
+        pluses = code.count("+")  # without a name for what it made, no `+` takes it twice
+    multiplied = len(_MULTIPLIES.findall(code))
+    share = len(expression) // multiplied if multiplied else 1
+    return int((len(expression) + _LONGEST_VALUE) * 2**pluses * share**multiplied)
+
+
+def _qualified(name: str, driver: str) -> tuple[str, str]:
+    domain, slash, identifier = name.partition("/")
+    return (domain, identifier) if slash else (driver, name)
+
+
+def _value(attribute: DeviceAttribute) -> object:
+    if attribute.version_value is not None:
+        return version_value(attribute.version_value)
+    for value in (attribute.int_value, attribute.bool_value, attribute.string_value):
+        if value is not None:
+            return value
+    raise ValueError("unsupported attribute value")

@@ -1,0 +1,298 @@
+"""The ledger of device claims: what a session's plan gives to pods, and takes from those that go.
+
+Offered to every Statement by the plugin `dra`. Allocating a pod chooses devices for its claims and
+reserves them; evicting it releases what nobody else has reserved. Nothing outlives the session but
+what a committed request hands to the binder. Invariant: each entry is undone exactly.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from typing import Any
+
+from bindery.kube.claims import (
+    MOST_RESERVATIONS,
+    Allocation,
+    ClaimHandover,
+    Handover,
+    ResourceClaim,
+)
+from bindery.kube.podspec import NodeSelector
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.plugins.dra.candidates import AllocationError
+from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim
+from bindery.scheduler.plugins.dra.known import Known, readable_takes
+from bindery.scheduler.plugins.dra.references import (
+    ClaimKey,
+    ClaimReferenceError,
+    Reference,
+    references,
+)
+from bindery.scheduler.plugins.dra.result import allocation
+from bindery.scheduler.plugins.dra.rooms import IN_USE, Rooms, Signature
+from bindery.scheduler.plugins.dra.usage import Usage, UsageView
+
+
+@dataclass
+class ClaimState:
+    """One claim as the plan stands."""
+
+    claim: ResourceClaim
+    allocation: Allocation | None
+    users: set[str]
+    """UIDs of the pods, or other consumers, that have reserved it."""
+    leaving: set[str] = field(default_factory=set)
+    """Those of `users` that are going."""
+
+    @property
+    def is_released(self) -> bool:
+        """Whether its devices become free: all that use it are going."""
+        return self.allocation is not None and bool(self.users) and self.users <= self.leaving
+
+
+class ClaimLedger:
+    """Keeps claims and devices in step with Statements."""
+
+    name = "dra"
+
+    def __init__(
+        self,
+        known: Known,
+        rooms: Rooms,
+        state: PlanState,
+        handed_over: Iterable[tuple[str, Mapping[str, Any]]],
+    ) -> None:
+        self._known, self._rooms, self._nodes = known, rooms, state.nodes
+        self._planned = Usage(touched=known.touched)
+        self._promised = Usage(touched=known.touched)
+        self._releasing = Usage(touched=known.touched)
+        self.now = UsageView((known.held, self._planned, self._promised))
+        """What cannot be had at once."""
+        self.later = UsageView((known.held, self._planned, self._promised), (self._releasing,))
+        """What cannot be had either when all that is being released has gone."""
+        self._states: dict[ClaimKey, ClaimState] = {}
+        self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
+        self._given: dict[str, Handover] = {}
+        """Pod UID -> what it gets, as far as it was allocated in this session."""
+        for uid, handover in known.decoded(handed_over):
+            task = state.tasks.get(Uid(uid))
+            if task is not None and (task.status.holds_room or task.status.is_active):
+                self._assume(task, handover)
+        for uid in known.pods:
+            task = state.tasks.get(Uid(uid))
+            if task is not None and task.status is TaskStatus.RELEASING:
+                self._leave(task, ExitStack())
+
+    # -- what plugins ask ------------------------------------------------------------------------
+
+    def needs(self, task: Task) -> tuple[Reference, ...]:
+        """Return the claims of `task`.
+
+        Raises:
+            ClaimReferenceError: one of them is not there, is going, or is somebody else's.
+        """
+        pod = self._known.pods.get(task.uid)
+        return references(pod, self._known.claims) if pod is not None else ()
+
+    def state_of(self, need: Reference) -> ClaimState:
+        """Return how the claim stands in the plan."""
+        found = self._states.get(need.key)
+        if found is None:
+            status = need.claim.status
+            users = {each.uid for each in status.reserved_for}
+            found = self._states[need.key] = ClaimState(need.claim, status.allocation, users)
+        return found
+
+    def signature(self, needs: Iterable[Reference]) -> Signature:
+        """Return the claims among `needs` that have no devices, or will have none.
+
+        Raises:
+            ClaimError: one of them cannot be allocated, whatever is free.
+        """
+        return tuple(self._prepared(need) for need in needs if self._needs_devices(need))
+
+    def reach(self, need: Reference) -> NodeSelector | None:
+        """Return which nodes can use the devices that the claim keeps; None: all, or none yet."""
+        state = self.state_of(need)
+        if state.allocation is None or state.is_released:
+            return None
+        return state.allocation.node_selector
+
+    def check(self, task: Task) -> str | None:
+        """Return why the claims of `task` keep it from being planned at all."""
+        try:
+            needs = self.needs(task)
+            self.signature(needs)
+        except (ClaimReferenceError, ClaimError) as error:
+            return str(error)
+        full = [need.key.name for need in needs if self._is_full(need, task)]
+        if full:
+            return f"resource claim {full[0]} is reserved by {MOST_RESERVATIONS} pods already"
+        return None
+
+    def handover(self, task: Task) -> Handover | None:
+        """Return what the binder has to write for `task`, if anything."""
+        return self._given.get(task.uid)
+
+    def close(self) -> None:
+        """Note that what the session has planned no longer counts."""
+        for usage in (self._planned, self._promised, self._releasing):
+            devices = {
+                device for device, count in (*usage.whole.items(), *usage.shares.items()) if count
+            }
+            self._known.touched.extend({device.pool_id for device in devices})
+
+    # -- the ledger ------------------------------------------------------------------------------
+
+    def apply(self, operation: Operation) -> None:
+        """Enter `operation`; refuse what the claims of its pod do not allow."""
+        task = operation.task
+        if task.uid not in self._known.pods:
+            return
+        with ExitStack() as undo:
+            if operation.kind is OperationKind.EVICT:
+                self._leave(task, undo)
+            else:
+                self._take(task, operation.row, operation.kind, undo)
+            self._undo[task.uid].append(undo.pop_all())
+
+    def revert(self, operation: Operation) -> None:
+        """Take `operation` back."""
+        undo = self._undo.get(operation.task.uid)
+        if undo:
+            undo.pop().close()
+
+    def _take(self, task: Task, row: int, kind: OperationKind, undo: ExitStack) -> None:
+        is_promise = kind is OperationKind.PIPELINE
+        problem = self.check(task)
+        if problem is not None:
+            raise LedgerRefusalError(problem)
+        needs = self.needs(task)
+        for need in needs:
+            self._check_reach(need, row)
+            if not is_promise and self.state_of(need).is_released:
+                raise LedgerRefusalError(
+                    f"resource claim {need.key.name} is being released", fits_later=True
+                )
+        wanted = [need for need in needs if self._needs_devices(need)]
+        if wanted:
+            self._allocate(wanted, row, is_promise, undo)
+        given = []
+        for need in needs:
+            state = self.state_of(need)
+            self._join(state, task.uid, undo)
+            assert state.allocation is not None, "whatever had no devices was allocated"
+            given.append(
+                ClaimHandover(
+                    name=need.key.name,
+                    uid=state.claim.metadata.uid,
+                    allocation=state.allocation,
+                    is_own=need.is_own,
+                    is_new=need.claim.status.allocation is None,
+                )
+            )
+        if not is_promise and given:
+            self._given[task.uid] = Handover(claims=given)
+            undo.callback(self._given.pop, task.uid, None)
+
+    def _allocate(
+        self, needs: list[Reference], row: int, is_promise: bool, undo: ExitStack
+    ) -> None:
+        """Choose devices for `needs` on the node at `row`, and take them."""
+        signature = tuple(self._prepared(need) for need in needs)
+        usage = self.later if is_promise else self.now
+        try:
+            found = self._rooms.find(self._nodes, row, signature, usage)
+            if found is None:
+                later = None
+                if not is_promise:
+                    later = self._rooms.find(self._nodes, row, signature, self.later)
+                raise LedgerRefusalError(IN_USE, fits_later=later is not None)
+        except AllocationError as error:
+            raise LedgerRefusalError(f"cannot serve its claims: {error}") from error
+        ledger = self._promised if is_promise else self._planned
+        for need, prepared, choices in zip(needs, signature, found, strict=True):
+            state = self.state_of(need)
+            chosen = allocation(prepared, state.claim.metadata.uid, choices, self._nodes.name(row))
+            if state.is_released:
+                # Whoever had it is going: it is freed, and then it is allocated anew.
+                users, leaving = state.users, state.leaving
+                state.users, state.leaving = set(), set()
+                undo.callback(_restore, state, users, leaving)
+            undo.callback(setattr, state, "allocation", state.allocation)
+            state.allocation = chosen
+            taken = readable_takes(chosen)
+            ledger.enter(taken, 1)
+            undo.callback(ledger.enter, taken, -1)
+
+    def _join(self, state: ClaimState, uid: str, undo: ExitStack) -> None:
+        if uid not in state.users:
+            state.users.add(uid)
+            undo.callback(state.users.discard, uid)
+        elif uid in state.leaving:  # it moves, to where it reaches the same devices
+            state.leaving.discard(uid)
+            undo.callback(state.leaving.add, uid)
+
+    def _leave(self, task: Task, undo: ExitStack) -> None:
+        """Note that `task` goes: what it alone has reserved is being released."""
+        try:
+            needs = self.needs(task)
+        except ClaimReferenceError:
+            return
+        for need in needs:
+            state = self.state_of(need)
+            if task.uid not in state.users or task.uid in state.leaving:
+                continue
+            state.leaving.add(task.uid)
+            undo.callback(state.leaving.discard, task.uid)
+            if state.is_released and state.allocation is not None:
+                taken = readable_takes(state.allocation)
+                self._releasing.enter(taken, 1)
+                undo.callback(self._releasing.enter, taken, -1)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _assume(self, task: Task, handover: Handover) -> None:
+        """Count what was handed to the binder for `task` as taken, as far as claims do not show."""
+        for each in handover.claims:
+            key = ClaimKey(task.namespace, each.name)
+            claim = self._known.claims.get(key)
+            if claim is None or claim.metadata.uid != each.uid or _shows(claim, task):
+                continue
+            state = self.state_of(Reference(key, claim, each.is_own))
+            if state.allocation is None:
+                state.allocation = each.allocation
+                self._planned.enter(readable_takes(each.allocation), 1)
+            state.users.add(task.uid)
+
+    def _prepared(self, need: Reference) -> PreparedClaim:
+        try:
+            return self._known.prepared(need.claim.spec.devices)
+        except ClaimError as error:
+            raise ClaimError(f"resource claim {need.key.name}: {error}") from error
+
+    def _needs_devices(self, need: Reference) -> bool:
+        state = self.state_of(need)
+        return state.allocation is None or state.is_released
+
+    def _is_full(self, need: Reference, task: Task) -> bool:
+        users = self.state_of(need).users
+        return len(users) >= MOST_RESERVATIONS and task.uid not in users
+
+    def _check_reach(self, need: Reference, row: int) -> None:
+        selector = self.reach(need)
+        if selector is not None and not self._rooms.selected(self._nodes, selector)[row]:
+            raise LedgerRefusalError(f"cannot reach the devices of claim {need.key.name}")
+
+
+def _shows(claim: ResourceClaim, task: Task) -> bool:
+    """Return whether `claim` says itself that it is allocated and reserved for `task`."""
+    status = claim.status
+    return status.allocation is not None and any(u.uid == task.uid for u in status.reserved_for)
+
+
+def _restore(state: ClaimState, users: set[str], leaving: set[str]) -> None:
+    state.users, state.leaving = users, leaving

@@ -1,0 +1,132 @@
+"""dra: devices of dynamic resource allocation (`resource.k8s.io/v1`), for pods with claims.
+
+The plugin watches slices, classes and claims, refuses pods whose claims cannot be allocated, leaves
+nodes without devices out, and keeps claims in a ledger of its own; what the ledger has chosen goes
+to the binder's plugin of the same name. The other modules of this package do the work. Classes with
+`extendedResourceName` (KEP-5004) are used through claims alone.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bindery.kube.claims import (
+    RESOURCE_CLAIMS,
+    Allocation,
+    ConsumerReference,
+    Handover,
+    ResourceClaim,
+)
+from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.resources import PODS, Resource
+from bindery.kube.store import Change
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.dra.claims import ClaimError
+from bindery.scheduler.plugins.dra.known import Known
+from bindery.scheduler.plugins.dra.ledger import ClaimLedger
+from bindery.scheduler.plugins.dra.references import ClaimKey, ClaimReferenceError
+from bindery.scheduler.plugins.dra.rooms import Rooms
+
+
+class DynamicResources:
+    """Plans devices for claims. State: what is known of them, and the ledger of the session."""
+
+    name = "dra"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+        self._known = Known()
+        self._rooms = Rooms(self._known)
+        self._ledger: ClaimLedger | None = None
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return what it has to see: devices, and who has them."""
+        return (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS, PODS)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Take in a change; no filter by shape depends on it."""
+        self._known.observe(change)
+        return False
+
+    def supported_needs(self) -> Collection[Need]:
+        """Return that pods may ask for claims."""
+        return (Need.RESOURCE_CLAIMS,)
+
+    def ledger(self, session: Session) -> ClaimLedger:
+        """Return the ledger of claims for `session`."""
+        if self._ledger is not None:
+            self._ledger.close()
+        self._rooms.freshen(session.state.nodes)
+        given = ((uid, data) for uid, _, data in session.handed_over(self.name))
+        self._ledger = ClaimLedger(self._known, self._rooms, session.state, given)
+        return self._ledger
+
+    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
+        """Return what is wrong with the claims of `task`."""
+        if Need.RESOURCE_CLAIMS not in task.shape.needs:
+            return None
+        problem = self._current().check(task)
+        return Refusal("ResourceClaimNotReady", problem, is_lasting=True) if problem else None
+
+    def filters_tasks_of(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` have claims."""
+        return Need.RESOURCE_CLAIMS in shape.needs
+
+    def task_node_failures(self, session: Session, task: Task) -> Iterator[NodeFailure]:
+        """Yield the nodes from which its claims' devices cannot be used, or that have none left."""
+        ledger, nodes = self._current(), session.state.nodes
+        try:
+            needs = ledger.needs(task)
+            signature = ledger.signature(needs)
+        except (ClaimReferenceError, ClaimError):  # `invalid_task` has said so
+            return
+        for need in needs:
+            selector = ledger.reach(need)
+            if selector is not None:
+                text = f"cannot reach the devices of resource claim {need.key.name}"
+                yield NodeFailure(text, ~self._rooms.selected(nodes, selector))
+        if signature:
+            yield from self._rooms.failures(nodes, signature, ledger.later)
+
+    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
+        """Return the allocations of the claims of `task`, for the binder to write."""
+        handover = self._current().handover(task)
+        return msgspec.to_builtins(handover) if handover is not None else None
+
+    def bind_effects(
+        self,
+        pod: Pod,
+        node_name: str,  # noqa: ARG002  # the protocol's
+        data: Mapping[str, Any],
+    ) -> Iterable[KubeObject]:
+        """Return the claims of `pod` as the binder leaves them."""
+        consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        for each in msgspec.convert(data, Handover).claims:
+            claim = self._known.claims.get(ClaimKey(pod.metadata.namespace, each.name))
+            if claim is not None:
+                yield _bound(claim, each.allocation, consumer)
+
+    def _current(self) -> ClaimLedger:
+        assert self._ledger is not None, "sessions ask for their ledgers when they open"
+        return self._ledger
+
+
+def _bound(
+    claim: ResourceClaim, allocation: Allocation, consumer: ConsumerReference
+) -> ResourceClaim:
+    status = claim.status
+    others = [each for each in status.reserved_for if each.uid != consumer.uid]
+    return msgspec.structs.replace(
+        claim,
+        status=msgspec.structs.replace(
+            status,
+            allocation=status.allocation or allocation,
+            reserved_for=[*others, consumer],
+        ),
+    )

@@ -1,0 +1,96 @@
+"""What a search has found, as Kubernetes writes it: `status.allocation` of a claim.
+
+Called by the scheduler's ledger. The same choice gives the same allocation, identifiers of shares
+included, so that a plan can be written twice. Source: the end of `Allocate` in
+allocator_incubating.go of k8s.io/dynamic-resource-allocation 0.36.
+"""
+
+from collections.abc import Sequence
+from uuid import NAMESPACE_URL, uuid5
+
+from bindery.api.quantity import nano_text
+from bindery.kube.claims import (
+    Allocation,
+    AllocationConfiguration,
+    DeviceAllocation,
+    DeviceResult,
+)
+from bindery.kube.podspec import NodeSelector, NodeSelectorRequirement, NodeSelectorTerm
+from bindery.scheduler.plugins.dra.allocator import Choice
+from bindery.scheduler.plugins.dra.claims import PreparedClaim
+
+
+def allocation(
+    claim: PreparedClaim, claim_uid: str, choices: Sequence[Choice], node_name: str
+) -> Allocation:
+    """Return `choices`, made for `claim` on the node, as an allocation."""
+    return Allocation(
+        devices=DeviceAllocation(
+            results=[_result(choice, claim_uid, i) for i, choice in enumerate(choices)],
+            config=_configuration(claim, choices),
+        ),
+        node_selector=_node_selector(choices, node_name),
+    )
+
+
+def _result(choice: Choice, claim_uid: str, index: int) -> DeviceResult:
+    record, device = choice.record, choice.record.device
+    share = None
+    if choice.consumed is not None:
+        share = str(uuid5(NAMESPACE_URL, f"{claim_uid}/{choice.wish.name}/{record.id}/{index}"))
+    return DeviceResult(
+        request=choice.wish.name,
+        driver=record.id.driver,
+        pool=record.id.pool,
+        device=record.id.device,
+        admin_access=True if choice.wish.has_admin_access else None,
+        tolerations=list(choice.wish.tolerations),
+        binding_conditions=device.binding_conditions,
+        binding_failure_conditions=device.binding_failure_conditions,
+        share_id=share,
+        consumed_capacity={
+            name: nano_text(amount) for name, amount in (choice.consumed or {}).items()
+        },
+    )
+
+
+def _configuration(
+    claim: PreparedClaim, choices: Sequence[Choice]
+) -> list[AllocationConfiguration]:
+    """Return the classes' configurations, each class once, and then the claim's that apply."""
+    chosen = {choice.wish.names[0]: choice.wish for choice in choices}
+    classes: dict[str, list[str]] = {}
+    by_name = {wish.device_class.metadata.name: wish.device_class for wish in chosen.values()}
+    for alternatives in claim.requests:
+        wish = chosen.get(alternatives[0].names[0])
+        if wish is not None:
+            classes.setdefault(wish.device_class.metadata.name, []).append(wish.name)
+    found = [
+        AllocationConfiguration(source="FromClass", requests=names, opaque=each.opaque)
+        for name, names in classes.items()
+        for each in by_name[name].spec.config
+    ]
+    applying = {name for wish in chosen.values() for name in wish.names}
+    return found + [
+        AllocationConfiguration(source="FromClaim", requests=each.requests, opaque=each.opaque)
+        for each in claim.spec.config
+        if not each.requests or not applying.isdisjoint(each.requests)
+    ]
+
+
+def _node_selector(choices: Sequence[Choice], node_name: str) -> NodeSelector | None:
+    """Return the nodes from which all devices can be used; None: from everywhere."""
+    expressions: list[NodeSelectorRequirement] = []
+    fields: list[NodeSelectorRequirement] = []
+    for choice in choices:
+        if choice.record.node_name or choice.record.device.binds_to_node:
+            only = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
+            return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[only])])
+        selector = choice.record.node_selector
+        for term in selector.node_selector_terms if selector is not None else ():
+            expressions += [e for e in term.match_expressions or () if e not in expressions]
+            fields += [e for e in term.match_fields or () if e not in fields]
+    if not expressions and not fields:
+        return None
+    term = NodeSelectorTerm(match_expressions=expressions or None, match_fields=fields or None)
+    return NodeSelector(node_selector_terms=[term])

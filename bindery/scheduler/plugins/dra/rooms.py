@@ -1,0 +1,142 @@
+"""On which nodes devices for a pod's claims can be had, kept true as devices are taken.
+
+Asked by the plugin for every pod with claims. Pods whose claims have equal content share the
+answers; when devices of a pool are taken or given back, only the nodes that can use this pool are
+looked at anew. So a gang of equal pods costs little more than one.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.kube.podspec import NodeSelector
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.labels import LabelColumns, term_mask
+from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.plugins.dra.allocator import Choice, allocate
+from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidates
+from bindery.scheduler.plugins.dra.claims import PreparedClaim
+from bindery.scheduler.plugins.dra.known import Known
+from bindery.scheduler.plugins.dra.usage import UsageView
+
+Signature = tuple[PreparedClaim, ...]
+"""The claims of a pod that have no devices yet."""
+
+FITS = ""
+IN_USE = "have too few free devices for its claims"
+NO_DEVICES = "have no devices for its claims"
+
+_MOST_TOUCHES = 100_000
+"""Answers are made anew rather than to keep longer notes of what was touched."""
+
+
+@dataclass
+class _Answers:
+    """What is said about each node, for one signature."""
+
+    codes: NDArray[np.int16]
+    """Node row -> index into `texts`."""
+    seen: int
+    """How many of the pools that were touched it knows of."""
+    texts: list[str] = field(default_factory=lambda: [FITS])
+
+    def put(self, row: int, text: str) -> None:
+        if text not in self.texts:
+            self.texts.append(text)
+        self.codes[row] = self.texts.index(text)
+
+
+class Rooms:
+    """Answers by signature, over sessions."""
+
+    def __init__(self, known: Known) -> None:
+        self._known = known
+        self._version: tuple[int, int] = (-1, -1)
+        self._answers: dict[Signature, _Answers] = {}
+        self._candidates: dict[int, Candidates] = {}
+        self._masks: dict[bytes, BoolColumn] = {}
+
+    def freshen(self, nodes: NodeTable) -> None:
+        """Forget what is no longer true if nodes, devices or classes have changed."""
+        version = (self._known.version, nodes.version)
+        if version != self._version or len(self._known.touched) > _MOST_TOUCHES:
+            self._answers.clear()
+            self._candidates.clear()
+            self._masks.clear()
+            self._known.touched.clear()
+            self._version = version
+
+    def selected(self, nodes: NodeTable, selector: NodeSelector) -> BoolColumn:
+        """Return which rows `selector` selects; not to be written to."""
+        key = msgspec.msgpack.encode(selector)
+        mask = self._masks.get(key)
+        if mask is None:
+            columns = LabelColumns(nodes)
+            terms = [term_mask(columns, term) for term in selector.node_selector_terms]
+            mask = np.logical_or.reduce(terms) if terms else columns.named(())
+            self._masks[key] = mask
+        return mask
+
+    def find(
+        self, nodes: NodeTable, row: int, signature: Signature, usage: UsageView
+    ) -> list[list[Choice]] | None:
+        """Return devices of the node at `row` for all claims of `signature`, if there are.
+
+        Raises:
+            AllocationError: it cannot be said.
+        """
+        return allocate(signature, self._candidates_of(nodes, row), usage)
+
+    def failures(
+        self, nodes: NodeTable, signature: Signature, usage: UsageView
+    ) -> Sequence[NodeFailure]:
+        """Return which nodes have no devices for `signature`, by reason."""
+        answers = self._answers.get(signature)
+        if answers is None:
+            answers = _Answers(np.zeros(len(nodes.nodes), dtype=np.int16), 0)
+            self._answers[signature] = answers
+            rows: Iterable[int] = nodes.rows.values()
+        else:
+            rows = self._stale_rows(nodes, answers)
+        answers.seen = len(self._known.touched)
+        for row in rows:
+            answers.put(row, self._verdict(nodes, row, signature, usage))
+        return [
+            NodeFailure(text, answers.codes == code, is_lasting=text != IN_USE)
+            for code, text in enumerate(answers.texts)
+            if text != FITS
+        ]
+
+    def _verdict(self, nodes: NodeTable, row: int, signature: Signature, usage: UsageView) -> str:
+        try:
+            if self.find(nodes, row, signature, usage) is not None:
+                return FITS
+            if self.find(nodes, row, signature, UsageView(())) is not None:
+                return IN_USE
+        except AllocationError as error:
+            return f"cannot serve its claims: {error}"
+        return NO_DEVICES
+
+    def _stale_rows(self, nodes: NodeTable, answers: _Answers) -> set[int]:
+        rows: set[int] = set()
+        for pool in set(self._known.touched[answers.seen :]):
+            names = self._known.inventory.nodes_of(pool)
+            if names is None:
+                return set(nodes.rows.values())
+            rows.update(nodes.rows[name] for name in names if name in nodes.rows)
+        return rows
+
+    def _candidates_of(self, nodes: NodeTable, row: int) -> Candidates:
+        found = self._candidates.get(row)
+        if found is None:
+
+            def satisfies(selector: NodeSelector) -> bool:
+                return bool(self.selected(nodes, selector)[row])
+
+            pools = self._known.inventory.for_node(nodes.name(row), satisfies)
+            found = self._candidates[row] = Candidates(pools, self._known.selectors)
+        return found

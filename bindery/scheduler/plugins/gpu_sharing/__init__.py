@@ -1,0 +1,1 @@
+"""gpu_sharing: shares of GPUs, with the plugin and the ledger of devices."""

@@ -1,0 +1,131 @@
+"""gpu_sharing: parts of GPUs by KAI-Scheduler's annotations, and GPUs one by one.
+
+Refuses pods whose annotations make no sense with the admission webhook's own reasons, keeps the
+ledger of devices, and prefers nodes on which a share fits onto a device that is shared already
+(KAI's decade for it, 10 000). Without this plugin pods that ask for shares wait, and only the sums
+of GPUs are planned.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from bindery.api import gpushare
+from bindery.api.base import ApiModel
+from bindery.api.gpureservation import ReservationResources, given_resources
+from bindery.api.gpushare import WHOLE, GpuShare
+from bindery.kube.objects import Node
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.nodereading import shares_by_hami
+from bindery.scheduler.model.resources import reservation_amounts
+from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.gpu_sharing.ledger import DeviceLedger
+
+_JOINS = 10_000.0
+
+
+class Arguments(ApiModel):
+    """The arguments of gpu_sharing."""
+
+    resources: ReservationResources = Field(default_factory=given_resources)
+    """Of reservation pods, beside their device: the same as the binder's plugin is given."""
+
+
+class GpuSharing:
+    """Places whole GPUs and parts of them, device by device."""
+
+    name = gpushare.PLUGIN
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        resources = Arguments.model_validate(dict(arguments)).resources
+        self._reservation = reservation_amounts(resources.planned)
+
+    def supported_needs(self) -> Collection[Need]:
+        """Return that shares of GPUs are cared for."""
+        return (Need.GPU_SHARE,)
+
+    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002
+        """Refuse a share that makes no sense, or that nobody could hand to the container."""
+        problems = task.shape.share_problems
+        return Refusal("InvalidGpuShare", "; ".join(problems)) if problems else None
+
+    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield why nodes can never take a share, whatever is free on them."""
+        share = shape.request.share
+        if share is None or share.portion == WHOLE:
+            return
+        nodes = session.state.nodes
+        yield NodeFailure(
+            "share their GPUs by another protocol", _mask(nodes.nodes, shares_by_hami)
+        )
+        if share.memory_mib:
+            has_gpus = nodes.allocatable[nodes.axis.index("gpu")] > 0
+            memory = nodes.devices.memory_mib(np.arange(len(nodes.nodes)))
+            unknown = has_gpus & (memory == 0)
+            yield NodeFailure("do not say how much memory their GPUs have", unknown)
+            yield NodeFailure(
+                f"have GPUs with less than {share.memory_mib} MiB",
+                has_gpus & (memory > 0) & (memory < share.memory_mib),
+            )
+
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` ask for GPUs, whole or in part."""
+        return shape.request.share is not None
+
+    def has_room(self, session: Session, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+        """Return on which of `rows` enough devices have room for one more pod."""
+        share, table = shape.request.share, session.state.nodes.devices
+        assert share is not None, "asked only about pods that want GPUs"
+        fits = table.fits_later(share, rows) if later else table.fits_now(share, rows)
+        if share.portion < WHOLE:
+            return fits
+        # Nodes that count them otherwise are for others to judge.
+        return np.asarray(fits | (table.counts(rows) == 0))
+
+    def no_room_text(self, shape: Shape) -> str:
+        """Return what is said of nodes whose free room is scattered over devices."""
+        share = shape.request.share
+        if share is None or share.portion == WHOLE:
+            return "have GPUs free only in part"
+        return f"have no GPU with room for {_part(share)}"
+
+    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+        """Return 10 000 for nodes on which a share fits onto devices that are shared already."""
+        share = shape.request.share
+        if share is None or share.portion == WHOLE:
+            return np.zeros(len(rows), dtype=np.float64)
+        return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
+
+    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Return the share that the plan grants, which the binder records on the pod."""
+        share = task.shape.request.share
+        if share is None or share.portion == WHOLE:
+            return None
+        return {"share": gpushare.as_annotations(share)}
+
+    def ledger(self, session: Session) -> DeviceLedger:
+        """Return the ledger of devices for this session."""
+
+        def wanted(task: Task, row: int) -> list[int] | None:
+            for plugin in session.plugins.device_choices:
+                devices = plugin.choose_devices(session, task, row)
+                if devices is not None:
+                    return [int(device) for device in devices]
+            return None
+
+        session.state.nodes.set_reservation(session.state.axis.request(self._reservation))
+        return DeviceLedger(session.state, wanted)
+
+
+def _part(share: GpuShare) -> str:
+    return str(GpuShare(share.portion, share.memory_mib))
+
+
+def _mask(nodes: list[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
+    return np.fromiter((n is not None and test(n) for n in nodes), np.bool_, len(nodes))

@@ -1,0 +1,243 @@
+"""The ledger of HAMi's devices: which pod gets which, and what of them plans have left.
+
+One a session, made by the plugin from what bound pods hold and from what has been handed to the
+binder. A node's usage is put together when it is first looked at. Invariant: an operation that is
+taken back leaves all usage as it was, and a pod keeps the devices of its first planning until then.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami.assignment import Assignment
+from bindery.api.hami.errors import HamiFormatError
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.plugins.node_lock.amounts import Amounts
+from bindery.scheduler.plugins.node_lock.asks import Asks
+from bindery.scheduler.plugins.node_lock.fit import Ask, Fitting, held_by
+from bindery.scheduler.plugins.node_lock.fleet import Fleet, Held
+from bindery.scheduler.plugins.node_lock.quotas import Budget, Excess, Limits, least
+from bindery.scheduler.plugins.node_lock.reasons import CARD_PROMISED, Reasons
+from bindery.scheduler.plugins.node_lock.usage import NodeUsage
+
+Handed = tuple[Uid, str, Mapping[str, Any]]
+"""Pod, node name and what was handed to the binder."""
+
+
+@dataclass(frozen=True)
+class _Planned:
+    node: str
+    held: Held
+    assignment: Assignment
+
+
+class HamiLedger:
+    """Keeps usage in step with Statements."""
+
+    name = "node_lock"
+
+    def __init__(
+        self,
+        fleet: Fleet,
+        asks: Asks,
+        state: PlanState,
+        handed: Iterable[Handed],
+        limits: Limits | None = None,
+    ) -> None:
+        self._fleet, self._asks, self._state = fleet, asks, state
+        self._usage: dict[str, NodeUsage] = {}
+        self._planned: dict[Uid, _Planned] = {}
+        self._handed_over: dict[Uid, Held] = {}
+        self._coming: defaultdict[str, list[Uid]] = defaultdict(list)
+        for uid, node, data in handed:
+            held = self._handed(uid, node, data)
+            if held is not None:
+                self._handed_over[uid] = held
+                self._coming[node].append(uid)
+        self.budget = self._counted(limits or Limits())
+        self._least: dict[Shape, Amounts] = {}
+
+    # ---- what the plugin asks -------------------------------------------------------------------
+
+    def fits(self, shape: Shape, node_name: str, *, later: bool) -> bool:
+        """Return whether one more pod of `shape` fits onto the node's devices."""
+        ask = self._asks.of(shape)
+        return ask is None or self._fit(ask, node_name, later=later)[0] is not None
+
+    def reasons(self, task: Task, node_name: str) -> Reasons:
+        """Return why `task` does not fit onto the node's devices now."""
+        ask = self._asks.of(task.shape)
+        if ask is None:
+            return Reasons()
+        avoided = self._avoided(task, node_name, later=False)
+        return self._fit(ask, node_name, later=False, avoided=avoided)[1]
+
+    def over_quota(self, tasks: Sequence[Task]) -> Excess | None:
+        """Return a limit of their namespace that `tasks` together do not keep to, once all has gone
+        that is going and whatever devices they get.
+        """
+        if not tasks or not self.budget.limits.of(tasks[0].namespace):
+            return None
+        asked: Counter[str] = Counter()
+        for task in tasks:
+            asked.update(self._least_of(task.shape))
+        return self.budget.excess(tasks[0].namespace, asked, later=True)
+
+    def assignment(self, uid: Uid) -> Assignment | None:
+        """Return the devices that a pod of an open or committed Statement gets."""
+        planned = self._planned.get(uid)
+        return planned.assignment if planned is not None else None
+
+    def usage(self, node_name: str) -> NodeUsage:
+        """Return what is taken of the node's devices, as the plan stands."""
+        usage = self._usage.get(node_name)
+        if usage is None:
+            usage = self._usage[node_name] = NodeUsage()
+            for uid, held in self._holders(node_name):
+                usage.hold(held)
+                task = self._state.tasks.get(uid)
+                if task is not None and task.status is TaskStatus.RELEASING:
+                    usage.release(held)
+        return usage
+
+    # ---- the ledger -----------------------------------------------------------------------------
+
+    def apply(self, operation: Operation) -> None:
+        """Enter `operation`; refuse a pod for which no devices have room."""
+        task, node = operation.task, self._state.nodes.name(operation.row)
+        if operation.kind is OperationKind.EVICT:
+            held = self._held(task.uid)
+            if held is not None:
+                self.usage(held.node).release(held)
+                self.budget.promise(task.namespace, held.amounts, -1)
+            return
+        ask = self._asks.of(task.shape)
+        if ask is None or node not in self._fleet.nodes:
+            return
+        later = operation.kind is OperationKind.PIPELINE
+        avoided = self._avoided(task, node, later=later)
+        assignment, reasons = self._fit(ask, node, later=later, avoided=avoided)
+        if assignment is None:
+            raise LedgerRefusalError(f"node {node} has no devices for it: {reasons}")
+        if not assignment.devices:
+            return
+        planned = _Planned(node, held_by(assignment, ask, node), assignment)
+        usage, counted = self.usage(node), planned.held.amounts
+        excess = self.budget.excess(task.namespace, counted, later=later)
+        if excess is not None:
+            raise LedgerRefusalError(f"{excess}")
+        if later:
+            usage.promise(planned.held)
+            self.budget.promise(task.namespace, counted)
+        else:
+            usage.hold(planned.held)
+            self.budget.hold(task.namespace, counted)
+        self._planned[task.uid] = planned
+
+    def revert(self, operation: Operation) -> None:
+        """Take `operation` back."""
+        uid = operation.task.uid
+        if operation.kind is OperationKind.EVICT:
+            held = self._held(uid)
+            if held is not None:
+                self.usage(held.node).keep(held)
+                self.budget.promise(operation.task.namespace, held.amounts)
+            return
+        planned = self._planned.pop(uid, None)
+        if planned is None:
+            return
+        if operation.kind is OperationKind.PIPELINE:
+            self.usage(planned.node).break_promise(planned.held)
+            self.budget.promise(operation.task.namespace, planned.held.amounts, -1)
+        else:
+            self.usage(planned.node).let_go(planned.held)
+            self.budget.hold(operation.task.namespace, planned.held.amounts, -1)
+
+    # ---- inside ---------------------------------------------------------------------------------
+
+    def _counted(self, limits: Limits) -> Budget:
+        """Return what the namespaces that have limits hold now."""
+        budget = Budget(limits)
+        for uid in self._fleet.held.keys() | self._handed_over.keys() if limits.namespaces else ():
+            task, held = self._state.tasks.get(uid), self._held(uid)
+            if task is not None and held is not None and task.namespace in limits.namespaces:
+                budget.hold(task.namespace, held.amounts)
+                if task.status is TaskStatus.RELEASING:
+                    budget.promise(task.namespace, held.amounts, -1)
+        return budget
+
+    def _least_of(self, shape: Shape) -> Amounts:
+        if shape not in self._least:
+            ask = self._asks.of(shape)
+            found = least(ask.request, self._fleet.nodes.values()) if ask is not None else {}
+            self._least[shape] = found
+        return self._least[shape]
+
+    def _avoided(self, task: Task, node_name: str, *, later: bool) -> frozenset[str]:
+        """Return the devices on which other pods of the job stand that wants them apart."""
+        if not task.spreads_devices:
+            return frozenset()
+        there: list[Held | None] = []
+        for uid, other in self._state.jobs[task.job].tasks.items():
+            planned = self._planned.get(uid)
+            there.append(planned.held if planned is not None else None)
+            if not (later and other.status is TaskStatus.RELEASING):
+                there.append(self._held(uid))
+        on_node = (held for held in there if held is not None and held.node == node_name)
+        return frozenset(uuid for held in on_node for uuid in held.devices)
+
+    def _fit(
+        self, ask: Ask, node_name: str, *, later: bool, avoided: frozenset[str] = frozenset()
+    ) -> tuple[Assignment | None, Reasons]:
+        node = self._fleet.nodes.get(node_name)
+        if node is None or not any(v.word in node.devices for v in ask.request.vendors):
+            return Assignment({}), Reasons()
+        usage = self.usage(node_name)
+        taken = usage.later if later else usage.now
+        fitting = Fitting(node, ask, self._asks.policies(ask), taken, avoided)
+        found = fitting.run()
+        if found is not None and not later and usage.promise_count:
+            beside = Fitting(node, ask, self._asks.policies(ask), usage.later, avoided)
+            if beside.run() is None:
+                return None, Reasons.of_node(CARD_PROMISED)
+        return found, fitting.reasons
+
+    def _held(self, uid: Uid) -> Held | None:
+        """Return what a pod holds: what was handed to the binder for it, else what it shows.
+
+        A pod of this scheduler's that the binder has not recorded was bound by somebody who may
+        have written anything onto it: it holds nothing.
+        """
+        if uid in self._handed_over:
+            return self._handed_over[uid]
+        held, task = self._fleet.held.get(uid), self._state.tasks.get(uid)
+        is_forged = held is not None and not held.is_recorded and task is not None and task.is_ours
+        return None if is_forged else held
+
+    def _holders(self, node_name: str) -> Iterator[tuple[Uid, Held]]:
+        """Yield what pods hold on a node, or will when they come."""
+        uids = {uid for uid, _ in self._fleet.on_node(node_name)}
+        for uid in sorted(uids.union(self._coming.get(node_name, ()))):
+            held = self._held(uid)
+            if held is not None and held.node == node_name:
+                yield uid, held
+
+    def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
+        task = self._state.tasks.get(uid)
+        ask = self._asks.of(task.shape) if task is not None else None
+        if task is None or ask is None or task.status in _ENDED:
+            return None
+        if task.pod_node not in ("", node):  # bound by somebody else
+            return None
+        try:
+            return held_by(assignments.from_data(data), ask, node)
+        except HamiFormatError:  # a request that somebody else has written; the binder refuses it
+            return None
+
+
+_ENDED = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)

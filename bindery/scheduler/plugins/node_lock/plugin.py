@@ -1,0 +1,236 @@
+"""node_lock: devices that HAMi shares, on nodes whose device plugin registers them.
+
+Reads nodes' and pods' annotations, keeps slots, memory and cores of every device in a ledger, and
+hands the chosen devices to the binder's plugin of the same name, which goes through HAMi's node
+lock. Nodes without such devices are none of its business, unless a pod asks for parts of devices
+that only HAMi knows. The work is done in `bindery.scheduler.plugins.node_lock`.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import field_validator
+
+from bindery.api.base import ApiModel
+from bindery.api.hami import assignment as assignments
+from bindery.api.hami import names
+from bindery.api.hami.assignment import FORGED
+from bindery.api.hami.vendor import Register
+from bindery.api.hami.vendortable import BY_WORD, VENDORS
+from bindery.api.hami.wishes import DevicePolicy, NodePolicy
+from bindery.kube.objects import KubeObject, Node, Pod
+from bindery.kube.quotas import RESOURCE_QUOTAS, ResourceQuota
+from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.interface import GpuStrategy
+from bindery.scheduler.plugins.node_lock import order
+from bindery.scheduler.plugins.node_lock.asks import Asks
+from bindery.scheduler.plugins.node_lock.fleet import Fleet
+from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
+from bindery.scheduler.plugins.node_lock.quotas import NOT_FIT, Limits
+from bindery.scheduler.plugins.node_lock.reasons import Reasons
+
+_PER_POINT = 3.0
+"""HAMi's node score goes to 30: above nodeplacement's decade, below preferences of pods."""
+_FULLEST = 30.0
+_EXPLAINED_NODES = 32
+"""So many nodes are looked into to say what is short on their devices."""
+
+
+class Arguments(ApiModel):
+    """HAMi's defaults, for pods that wish nothing."""
+
+    node_policy: NodePolicy | None = None
+    """Which node goes first. Default: as the plugin nodeplacement places GPUs, else binpack."""
+    device_policy: DevicePolicy = DevicePolicy.SPREAD
+    """Which device of its node goes first."""
+    vendors: tuple[str, ...] = tuple(
+        vendor.word for vendor in VENDORS if vendor.register is not Register.CAPACITY
+    )
+    """Whose devices are planned. Those that follow from a node's capacity alone are not by default:
+    nothing tells whether their device plugin is HAMi's."""
+
+    @field_validator("vendors")
+    @classmethod
+    def _are_known(cls, vendors: tuple[str, ...]) -> tuple[str, ...]:
+        unknown = [word for word in vendors if word not in BY_WORD]
+        if unknown:
+            raise ValueError(f"there is no vendor {unknown[0]}; known: {', '.join(BY_WORD)}")
+        return vendors
+
+
+class NodeLock:
+    """Plans HAMi's devices. State: what is known of them, and the ledger of the session."""
+
+    name = "node_lock"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        self._arguments = Arguments.model_validate(dict(arguments))
+        vendors = tuple(BY_WORD[word] for word in self._arguments.vendors)
+        self._fleet = Fleet(vendors)
+        self._asks = Asks(vendors, self._arguments.device_policy)
+        self._limits = Limits()
+        self._ledger: HamiLedger | None = None
+        self._explained: dict[Shape, str | None] = {}
+        """What is said of pods that wait, at the end of this session."""
+
+    # ---- what is known --------------------------------------------------------------------------
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return what it has to see: what nodes register, what pods hold and namespaces may."""
+        return (NODES, PODS, RESOURCE_QUOTAS)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Take in a change; devices that come or go change what the filter says."""
+        item, gone = change.object, change.type is EventType.DELETED
+        if isinstance(item, Node):
+            name = item.metadata.name
+            return self._fleet.drop_node(name) if gone else self._fleet.put_node(item)
+        if isinstance(item, Pod):
+            if gone:
+                self._fleet.drop_pod(Uid(item.metadata.uid))
+            else:
+                self._fleet.put_pod(item)
+        if isinstance(item, ResourceQuota):
+            if gone:
+                self._limits.drop(item)
+            else:
+                self._limits.put(item)
+        return False
+
+    def supported_needs(self) -> Collection[Need]:
+        """Return that parts of devices by HAMi's resources are cared for."""
+        return (Need.HAMI_DEVICES,)
+
+    def ledger(self, session: Session) -> HamiLedger:
+        """Return the ledger of devices for `session`."""
+        handed = session.handed_over(self.name)
+        self._explained = {}
+        self._ledger = HamiLedger(self._fleet, self._asks, session.state, handed, self._limits)
+        return self._ledger
+
+    # ---- where pods fit -------------------------------------------------------------------------
+
+    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
+        """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
+        forged = task.shape.forged_annotation
+        problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
+        return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
+
+    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:  # noqa: ARG002  # the protocol's
+        """Refuse pods with which their namespace would have more than its ResourceQuota says."""
+        excess = self._current().over_quota(tasks)
+        return Refusal(NOT_FIT, str(excess)) if excess is not None else None
+
+    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield the nodes that have none of the devices that pods of `shape` ask for."""
+        ask = self._asks.of(shape)
+        if ask is None:
+            return
+        nodes = session.state.nodes.nodes
+        unread, without = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
+        for row, node in enumerate(nodes):
+            if node is None:
+                continue
+            known = self._fleet.nodes.get(node.metadata.name)
+            words = known.devices if known is not None else {}
+            lacks = any(vendor.word not in words for vendor in ask.request.vendors)
+            if lacks and known is not None and known.problems:
+                unread[row] = True
+            elif lacks and ask.request.names_shares:
+                without[row] = True
+        yield NodeFailure("register devices in a form that cannot be read", unread)
+        yield NodeFailure("have no devices that HAMi shares", without)
+
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` ask for devices that HAMi may share."""
+        return self._asks.of(shape) is not None
+
+    def has_room(self, session: Session, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+        """Return on which of `rows` devices have room; nodes without HAMi are for others."""
+        ledger, fits = self._current(), np.ones(len(rows), dtype=np.bool_)
+        if self._fleet.nodes:
+            for position, name in self._own(session, rows):
+                fits[position] = ledger.fits(shape, name, later=later)
+        return fits
+
+    def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
+        """Return what is said of nodes whose devices have no room."""
+        return "have no room on their devices"
+
+    def explain_wait(self, session: Session, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
+        """Return what HAMi would say about the devices of some of the nodes."""
+        if self._asks.of(task.shape) is None or not self._fleet.nodes:
+            return None
+        if task.spreads_devices:  # what stands in its way is its own job, not its shape alone
+            return self._explain(session, task)
+        if task.shape not in self._explained:
+            self._explained[task.shape] = self._explain(session, task)
+        return self._explained[task.shape]
+
+    def _explain(self, session: Session, task: Task) -> str | None:
+        passing, found = session.placement.passing(task.shape), Reasons()
+        for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
+            found += self._current().reasons(task, session.state.nodes.name(int(row)))
+        return f"devices: {found}" if found else None
+
+    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+        """Return 0 to 90 by how full devices are, for pods that ask for some."""
+        scores = np.zeros(len(rows), dtype=np.float64)
+        ask = self._asks.of(shape)
+        if ask is None or not self._fleet.nodes:
+            return scores
+        wished = ask.wishes.node_policy or self._arguments.node_policy
+        spreads = (wished or _strategy(session)) == NodePolicy.SPREAD
+        for position, name in self._own(session, rows):
+            devices = [d for found in self._fleet.nodes[name].devices.values() for d in found]
+            full = order.node_score(devices, self._current().usage(name).now.used)
+            scores[position] = _PER_POINT * (_FULLEST - full if spreads else full)
+        return scores
+
+    # ---- what the binder gets -------------------------------------------------------------------
+
+    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
+        """Return the devices of `task`, for the binder to write."""
+        assignment = self._current().assignment(task.uid)
+        return assignment.to_data() if assignment is not None else None
+
+    def bind_effects(
+        self, pod: Pod, node_name: str, data: Mapping[str, Any]
+    ) -> Iterable[KubeObject]:
+        """Return the pod with the annotations that the binder writes, its devices allocated."""
+        if not data:
+            return
+        assignment = assignments.from_data(data)
+        written = assignments.written(assignment, pod.metadata.uid, node_name, 0)
+        written[names.BIND_PHASE] = names.BindPhase.SUCCESS.value
+        meta = msgspec.structs.replace(
+            pod.metadata, annotations={**pod.metadata.annotations, **written}
+        )
+        yield msgspec.structs.replace(pod, metadata=meta)
+
+    def _own(self, session: Session, rows: Rows) -> Iterator[tuple[int, str]]:
+        """Yield the positions in `rows` of nodes with HAMi's devices, and their names."""
+        nodes = session.state.nodes.nodes
+        for position, row in enumerate(rows):
+            node = nodes[row]
+            if node is not None and node.metadata.name in self._fleet.nodes:
+                yield position, node.metadata.name
+
+    def _current(self) -> HamiLedger:
+        assert self._ledger is not None, "sessions ask for their ledgers when they open"
+        return self._ledger
+
+
+def _strategy(session: Session) -> str:
+    """Return how the session places pods that ask for GPUs."""
+    plugins = (p for p in session.plugins.plugins if isinstance(p, GpuStrategy))
+    return next((plugin.gpu_strategy() for plugin in plugins), NodePolicy.BINPACK.value)

@@ -1,0 +1,300 @@
+"""The ledger of volumes: what a plan, and what is on its way to the nodes, takes of them.
+
+A claim that waits for its consumer gets its volume with the first pod that is placed: one that is
+there, and is nobody else's from then on, or one that is to be made for the pod's node. Undoing the
+last placement that relies on a choice undoes the choice.
+"""
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.kube.storage import Claim, PersistentVolume
+from bindery.kube.store import Key, key_of
+from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.plugins.volumes.attachments import Attachment, Attachments
+from bindery.scheduler.plugins.volumes.catalog import SELECTED_NODE, Catalog, PodVolumes, is_bound
+from bindery.scheduler.plugins.volumes.matching import Candidate, Matching, requested_bytes
+from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
+
+SINGLE_USER: Final = "ReadWriteOncePod"
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a claim gets that had nothing."""
+
+    row: int
+    """The node of the pod for which it was chosen."""
+    volume: str = ""
+    """Empty: one is to be made for that node."""
+
+
+@dataclass(slots=True)
+class _Chosen:
+    choice: Choice
+    reliant: set[Uid] = field(default_factory=set)
+
+
+class VolumeLedger:
+    """The choices and attachments of one session."""
+
+    name = "volumes"
+
+    def __init__(self, catalog: Catalog, nodes: NodeTable, index: NodeIndex) -> None:
+        self._catalog, self._nodes, self._index = catalog, nodes, index
+        self.matching = Matching(catalog, index)
+        self._chosen: dict[Key, _Chosen] = {}
+        self._taken: set[str] = set()
+        """Volumes that are chosen."""
+        self._to_be_made: Counter[Key] = Counter()
+        """Segment of storage -> bytes that are to be made in it."""
+        self._placed: dict[Uid, int] = {}
+        """Pods of this plan, or on their way -> row."""
+        self.attachments = Attachments(catalog, nodes)
+
+    # -- what is on its way already --------------------------------------------------------------
+
+    def expect(self, uid: Uid, row: int, volumes: Mapping[Key, tuple[str, str]]) -> None:
+        """Take in what was chosen for a pod that is on its way to the node at `row`.
+
+        `volumes`: claim -> its UID, and the volume or "" for one that is to be made. What has come
+        true, or cannot any more, is left out.
+        """
+        self._placed[uid] = row
+        for key, (claim_uid, volume) in volumes.items():
+            claim = self._catalog.claims.get(key)
+            if claim is not None and claim.metadata.uid == claim_uid and not is_bound(claim):
+                self._choose(uid, claim, Choice(row, volume))
+        pod = self._catalog.pods.get(uid)
+        if pod is not None and not pod.node_name:
+            self.attachments.attach(uid, row, self._attached(pod))
+
+    # -- the ledger ------------------------------------------------------------------------------
+
+    def apply(self, operation: Operation) -> None:
+        """Choose volumes for a pod that is placed; refuse a node that cannot have them."""
+        task = operation.task
+        if Need.VOLUMES not in task.shape.needs or operation.kind is OperationKind.EVICT:
+            return
+        pod, row = self._catalog.pods.get(task.uid), operation.row
+        if pod is None or any(key not in self._catalog.claims for key in pod.claims):
+            raise LedgerRefusalError("what it says of its volumes is not known yet")
+        chosen = self._find_all(pod, row)
+        for key, choice in chosen.items():
+            self._choose(task.uid, self._catalog.claims[key], choice)
+        attached = self._attached(pod)
+        full = self.attachments.exceeds(row, attached)
+        if full is not None:
+            self._let_go(task.uid, pod)
+            raise LedgerRefusalError(full)
+        self.attachments.attach(task.uid, row, attached)
+        self._placed[task.uid] = row
+
+    def revert(self, operation: Operation) -> None:
+        """Give back what was chosen for a pod alone."""
+        task = operation.task
+        if Need.VOLUMES not in task.shape.needs or operation.kind is OperationKind.EVICT:
+            return
+        pod = self._catalog.pods[task.uid]
+        self.attachments.detach(task.uid, operation.row)
+        del self._placed[task.uid]
+        self._let_go(task.uid, pod)
+
+    # -- what filters ask ------------------------------------------------------------------------
+
+    def against(self, pod: PodVolumes) -> Iterator[NodeFailure]:
+        """Yield why nodes cannot have the volumes of `pod`, as the plan stands now."""
+        user = self.single_user(pod)
+        if user is not None:
+            yield NodeFailure(user, self._index.all())
+            return
+        for key in pod.claims:
+            claim = self._catalog.claims[key]
+            volume = self._volume_of(claim)
+            if volume is not None:
+                yield from self._against_volume(volume)
+        for claim in self._open_claims(pod):
+            yield from self._against_claim(claim)
+        yield from self.attachments.against(self._attached(pod))
+
+    def single_user(self, pod: PodVolumes) -> str | None:
+        """Return who has a claim of `pod` to itself (ReadWriteOncePod), if somebody else does."""
+        for key in pod.claims:
+            claim = self._catalog.claims.get(key)
+            if claim is None or SINGLE_USER not in claim.spec.access_modes:
+                continue
+            for uid in self._catalog.users[key] - {pod.uid}:
+                user = self._catalog.pods[uid]
+                if user.node_name or uid in self._placed:
+                    return (
+                        f'cannot take it: persistentvolumeclaim "{key[1]}" is {SINGLE_USER} and '
+                        f"pod {user.name} uses it"
+                    )
+        return None
+
+    def choice(self, key: Key) -> Choice | None:
+        """Return what was chosen for a claim."""
+        chosen = self._chosen.get(key)
+        return chosen.choice if chosen is not None else None
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _find_all(self, pod: PodVolumes, row: int) -> dict[Key, Choice]:
+        """Return what the claims of `pod` without a volume get on the node at `row`.
+
+        Raises:
+            LedgerRefusalError: the node cannot have the volumes.
+        """
+        user = self.single_user(pod)
+        if user is not None:
+            raise LedgerRefusalError(user)
+        for key in pod.claims:
+            volume = self._volume_of(self._catalog.claims[key])
+            if volume is not None:
+                for failure in self._against_volume(volume):
+                    if failure.nodes[row]:
+                        raise LedgerRefusalError(failure.reason)
+        chosen: dict[Key, Choice] = {}
+        for claim in self._open_claims(pod):
+            choice = self._find(claim, row, {each.volume for each in chosen.values()})
+            if choice is None:
+                raise LedgerRefusalError("didn't find available persistent volumes to bind")
+            chosen[key_of(claim.metadata)] = choice
+        return chosen
+
+    def _open_claims(self, pod: PodVolumes) -> list[Claim]:
+        """Return the claims of `pod` that have no volume yet, the smallest first."""
+        claims = [self._catalog.claims[key] for key in pod.claims]
+        without = [claim for claim in claims if self._volume_of(claim) is None]
+        return sorted(without, key=lambda claim: (requested_bytes(claim), claim.metadata.name))
+
+    def _volume_of(self, claim: Claim) -> PersistentVolume | None:
+        """Return the volume that `claim` has or gets."""
+        name = claim.spec.volume_name
+        chosen = self._chosen.get(key_of(claim.metadata))
+        if not name and chosen is not None:
+            name = chosen.choice.volume
+        return self._catalog.volumes.get(name)
+
+    def _find(self, claim: Claim, row: int, also_taken: set[str]) -> Choice | None:
+        """Return what `claim` gets on the node at `row`; None: nothing."""
+        made_for = self._made_for(claim)
+        if made_for is not None:
+            return Choice(row) if made_for == row else None
+        for candidate in self.matching.candidates(claim):
+            if candidate.name in self._taken or candidate.name in also_taken:
+                continue
+            if candidate.rows is None or row in candidate.rows:
+                return Choice(row, candidate.name)
+            if candidate.is_promised:
+                return None
+        can_be_made = self.matching.makers(claim)[row] and self._has_storage(claim)[row]
+        return Choice(row) if can_be_made else None
+
+    def _made_for(self, claim: Claim) -> int | None:
+        """Return the row of the node for which the volume of `claim` is being made, if it is.
+
+        -1 for a node that is not known.
+        """
+        chosen = self._chosen.get(key_of(claim.metadata))
+        if chosen is not None:
+            return chosen.choice.row
+        node_name = claim.metadata.annotations.get(SELECTED_NODE)
+        return None if node_name is None else self._nodes.rows.get(node_name, -1)
+
+    def _against_volume(self, volume: PersistentVolume) -> Iterator[NodeFailure]:
+        rows, zones = self._index.reach(volume), self._index.zones(volume)
+        if rows is not None:
+            outside = self._index.all()
+            outside[rows] = False
+            yield NodeFailure("had volume node affinity conflict", outside)
+        if zones is not None:
+            yield NodeFailure("had no available volume zone", ~zones)
+
+    def _against_claim(self, claim: Claim) -> Iterator[NodeFailure]:
+        made_for = self._made_for(claim)
+        if made_for is not None:
+            outside = self._index.all()
+            if made_for >= 0:
+                outside[made_for] = False
+            name = claim.metadata.name
+            text = f'are not the node for which persistentvolumeclaim "{name}" is being provisioned'
+            yield NodeFailure(text, outside)
+            return
+        free = [c for c in self.matching.candidates(claim) if c.name not in self._taken]
+        reached = self._reached(free)
+        if free and free[0].is_promised:
+            yield NodeFailure("had volume node affinity conflict", ~reached)
+            return
+        makers = self.matching.makers(claim)
+        yield NodeFailure("didn't find available persistent volumes to bind", ~(reached | makers))
+        without = makers & ~reached & ~self._has_storage(claim)
+        yield NodeFailure("did not have enough free storage", without)
+
+    def _reached(self, candidates: list[Candidate]) -> BoolColumn:
+        """Return for which rows one of `candidates` can be had."""
+        mask = self._index.none()
+        for candidate in candidates:
+            if candidate.rows is None:
+                return self._index.all()
+            mask[candidate.rows] = True
+            if candidate.is_promised:
+                break  # it is this one or none
+        return mask
+
+    def _has_storage(self, claim: Claim) -> BoolColumn:
+        """Return where there is room to make a volume for `claim`."""
+        segments = self.matching.segments(claim)
+        if segments is None:
+            return self._index.all()
+        mask, size = self._index.none(), requested_bytes(claim)
+        for segment in segments:
+            left = segment.capacity - self._to_be_made[segment.key]
+            if size <= min(left, segment.largest):
+                mask |= segment.nodes
+        return mask
+
+    def _choose(self, uid: Uid, claim: Claim, choice: Choice) -> None:
+        key = key_of(claim.metadata)
+        chosen = self._chosen.get(key)
+        if chosen is None:
+            chosen = self._chosen[key] = _Chosen(choice)
+            self._count(claim, choice, 1)
+        chosen.reliant.add(uid)
+
+    def _let_go(self, uid: Uid, pod: PodVolumes) -> None:
+        for key in pod.claims:
+            chosen = self._chosen.get(key)
+            if chosen is None or uid not in chosen.reliant:
+                continue
+            chosen.reliant.discard(uid)
+            if not chosen.reliant:
+                del self._chosen[key]
+                self._count(self._catalog.claims[key], chosen.choice, -1)
+
+    def _count(self, claim: Claim, choice: Choice, sign: int) -> None:
+        if choice.volume:
+            (self._taken.add if sign > 0 else self._taken.discard)(choice.volume)
+            return
+        for segment in self.matching.segments(claim) or ():
+            if choice.row >= 0 and segment.nodes[choice.row]:
+                self._to_be_made[segment.key] += sign * requested_bytes(claim)
+
+    def _attached(self, pod: PodVolumes) -> frozenset[Attachment]:
+        """Return what must be attached to a node for `pod`, as far as it is known."""
+        found = set()
+        for key in pod.claims:
+            claim = self._catalog.claims.get(key)
+            if claim is None:
+                continue
+            attachment = self.attachments.of(claim, self._volume_of(claim))
+            if attachment is not None:
+                found.add(attachment)
+        return frozenset(found)

@@ -1,0 +1,183 @@
+"""volumes: nodes on which a pod can have its persistent volumes, and which volumes it gets.
+
+Claims are read, matched and provisioned as kube-scheduler does it (volumebinding, volumezone,
+volumerestrictions and nodevolumelimits of Kubernetes 1.34); what is chosen goes to the binder's
+plugin of the same name, which writes it and waits. Unlike there, what pods on their way have chosen
+counts against CSIStorageCapacity too.
+"""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.resources import PODS, Resource
+from bindery.kube.storage import RESOURCES, Claim
+from bindery.kube.store import Change, Key
+from bindery.scheduler.ledgers.base import Ledger
+from bindery.scheduler.model.jobs import NO_ROW, Task
+from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.volumes import foresight
+from bindery.scheduler.plugins.volumes.catalog import Catalog, PodVolumes, class_name, is_bound
+from bindery.scheduler.plugins.volumes.ledger import VolumeLedger
+from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
+
+
+class Volumes:
+    """Keeps the catalog of volumes, and a ledger a session."""
+
+    name = "volumes"
+
+    def __init__(self, arguments: Mapping[str, Any]) -> None:
+        demand_none(arguments)
+        self._catalog = Catalog()
+        self._index: NodeIndex | None = None
+        self._ledger: VolumeLedger | None = None
+
+    # -- what it knows ---------------------------------------------------------------------------
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return the kinds of storage, and pods."""
+        return (*RESOURCES, PODS)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Take in a change. Filters are of single pods and not cached."""
+        self._catalog.observe(change)
+        return False
+
+    def supported_needs(self) -> Collection[Need]:
+        """Return persistent volume claims."""
+        return (Need.VOLUMES,)
+
+    # -- planning --------------------------------------------------------------------------------
+
+    def ledger(self, session: Session) -> Ledger:
+        """Return a ledger that knows what is on its way to the nodes."""
+        nodes = session.state.nodes
+        if self._index is None or self._index.version != nodes.version:
+            self._index = NodeIndex(nodes)
+        self._ledger = VolumeLedger(self._catalog, nodes, self._index)
+        for uid, node_name, data in session.handed_over(self.name):
+            pod = self._catalog.pods.get(uid)
+            if pod is not None:
+                row = nodes.rows.get(node_name, NO_ROW)
+                self._ledger.expect(uid, row, _chosen(pod, data))
+        return self._ledger
+
+    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002
+        """Return what is wrong with the claims of `task`, if anything is."""
+        if Need.VOLUMES not in task.shape.needs:
+            return None
+        pod = self._catalog.pods.get(task.uid)
+        if pod is None:
+            return Refusal("VolumesUnknown", "what it says of its volumes is not known yet")
+        problems = (self._problem(pod, key) for key in pod.claims)
+        text = next((problem for problem in problems if problem is not None), None)
+        if text is None and self._ledger is not None:
+            text = self._ledger.single_user(pod)
+        return None if text is None else Refusal("VolumesNotReady", text)
+
+    def filters_tasks_of(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` have claims."""
+        return Need.VOLUMES in shape.needs
+
+    def task_node_failures(self, session: Session, task: Task) -> Iterator[NodeFailure]:  # noqa: ARG002
+        """Yield which nodes cannot have the volumes of `task`."""
+        pod = self._catalog.pods.get(task.uid)
+        if pod is None or self._ledger is None or any(self._problem(pod, k) for k in pod.claims):
+            return
+        yield from self._ledger.against(pod)
+
+    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+        """Return for each claim of `task` its UID, and the volume that it gets.
+
+        `volume` is that which the claim is to be bound to; empty where one is to be provisioned.
+        Neither for a claim that is bound.
+        """
+        pod = self._catalog.pods.get(task.uid)
+        if Need.VOLUMES not in task.shape.needs or pod is None or self._ledger is None:
+            return None
+        return {"claims": [self._entry(self._ledger, key) for key in pod.claims]}
+
+    def bind_effects(
+        self,
+        pod: Pod,
+        node_name: str,  # noqa: ARG002
+        data: Mapping[str, Any],
+    ) -> Iterable[KubeObject]:
+        """Return the claims and volumes of `pod` as they are once they are bound."""
+        for entry in data.get("claims", ()):
+            claim = self._catalog.claims.get((pod.metadata.namespace, entry["name"]))
+            if claim is not None and "volume" in entry:
+                volume = self._catalog.volumes.get(entry["volume"])
+                yield from foresight.bound(claim, volume, self._catalog)
+
+    # -- inside ----------------------------------------------------------------------------------
+
+    def _entry(self, ledger: VolumeLedger, key: Key) -> dict[str, str]:
+        entry = {"name": key[1], "uid": self._catalog.claims[key].metadata.uid}
+        choice = ledger.choice(key)
+        return entry if choice is None else {**entry, "volume": choice.volume}
+
+    def _problem(self, pod: PodVolumes, key: Key) -> str | None:
+        """Return why a claim of `pod` cannot be had on any node, if so."""
+        claim, name = self._catalog.claims.get(key), key[1]
+        if claim is None:
+            if key in pod.own:
+                return (
+                    "waiting for ephemeral volume controller to create the "
+                    f'persistentvolumeclaim "{name}"'
+                )
+            return f'persistentvolumeclaim "{name}" not found'
+        owners = {reference.uid for reference in claim.metadata.owner_references}
+        if key in pod.own and pod.uid not in owners:
+            return f'persistentvolumeclaim "{name}" was not created for pod {pod.name}'
+        if claim.metadata.deletion_timestamp is not None:
+            return f'persistentvolumeclaim "{name}" is being deleted'
+        return self._unbound(claim)
+
+    def _unbound(self, claim: Claim) -> str | None:
+        name, volume = claim.metadata.name, claim.spec.volume_name
+        if claim.status.phase == "Lost":
+            return (
+                f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
+            )
+        if is_bound(claim):
+            if volume not in self._catalog.volumes:
+                return (
+                    f'persistentvolumeclaim "{name}" bound to non-existent '
+                    f'persistentvolume "{volume}"'
+                )
+            return None
+        wanted = class_name(claim)
+        if wanted and self._catalog.storage_class(claim) is None:
+            return f'storageclass "{wanted}" of persistentvolumeclaim "{name}" not found'
+        if not self._catalog.waits_for_consumer(claim):
+            return f'pod has unbound immediate PersistentVolumeClaims: "{name}"'
+        return None
+
+
+class _Entry(msgspec.Struct, frozen=True):
+    name: str
+    uid: str
+    volume: str | None = None
+
+
+def _chosen(pod: PodVolumes, data: Mapping[str, Any]) -> dict[Key, tuple[str, str]]:
+    """Return what `bind_data` has said of claims without a volume: UID, and volume or "".
+
+    A request may come from anybody: one that cannot be read has chosen nothing.
+    """
+    try:
+        entries = msgspec.convert(data.get("claims", []), list[_Entry])
+    except msgspec.ValidationError:
+        return {}
+    return {
+        (pod.namespace, entry.name): (entry.uid, entry.volume)
+        for entry in entries
+        if entry.volume is not None
+    }

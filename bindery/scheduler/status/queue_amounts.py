@@ -1,0 +1,132 @@
+"""What queues hold, request and deserve, in words; computed only where something has changed.
+
+Used by `queues.py` after each cycle. All amounts are those of the queue and all queues below it,
+from the columns that the cycle planned with.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api import quantity
+from bindery.api.names import GPU_RESOURCE
+from bindery.kube.objects import GangCounts, QueueStatus
+from bindery.scheduler.fairness.division import Amounts
+from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.queues import rolled_up
+from bindery.scheduler.model.resources import MODEL_PREFIX, PODS
+from bindery.scheduler.model.state import PlanState
+
+_RECOUNT_EVERY = 60
+"""Asked so often, all gangs are counted: two changes of a queue's pods may have cancelled out."""
+
+
+class QueueAmounts:
+    """The amounts of all queues of `state`."""
+
+    def __init__(self, state: PlanState) -> None:
+        self._state = state
+        self._asked = 0
+        self._version = -1
+        self._chains: tuple[tuple[int, ...], ...] = ()
+        self._own: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        """[resource, queue]: allocated above pending, of each queue alone."""
+        self._gangs: IntColumns = np.zeros((2, 0), dtype=np.int64)
+        """[0, queue]: gangs of the queue alone that run; [1, queue]: that wait."""
+        self._columns: IntColumns = np.zeros((0, 0), dtype=np.int64)
+        self._statuses: list[QueueStatus] = []
+
+    def by_row(self, fair: Amounts) -> Sequence[QueueStatus]:
+        """Return what each queue should say, without conditions: the same object as before where
+        nothing has changed.
+
+        `fair`: [resource, queue], what each queue deserved in the last cycle; what is new since
+        then counts as none.
+        """
+        queues, count = self._state.queues, len(self._state.axis)
+        is_new = queues.version != self._version
+        own = np.concatenate([queues.allocated, queues.pending])
+        if is_new:
+            self._version = queues.version
+            self._chains = queues.chains()
+            self._gangs = np.zeros((2, len(queues.entries)), dtype=np.int64)
+        is_due = self._asked % _RECOUNT_EVERY == 0
+        self._asked += 1
+        self._recount(_all(own) if is_new or is_due else _changed(own, self._own))
+        self._own = own
+        sums = rolled_up(np.concatenate([own, self._gangs]), self._chains)
+        allocated, pending, gangs = sums[:count], sums[count : 2 * count], sums[2 * count :]
+        deserved = np.zeros_like(allocated)
+        deserved[: fair.shape[0], : fair.shape[1]] = np.floor(fair)
+        columns = np.concatenate([allocated, deserved, allocated + pending, pending, gangs])
+        changed = _all(columns) if is_new else _changed(columns, self._columns)
+        self._columns = columns
+        self._statuses = self._statuses[: len(self._chains)]
+        self._statuses += [QueueStatus()] * (len(self._chains) - len(self._statuses))
+        for row in changed.tolist():
+            self._statuses[row] = self._status(row)
+        return self._statuses
+
+    def _recount(self, rows: NDArray[np.intp]) -> None:
+        """Count the gangs of the queues at `rows` anew."""
+        wanted = set(rows.tolist())
+        if not wanted:
+            return
+        self._gangs[:, rows] = 0
+        row_of = self._state.queues.rows
+        for job in self._state.jobs.values():
+            row = row_of.get(job.queue)
+            if row in wanted and job.exists:
+                self._gangs[:, row] += _runs_or_waits(job)
+
+    def _status(self, row: int) -> QueueStatus:
+        count = len(self._state.axis)
+        amounts = self._columns[: 4 * count, row].reshape(4, count)
+        indices = self._spoken_of(row, amounts)
+        allocated, deserved, requested, pending = (self._texts(indices, own) for own in amounts)
+        running, waiting = self._columns[4 * count :, row].tolist()
+        return QueueStatus(
+            allocated=allocated,
+            fair_share=deserved,
+            requested=requested,
+            pending=pending,
+            gangs=GangCounts(running=running, pending=waiting),
+        )
+
+    def _spoken_of(self, row: int, amounts: IntColumns) -> list[int]:
+        """Return the resources of which the queue has rules, or anything.
+
+        Of GPUs of one model it speaks where it has rules for the model.
+        """
+        ruled, names = self._state.queues.ruled(row), self._state.axis.names
+        used = np.flatnonzero(amounts.any(axis=0)).tolist()
+        found = {i for i in used if names[i] != PODS and not names[i].startswith(MODEL_PREFIX)}
+        return sorted(found.union(ruled), key=names.__getitem__)
+
+    def _texts(self, indices: Iterable[int], amounts: NDArray[np.int64]) -> dict[str, str]:
+        names = self._state.axis.names
+        return {
+            "gpu" if names[i] == GPU_RESOURCE else names[i]: quantity.canonical(
+                int(amounts[i]), names[i]
+            )
+            for i in indices
+        }
+
+
+def _all(columns: IntColumns) -> NDArray[np.intp]:
+    return np.arange(columns.shape[1])
+
+
+def _changed(new: IntColumns, old: IntColumns) -> NDArray[np.intp]:
+    """Return which queues' columns differ; all do once there are more resources or queues."""
+    if new.shape != old.shape:
+        return _all(new)
+    return np.flatnonzero((new != old).any(axis=0))
+
+
+def _runs_or_waits(job: Job) -> tuple[int, int]:
+    if not job.is_satisfied:
+        return 0, int(bool(job.pending))
+    return int(any(task.status.is_active for task in job.tasks.values())), 0

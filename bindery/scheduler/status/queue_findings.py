@@ -1,0 +1,113 @@
+"""What is wrong with queues: faults, for which a queue is not served, and warnings. Pure.
+
+Asked by `queues.py` whenever a queue has changed. A fault of one queue harms that queue and those
+below it, never others. A warning changes nothing: the queue is served as its spec says.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from bindery.api.states import MOST_QUEUE_LEVELS
+from bindery.scheduler.model.queuechains import ChainFlaw
+from bindery.scheduler.model.queues import NO_LIMIT, Amounts, QueueTable
+
+_MOST_NAMED = 8
+"""How many queues of a long cycle are named."""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One thing that is wrong, in words for people."""
+
+    reason: str
+    """One CamelCase word."""
+    message: str
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What has been found about one queue."""
+
+    fault: Finding | None = None
+    """Why the queue is not served; None: it is."""
+    warnings: tuple[Finding, ...] = ()
+
+
+def verdicts(queues: QueueTable) -> dict[str, Verdict]:
+    """Return what is to be said about each queue that exists, by name."""
+    faults = {row: _own_fault(queues, row) for row in range(len(queues.entries))}
+    quota, _, limit = queues.rules()
+    claimed = _claimed(queues)
+    found: dict[str, Verdict] = {}
+    for row, entry in enumerate(queues.entries):
+        fault = faults[row] or _fault_above(queues, row, faults)
+        warnings = [] if fault else _warnings(queues, row, quota, limit, claimed)
+        found[entry.name] = Verdict(fault, tuple(warnings))
+    return found
+
+
+def _own_fault(queues: QueueTable, row: int) -> Finding | None:
+    entry = queues.entries[row]
+    if entry.invalid is not None:
+        return Finding("Invalid", entry.invalid)
+    flaw = queues.flaw(row)
+    if flaw is ChainFlaw.CYCLE:
+        names = [queues.entries[at].name for at in (*queues.chain(row), row)]
+        if len(names) > _MOST_NAMED:
+            names[_MOST_NAMED - 1 : -1] = ["…"]
+        way = " is below ".join(names)
+        return Finding("Cycle", f"spec.parent: the queue is its own ancestor: {way}")
+    if flaw is ChainFlaw.TOO_DEEP:
+        text = f"spec.parent: the queue is more than {MOST_QUEUE_LEVELS} levels deep"
+        return Finding("TooDeep", text)
+    if entry.parent is not None and not queues.entries[queues.rows[entry.parent]].exists:
+        return Finding("ParentDoesNotExist", f"spec.parent: queue {entry.parent} does not exist")
+    return None
+
+
+def _fault_above(queues: QueueTable, row: int, faults: dict[int, Finding | None]) -> Finding | None:
+    for at in queues.chain(row)[1:]:
+        fault = faults[at]
+        if fault is not None:
+            name = queues.entries[at].name
+            return Finding("ParentNotReady", f"queue {name} above it: {fault.message}")
+    return None
+
+
+def _claimed(queues: QueueTable) -> Amounts:
+    """Return the sums of the quotas that the queues right below each queue state."""
+    claimed = np.zeros((len(queues.axis), len(queues.entries)))
+    for row, entry in enumerate(queues.entries):
+        if entry.parent is not None:
+            for index, rule in queues.ruled(row).items():
+                if rule.says_quota:
+                    claimed[index, queues.rows[entry.parent]] += rule.quota
+    return claimed
+
+
+def _warnings(
+    queues: QueueTable, row: int, quota: Amounts, limit: Amounts, claimed: Amounts
+) -> list[Finding]:
+    entry, found = queues.entries[row], []
+    for index, rule in sorted(queues.ruled(row).items()):
+        name = queues.axis.names[index]
+        if rule.says_quota and rule.quota != NO_LIMIT and rule.quota > limit[index, row]:
+            own, most = (_shown(queues, index, it) for it in (rule.quota, limit[index, row]))
+            text = f"its quota of {own} {name} is above its own limit of {most}"
+            found.append(Finding("QuotaAboveLimit", text))
+        above = queues.rows[entry.parent] if entry.parent is not None else None
+        if above is not None and rule.says_quota and rule.quota > quota[index, above]:
+            own, most = (_shown(queues, index, it) for it in (rule.quota, quota[index, above]))
+            text = f"its quota of {own} {name} is above the {most} of queue {entry.parent}"
+            found.append(Finding("QuotaAboveParent", text))
+    for index in np.flatnonzero(claimed[:, row] > quota[:, row]).tolist():
+        name = queues.axis.names[index]
+        asked, own = (_shown(queues, index, it) for it in (claimed[index, row], quota[index, row]))
+        text = f"the queues below it have quotas of {asked} {name} in all, it has {own} itself"
+        found.append(Finding("QuotaBelowChildren", text))
+    return found
+
+
+def _shown(queues: QueueTable, index: int, amount: float) -> str:
+    return "unlimited" if amount == NO_LIMIT else queues.axis.display(index, int(amount))

@@ -1,0 +1,201 @@
+"""Writes conditions, and where room is being made for pods, without getting in the way of commits.
+
+In the background: one entry an object, the newest wins. Bad news go out at once, but the same
+object at most every few seconds while only the wording changes; good news wait until no commit is
+under way, so that a burst of gangs is bound before anybody is told about it.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from bindery.kube.client import Client, PatchKind
+from bindery.kube.errors import ConflictError, KubeError, NotFoundError
+from bindery.kube.lease import Leadership
+from bindery.kube.objects import Condition
+from bindery.kube.resources import POD_GROUPS, PODS, Resource
+from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.status.conditions import ConditionWrite, Subject
+
+CONCURRENT_WRITES = 4
+REWORD_AFTER_S = 5.0
+"""The shortest time between two writes to one object that differ in their message alone."""
+SHOWN_AFTER_S = 30.0
+"""After so long the watch has shown what was written: if the object says something else, somebody
+has written over it, and it is written again."""
+TRY_AGAIN_AFTER_S = 2.0
+GOOD_NEWS_AFTER_S = 5.0
+"""How long good news wait while commits go on; then they trickle, one after the other."""
+TRICKLE_S = 0.05
+
+_RESOURCES: dict[Subject, Resource[Any]] = {
+    Subject.POD: PODS,
+    Subject.POD_GROUP: POD_GROUPS,
+}
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Written:
+    write: ConditionWrite
+    at: float
+
+    def says(self, write: ConditionWrite) -> bool:
+        """Return whether this was the same as `write`."""
+        same_queue = write.queue is None or write.queue == self.write.queue
+        return self.is_like(write) and same_queue and _words(self.write) == _words(write)
+
+    def is_like(self, write: ConditionWrite) -> bool:
+        """Return whether `write` only puts it in other words."""
+        old, new = self.write.condition, write.condition
+        return (old.type, old.status, old.reason, self.write.nominated_node, self.write.state) == (
+            new.type,
+            new.status,
+            new.reason,
+            write.nominated_node,
+            write.state,
+        )
+
+
+class StatusWriter:
+    """Patches status subresources. `is_busy`: whether commits are under way."""
+
+    def __init__(
+        self, client: Client, clock: Callable[[], float], is_busy: Callable[[], bool]
+    ) -> None:
+        self._client = client
+        self._clock = clock
+        self._is_busy = is_busy
+        self._waiting: dict[Uid, tuple[float, ConditionWrite]] = {}
+        """Object UID -> since when, and what is to be written."""
+        self._failed: dict[Uid, float] = {}
+        """When the last write to an object failed; it is tried again."""
+        self._written: dict[Uid, _Written] = {}
+        """What has been written but may not show in the watch yet."""
+        self._wake = asyncio.Event()
+
+    def offer(self, write: ConditionWrite) -> None:
+        """Write this condition, unless that has just been done."""
+        uid = Uid(write.meta.uid)
+        written = self._written.get(uid)
+        shown = self._clock() - SHOWN_AFTER_S
+        if written is not None and written.at > shown and written.says(write):
+            self._waiting.pop(uid, None)
+            return
+        since, _ = self._waiting.get(uid, (self._clock(), write))
+        self._waiting[uid] = (since, write)
+        self._wake.set()
+
+    def forget(self, uids: set[Uid]) -> None:
+        """Forget objects that are gone."""
+        for uid in uids:
+            self._written.pop(uid, None)
+            self._waiting.pop(uid, None)
+            self._failed.pop(uid, None)
+
+    @property
+    def known(self) -> set[Uid]:
+        """Objects that something is remembered of."""
+        return set(self._written) | set(self._waiting)
+
+    async def run(self, leadership: Leadership) -> None:
+        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        self._waiting.clear()
+        self._written.clear()
+        self._failed.clear()
+        while leadership.is_valid():
+            due = self._due()
+            if not due:
+                self._wake.clear()
+                with suppress(TimeoutError):
+                    await asyncio.wait_for(self._wake.wait(), 1.0 if self._waiting else None)
+                if self._waiting:
+                    await asyncio.sleep(0.05)  # lets one cycle's writes gather
+                continue
+            await asyncio.gather(*(self._write(write) for write in due[:CONCURRENT_WRITES]))
+            if self._is_busy() and not any(write.is_urgent for write in due):
+                await asyncio.sleep(TRICKLE_S)
+
+    def _due(self) -> list[ConditionWrite]:
+        now, busy = self._clock(), self._is_busy()
+        due: list[ConditionWrite] = []
+        for uid, (since, write) in self._waiting.items():
+            if busy and not write.is_urgent and any(not each.is_urgent for each in due):
+                continue
+            if self._is_due(uid, write, now - since, now):
+                due.append(write)
+            if len(due) == CONCURRENT_WRITES:
+                break
+        return due
+
+    def _is_due(self, uid: Uid, write: ConditionWrite, waited_s: float, now: float) -> bool:
+        if now - self._failed.get(uid, -math.inf) < TRY_AGAIN_AFTER_S:
+            return False
+        if not write.is_urgent:
+            return waited_s >= (write.patience_s or (GOOD_NEWS_AFTER_S if self._is_busy() else 0.0))
+        written = self._written.get(uid)
+        recently = written is not None and now - written.at < REWORD_AFTER_S
+        return not (recently and written is not None and written.is_like(write))
+
+    async def _write(self, write: ConditionWrite) -> None:
+        uid = Uid(write.meta.uid)
+        self._waiting.pop(uid, None)
+        kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
+        conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
+        status: dict[str, object] = {
+            "conditions": [_to_wire(condition) for condition in conditions]
+        }
+        if write.nominated_node is not None:
+            # Null takes the field away.
+            status["nominatedNodeName"] = write.nominated_node or None
+        if write.state is not None:
+            status["state"] = write.state
+        metadata = {"uid": write.meta.uid}
+        if write.queue is not None:
+            status["queue"] = write.queue or None
+        if write.queue is not None or write.subject is Subject.POD:
+            # Of a pod that has been bound since, nothing of this is true any more.
+            metadata["resourceVersion"] = write.meta.resource_version
+        body = {"metadata": metadata, "status": status}
+        try:
+            await self._client.patch(
+                _RESOURCES[write.subject],
+                write.meta.name,
+                body,
+                namespace=write.meta.namespace,
+                subresource="status",
+                kind=kind,
+            )
+        except NotFoundError:
+            return
+        except ConflictError:
+            return  # the object has changed: the event that tells so brings another write
+        except KubeError as error:
+            _log.warning("condition not written", object=write.meta.name, error=str(error))
+            self._failed[uid] = self._clock()
+            self._waiting.setdefault(uid, (self._clock(), write))
+            return
+        self._failed.pop(uid, None)
+        self._written[uid] = _Written(write, self._clock())
+
+
+def _words(write: ConditionWrite) -> list[tuple[str, str, str, str]]:
+    return [(each.type, each.status, each.reason, each.message) for each in write.all_conditions]
+
+
+def _to_wire(condition: Condition) -> dict[str, str]:
+    wire = {
+        "type": condition.type,
+        "status": condition.status,
+        "reason": condition.reason,
+        "message": condition.message,
+    }
+    if condition.last_transition_time:
+        wire["lastTransitionTime"] = condition.last_transition_time
+    return wire
