@@ -14,7 +14,7 @@ The way of one gang through this package, from the watch to the API:
     process.py starts all of it
 
 fairness/ and usage/ compute what queues deserve. insight/ answers explain and whatif. Imports
-point from process.py towards model/; contracts in pyproject.toml hold the order. Decisions are pure: clock and API
-are passed in. I/O is in process.py, loop.py, cache/feed.py, and the writers of commit/, status/ and
-usage/.
+point from process.py towards model/; contracts in pyproject.toml hold the order. Decisions are
+pure: clock and API are passed in. I/O is in process.py, loop.py, cache/feed.py, and the writers of
+commit/, status/ and usage/.
 """

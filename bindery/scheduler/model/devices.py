@@ -2,7 +2,7 @@
 
 Kept by the node table's owners beside its sums: by `cache/charges.py` (truth) and by
 `plugins/gpu_sharing/ledger.py` (plans). A whole GPU is a share of the size of a device. Pods with
-shares of one device form its GPU group (KAI-Scheduler). Only the group's reservation pod knows which
+shares of one device form its GPU group (KAI-Scheduler). Only the reservation pod tells which
 device of the node that is, so an index here names a device only among those of this table.
 
 The one invariant: a column is the sum of the places in `held_by` and `promised_to`, and a group

@@ -4,8 +4,8 @@ The formula is KAI-Scheduler's (v0.17, time-based share):
 
     usage = sum(held * 0.5 ** (age / half-life)) / sum(capacity * 0.5 ** (age / half-life))
 
-over the window, for each queue and resource. `record.py` keeps the history,
-`fairness/division.py` uses the outcome. Invariant: with constant capacity, siblings' usage sums up to 1 at most.
+over the window, for each queue and resource. `record.py` keeps the history, `fairness/division.py`
+uses the outcome. Invariant: with constant capacity, siblings' usage sums up to 1 at most.
 """
 
 from collections.abc import Sequence
