@@ -9,8 +9,7 @@ from hypothesis import settings
 
 IS_LONG = os.environ.get("BINDERY_TESTS", "sample") == "long"
 
-_TIMES_LONG = 40
-"""A property that is tried with 60 cases in a sample is tried with 2,400 in a long run."""
+_LONG_EXAMPLES = 2000
 
 PROPERTY_TIMEOUT_S = 6 * 3600 if IS_LONG else 1800
 """How long a property test may take. Hypothesis shrinks a failing case for up to five minutes and
@@ -19,7 +18,7 @@ then reports it; a limit that comes earlier hides the cause behind its own messa
 
 def examples(sample: int) -> int:
     """Return how many cases a property is tried with; `sample` is the number of a short run."""
-    return sample * _TIMES_LONG if IS_LONG else sample
+    return _LONG_EXAMPLES if IS_LONG else sample
 
 
 def load_profile() -> None:
@@ -30,5 +29,5 @@ def load_profile() -> None:
     """
     common = settings(derandomize=False, deadline=None, print_blob=True)
     settings.register_profile("sample", common, max_examples=100)
-    settings.register_profile("long", common, max_examples=100 * _TIMES_LONG)
+    settings.register_profile("long", common, max_examples=_LONG_EXAMPLES)
     settings.load_profile("long" if IS_LONG else "sample")

@@ -1,22 +1,14 @@
 """Asking changes nothing: in every scenario a cycle goes as if nobody had asked."""
 
-from pathlib import Path
-
 import pytest
 from looks import source_of
+from ownscenarios import FOLDER, scenarios_of
 
-from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scheduler.insight.waiting import Explanation, explain_all
 from bindery.scheduler.insight.world import World
 
-FOLDER = Path(__file__).parents[1] / "scenarios"
-SCENARIOS = [
-    item
-    for path in sorted(FOLDER.rglob("*.yaml"))
-    for item in read_scenarios(path)
-    if isinstance(item, Scenario)
-]
+SCENARIOS = scenarios_of(*FOLDER.rglob("*.yaml"))
 
 
 def reported(world: World) -> tuple[object, ...]:

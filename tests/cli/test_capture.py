@@ -7,6 +7,7 @@ import msgspec
 import pytest
 import yaml
 from looks import look_at, scenario_of
+from ownscenarios import FOLDER, scenarios_of
 
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.yamlfile import FileError
@@ -18,13 +19,11 @@ from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
-FOLDER = Path(__file__).parents[1] / "scenarios"
 # What a cluster's objects say; past usage is the scheduler's own knowledge.
 SEEN_AT_ONCE = [
     item
-    for path in sorted(FOLDER.glob("*.yaml"))
-    for item in read_scenarios(path)
-    if isinstance(item, Scenario) and not item.events and not item.faults
+    for item in scenarios_of(*FOLDER.glob("*.yaml"))
+    if not item.events and not item.faults
     if not any(queue.usage for queue in item.queues)
 ]
 

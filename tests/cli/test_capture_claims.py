@@ -3,18 +3,17 @@
 from pathlib import Path
 
 import pytest
-from test_capture import FOLDER, read_back
+from ownscenarios import FOLDER, scenarios_of
+from test_capture import read_back
 
 from bindery.cli.scenariosource import look_at
-from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
 CLAIMING = [
     item
-    for path in sorted((FOLDER / "dra").glob("*.yaml"))
-    for item in read_scenarios(path)
-    if isinstance(item, Scenario) and not item.events and not item.faults
+    for item in scenarios_of(*(FOLDER / "dra").glob("*.yaml"))
+    if not item.events and not item.faults
 ]
 
 

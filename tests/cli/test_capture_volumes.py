@@ -3,19 +3,14 @@
 from pathlib import Path
 
 import pytest
-from test_capture import FOLDER, read_back
+from ownscenarios import FOLDER, scenarios_of
+from test_capture import read_back
 
 from bindery.cli.scenariosource import look_at
-from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
-USING = [
-    item
-    for path in sorted((FOLDER / "volumes").glob("*.yaml"))
-    for item in read_scenarios(path)
-    if isinstance(item, Scenario) and not item.events
-]
+USING = [item for item in scenarios_of(*(FOLDER / "volumes").glob("*.yaml")) if not item.events]
 
 
 @pytest.mark.parametrize("scenario", USING, ids=lambda scenario: scenario.name)

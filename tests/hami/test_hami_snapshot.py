@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from ownscenarios import FOLDER, scenarios_of
 
 from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
@@ -12,12 +13,10 @@ from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
-FOLDER = Path(__file__).parents[1] / "scenarios" / "hami"
 SEEN_AT_ONCE = [
     item
-    for path in sorted(FOLDER.glob("*.yaml"))
-    for item in read_scenarios(path)
-    if isinstance(item, Scenario) and not item.events and not item.faults
+    for item in scenarios_of(*(FOLDER / "hami").glob("*.yaml"))
+    if not item.events and not item.faults
 ]
 
 

@@ -60,12 +60,7 @@ def points() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.parametrize("words", WORDS, ids=lambda words: words.__name__)
 def test_every_word_is_written_somewhere(words: type[StrEnum]) -> None:
-    written = {
-        member
-        for path in WRITERS
-        for enum, member in used_outside_comparisons(path)
-        if enum == words.__name__
-    }
+    written = {member for enum, member in used_by_writers() if enum == words.__name__}
 
     assert set(words.__members__) - WRITTEN_BY_OTHERS.get(words, set()) - written == set()
 
@@ -83,15 +78,7 @@ def test_every_word_of_the_api_is_looked_at() -> None:
 
 @pytest.mark.parametrize(("component", "point"), list(points()))
 def test_every_extension_point_is_looked_for(component: str, point: str) -> None:
-    looked_for = {
-        name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
-        for path in (PACKAGE / component).rglob("*.py")
-        for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
-        for name in ast.walk(node.args[1])
-    }
-
-    assert point in looked_for
+    assert point in looked_for(component)
 
 
 def test_what_the_scheduler_finds_of_plugins_is_consulted() -> None:
@@ -113,6 +100,23 @@ def test_what_the_scheduler_finds_of_plugins_is_consulted() -> None:
 
     assert len(found) > 20
     assert found - read - {"seconds"} == set()
+
+
+@cache
+def looked_for(component: str) -> frozenset[str]:
+    """Return the names of all types that `component` asks for with `isinstance`."""
+    return frozenset(
+        name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+        for path in (PACKAGE / component).rglob("*.py")
+        for node in ast.walk(tree_of(path))
+        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
+        for name in ast.walk(node.args[1])
+    )
+
+
+@cache
+def used_by_writers() -> frozenset[tuple[str, str]]:
+    return frozenset(use for path in WRITERS for use in used_outside_comparisons(path))
 
 
 def used_outside_comparisons(path: Path) -> Iterator[tuple[str, str]]:

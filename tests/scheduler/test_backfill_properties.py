@@ -22,7 +22,7 @@ CYCLES = 30
 IDLE_CYCLES = 5
 
 some_clusters = settings(
-    max_examples=examples(80), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

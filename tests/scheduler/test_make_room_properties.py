@@ -19,7 +19,7 @@ IDLE_CYCLES = 5
 MAKES_ROOM = {"consolidation", "reclaim", "preempt"}
 
 some_clusters = settings(
-    max_examples=examples(150), deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )
 
 

@@ -35,7 +35,7 @@ from bindery.scheduler.model.resources import MODEL_PREFIX
 from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
-    max_examples=examples(50),
+    max_examples=examples(30),
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture],
 )

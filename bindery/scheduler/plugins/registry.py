@@ -1,9 +1,11 @@
 """Finds the plugins that a configuration names, makes them, and sorts them by extension point."""
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from importlib.metadata import entry_points
+from functools import lru_cache
+from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from bindery.api.configuration import PluginConfiguration
@@ -110,7 +112,7 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
     Raises:
         PluginError: one is unknown, or does not accept its arguments.
     """
-    known = {entry.name: entry for entry in entry_points(group=SCHEDULER_PLUGINS)}
+    known = _installed(tuple(sys.path))
     plugins: list[points.Plugin] = []
     seconds: dict[str, float] = {}
     for index, item in enumerate(configured):
@@ -128,3 +130,9 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
         except ValueError as error:  # pydantic's ValidationError is one
             raise PluginError(index, f"plugin {item.name}: {error}") from error
     return PluginSet(plugins, seconds)
+
+
+@lru_cache(maxsize=4)  # the search reads a file of each installed distribution
+def _installed(path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001  # is the key
+    """Return the entry points of plugins that are found on `sys.path`, which is `path`, by name."""
+    return {entry.name: entry for entry in entry_points(group=SCHEDULER_PLUGINS)}
