@@ -31,7 +31,11 @@ T = TypeVar("T")
 
 
 class ThreadTransport:
-    """Connections to one API server with one identity, at most `connections` for requests."""
+    """Connections to one API server with one identity, at most `connections` for requests.
+
+    Raises:
+        ConfigurationError: the address of the server is not valid.
+    """
 
     def __init__(self, credentials: Credentials, user_agent: str, connections: int) -> None:
         self._credentials = credentials
@@ -39,7 +43,7 @@ class ThreadTransport:
         self.field_manager = user_agent.partition("/")[0]
         """The name under which server-side apply records what we own."""
         self._slots = asyncio.Semaphore(connections)
-        self._idle: list[_Connection] = []
+        self._idle = [self._connection()]  # not open yet; an address that is not valid shows now
         self._busy: set[_Connection] = set()
 
     async def close(self) -> None:
@@ -113,11 +117,7 @@ class ThreadTransport:
 
 
 class _Connection(HTTPConnection):
-    """A connection to the API server. One thread at a time uses it; any may abort it.
-
-    Raises:
-        ConfigurationError: the address of the server is not valid.
-    """
+    """A connection to the API server. One thread at a time uses it; any may abort it."""
 
     def __init__(self, credentials: Credentials) -> None:
         try:
