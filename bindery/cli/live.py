@@ -52,11 +52,10 @@ async def look(
         CommandError: the cluster does not serve Bindery's kinds.
         KubeError: it does not answer, or refuses.
     """
-    kinds = _further_kinds(plugins)
     own, budgets, further, jobs = await asyncio.gather(
         _own_kinds(client),
         _visible(client, DISRUPTION_BUDGETS),
-        _further(client, kinds),
+        _further(client, plugins),
         _visible(client, WORKLOAD_JOBS) if with_jobs else _nothing(),
     )
     return replace(own, budgets=budgets, further=further, workload_jobs=jobs)
@@ -95,8 +94,16 @@ def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resour
     return [*watched, RESOURCE_CLAIM_TEMPLATES]
 
 
-async def _further(client: Client, kinds: Sequence[Resource[Any]]) -> tuple[KubeObject, ...]:
-    """Read the objects of `kinds`. Those that a user may not see, or nobody serves, are missing."""
+async def _further(
+    client: Client, plugins: Sequence[PluginConfiguration] | None
+) -> tuple[KubeObject, ...]:
+    """Read the objects that only plugins watch; those that a user may not see are missing.
+
+    Raises:
+        CommandError: a plugin cannot be made.
+    """
+    # In a thread: importing the plugins takes as long as the server takes for the other kinds.
+    kinds = await asyncio.to_thread(_further_kinds, plugins)
     visible = (_visible(client, kind) for kind in await served(client, kinds))
     return tuple(chain.from_iterable(await asyncio.gather(*visible)))
 
