@@ -1,7 +1,7 @@
 """How commands reach the cluster that the user means.
 
 `main` has stored the global options as a `ClusterChoice`; each command that needs a cluster calls
-`with_client`. Only connecting happens here.
+`with_client`.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ import typer
 
 import bindery
 from bindery.cli.choice import ClusterChoice
-from bindery.kube.credentials import Credentials
+from bindery.kube.credentials import Credentials, default_namespace
 
 if TYPE_CHECKING:
     from bindery.kube.client import Client
@@ -24,6 +24,18 @@ _TIMEOUT_S = 10.0
 
 _CONNECTIONS = 8
 """Requests at a time; more make a server on few cores no faster."""
+
+
+def chosen_namespace(context: typer.Context, given: str | None) -> str:
+    """Return the namespace `given` by an option, or that of the context, as kubectl does.
+
+    Raises:
+        KubeError: no namespace is given, and the configuration cannot be used.
+    """
+    if given is not None:
+        return given
+    choice = context.find_object(ClusterChoice) or ClusterChoice()
+    return default_namespace(choice.kubeconfig, choice.context)
 
 
 def with_client(context: typer.Context, use: Callable[["Client"], Awaitable[Answer]]) -> Answer:

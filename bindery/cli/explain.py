@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import ConfigOption, FileOption, Format, Origin, PoolOption, examples
+from bindery.cli.options import (
+    ConfigOption,
+    FileOption,
+    Format,
+    NamespaceOption,
+    Origin,
+    PoolOption,
+    examples,
+    namespace_of,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -30,7 +39,7 @@ def explain(
             help="A PodGroup or pod; KIND: pg, pod, queue, br, job, cronjob, deploy, rs, sts.",
         ),
     ],
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
+    namespace: NamespaceOption = None,
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
     file: FileOption = None,
     config: ConfigOption = None,
@@ -46,4 +55,5 @@ def explain(
     """
     from bindery.cli.explanation import answer
 
-    answer(context, Origin(file, config, node_pool), (name, namespace), output)
+    about = (name, namespace_of(context, namespace, file))
+    answer(context, Origin(file, config, node_pool), about, output)

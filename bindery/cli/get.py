@@ -11,7 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
-from bindery.cli.options import examples
+from bindery.cli.options import NamespaceOption, examples, namespace_of
 from bindery.cli.tables import Column, Row, print_json, print_table
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
@@ -97,23 +97,22 @@ def get(
         Kind,
         typer.Argument(parser=_kind, metavar="|".join(Kind), help="What to show."),
     ],
-    namespace: Annotated[
-        str, typer.Option("-n", "--namespace", help="Only objects of this namespace.")
-    ] = "default",
+    namespace: NamespaceOption = None,
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Objects of all namespaces.")
     ] = False,
     output: Annotated[Output, typer.Option("-o", "--output")] = Output.TABLE,
 ) -> None:
     """Show queues (held/limit), gangs (and why they wait) or BindRequests."""
-    rows = _rows(context, kind, "" if all_namespaces else namespace)
-    columns = _COLUMNS[kind]
+    columns, chosen = _COLUMNS[kind], ""
     if kind is Kind.QUEUES:
         where = "the cluster"
     elif all_namespaces:
         columns, where = (_NAMESPACE, *columns), "any namespace"
     else:
-        where = f"namespace {namespace}"
+        chosen = namespace_of(context, namespace, None)
+        where = f"namespace {chosen}"
+    rows = _rows(context, kind, chosen)
     if output is Output.JSON:
         print_json(rows)
     else:

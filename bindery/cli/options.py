@@ -39,6 +39,23 @@ ConfigOption = Annotated[
 PoolOption = Annotated[
     str | None, typer.Option("--node-pool", metavar="POOL", help="Whose scheduler is asked.")
 ]
+NamespaceOption = Annotated[
+    str | None,
+    typer.Option("-n", "--namespace", help="Default: the namespace of the kubeconfig's context."),
+]
+
+
+def namespace_of(context: typer.Context, given: str | None, file: Path | None) -> str:
+    """Return the namespace `given`; else that of the context or, for a scenario file, `default`.
+
+    Raises:
+        KubeError: the configuration of the cluster cannot be used.
+    """
+    if file is not None:
+        return given or "default"
+    from bindery.cli.connection import chosen_namespace
+
+    return chosen_namespace(context, given)
 
 
 def examples(*commands: tuple[str, str]) -> str:

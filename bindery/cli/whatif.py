@@ -5,7 +5,16 @@ from typing import Annotated
 
 import typer
 
-from bindery.cli.options import ConfigOption, FileOption, Format, Origin, PoolOption, examples
+from bindery.cli.options import (
+    ConfigOption,
+    FileOption,
+    Format,
+    NamespaceOption,
+    Origin,
+    PoolOption,
+    examples,
+    namespace_of,
+)
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -24,7 +33,7 @@ def whatif(
     manifests: Annotated[
         Path, typer.Argument(metavar="FILE", help="Manifests as for kubectl, or a scenario.")
     ],
-    namespace: Annotated[str, typer.Option("-n", "--namespace")] = "default",
+    namespace: NamespaceOption = None,
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
     file: FileOption = None,
     config: ConfigOption = None,
@@ -46,4 +55,5 @@ def whatif(
     """
     from bindery.cli.rehearsing import answer
 
-    answer(context, Origin(file, config, node_pool), (manifests, namespace), output)
+    submitted = (manifests, namespace_of(context, namespace, file))
+    answer(context, Origin(file, config, node_pool), submitted, output)

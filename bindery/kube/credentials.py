@@ -38,6 +38,9 @@ _RENEW_AFTER_S = 60.0
 _SERVICE_ACCOUNT: Final = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 """Where a pod finds `token` and `ca.crt`."""
 
+_DEFAULT_NAMESPACE: Final = "default"
+"""What kubectl uses where nothing names a namespace."""
+
 
 @dataclass(frozen=True)
 class _Access:
@@ -106,6 +109,23 @@ class Credentials:
                 self.authorization = await self._tokens.header()
             except ConfigurationError as error:
                 _log.warning("token not renewed: %s", error)
+
+
+def default_namespace(path: Path | None, context: str | None = None) -> str:
+    """Return the namespace that kubectl would use: that of the context, or that of our own pod.
+
+    `path` and `context` as in `Credentials.load`.
+
+    Raises:
+        ConfigurationError: there is no usable configuration.
+    """
+    if path is None and context is None and _in_cluster() is not None:
+        own = os.environ.get("POD_NAMESPACE", "")
+        file = _SERVICE_ACCOUNT / "namespace"
+        if not own and file.is_file():
+            own = read_file(file, ConfigurationError).decode(errors="replace").strip()
+        return own or _DEFAULT_NAMESPACE
+    return kubeconfig.read(path, context).namespace or _DEFAULT_NAMESPACE
 
 
 def _in_cluster() -> _Access | None:

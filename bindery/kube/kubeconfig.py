@@ -70,10 +70,13 @@ class Entry:
 
 @dataclass(frozen=True)
 class Context:
-    """A cluster, and who we are there; `user` is None for the anonymous user."""
+    """A cluster, and who we are there."""
 
     cluster: Entry
     user: Entry | None
+    """None for the anonymous user."""
+    namespace: str = ""
+    """The namespace that commands use by default; empty if the context has none."""
 
 
 def read(path: Path | None = None, name: str | None = None) -> Context:
@@ -94,7 +97,9 @@ def read(path: Path | None = None, name: str | None = None) -> Context:
         raise context.error("the context names no cluster")
     user = context.text("user")
     return Context(
-        _found(merged, "clusters", cluster), _found(merged, "users", user) if user else None
+        _found(merged, "clusters", cluster),
+        _found(merged, "users", user) if user else None,
+        context.text("namespace"),
     )
 
 

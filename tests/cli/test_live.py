@@ -3,7 +3,7 @@
 import json
 import secrets
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
@@ -115,6 +115,38 @@ def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
 
     assert heading.split()[:7] == ["NAME", "QUEUE", "STATE", "RUNNING", "BOUND", "MIN", "PODS"]
     assert row.split()[:7] == [corner.name, corner.name, "Waiting", "0", "0", "3", "3"]
+
+
+def test_the_namespace_is_that_of_the_context_unless_one_is_named(
+    corner: Corner, tmp_path: Path
+) -> None:
+    inside = _at_home(corner, tmp_path)
+
+    assert corner.name in inside.bindery("get", "gangs")
+    assert f"PodGroup {corner.namespace}/{corner.name}" in inside.bindery("explain", corner.name)
+    assert corner.name not in inside.bindery("get", "gangs", "-n", "default")
+    assert corner.name not in corner.bindery("get", "gangs")
+
+
+def test_whatif_submits_into_the_namespace_of_the_context(corner: Corner, tmp_path: Path) -> None:
+    manifest = tmp_path / "pod.yaml"
+    pod = _pod("single", 0, corner.namespace, {NODE_POOL_LABEL: corner.name})
+    meta = pod["metadata"]
+    assert isinstance(meta, dict)
+    manifest.write_text(yaml.safe_dump({**pod, "metadata": {**meta, "namespace": None}}))
+
+    answer = _at_home(corner, tmp_path).bindery("whatif", str(manifest), ends_with=1)
+
+    assert f"{corner.namespace}/single (queue default) waits" in answer
+
+
+def _at_home(corner: Corner, directory: Path) -> Corner:
+    """Return `corner` with a kubeconfig whose context has its namespace."""
+    document = yaml.safe_load(corner.reader.read_text())
+    document["contexts"][0]["context"]["namespace"] = corner.namespace
+    path = directory / "kubeconfig"
+    path.write_text(yaml.safe_dump(document))
+    return replace(corner, reader=path)
 
 
 def test_get_shows_queues_as_json(corner: Corner) -> None:

@@ -124,6 +124,9 @@ async def test_in_a_cluster_the_service_account_is_used_and_its_token_reread(
         token.write_text(token_of(admin))
 
         assert await client.list(NAMESPACES)
+    assert credentials.default_namespace(None) == "default"
+    (tmp_path / "namespace").write_text("team\n")
+    assert credentials.default_namespace(None) == "team"
 
 
 def _authority(cluster: dict[str, Any]) -> bytes:

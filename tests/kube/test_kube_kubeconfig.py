@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from bindery.binder.webhook.certificates import Bundle, Lifetimes, renewed
-from bindery.kube.credentials import Credentials
+from bindery.kube.credentials import Credentials, default_namespace
 from bindery.kube.errors import ConfigurationError
 
 CONFIG = """
@@ -82,6 +82,13 @@ def test_another_context_can_be_chosen_and_needs_no_user(path: Path) -> None:
     loaded = load(path, "two")
 
     assert (loaded.server, loaded.authorization, loaded.tls) == ("http://two.example", None, None)
+
+
+def test_a_namespace_is_that_of_the_context_or_else_the_default_one(path: Path) -> None:
+    path.write_text(CONFIG.replace("{cluster: c2}", "{cluster: c2, namespace: team}"))
+
+    assert default_namespace(path, "two") == "team"
+    assert default_namespace(path) == "default"
 
 
 def test_of_several_files_the_first_that_names_something_counts(
