@@ -26,6 +26,57 @@ class ReceivedResourceType(StrEnum):
     MIG_INSTANCE = "MigInstance"
 
 
+class BindFailureReason(StrEnum):
+    """Why the binder has not bound a pod. Binder plugins add words of their own."""
+
+    POD_GONE = "PodGone"
+    """The pod does not exist, is being deleted, or has ended."""
+    POD_REPLACED = "PodReplaced"
+    """Another pod has the name now."""
+    NODE_GONE = "NodeGone"
+    BOUND_ELSEWHERE = "BoundElsewhere"
+    STALE_SCHEDULER = "StaleScheduler"
+    """A newer leader of the scheduler has planned since."""
+    HELD_BY_OTHER_REQUEST = "HeldByOtherRequest"
+    """Another request that is being carried out has the pod."""
+    GANG_ABORTED = "GangAborted"
+    """Nothing is wrong with this pod, but too few of the others can be bound."""
+    CHECK_FAILED = "CheckFailed"
+    """The API server could not be asked about the pod or its node."""
+    PREDECESSOR_FAILED = "PredecessorFailed"
+    """The Statement that it builds on has failed: of the gang whose extra pods these are."""
+    PREDECESSOR_GONE = "PredecessorGone"
+    """The Statement that it builds on is gone, and nobody can say how it ended."""
+    PLUGIN_FAILED = "PluginFailed"
+    BIND_FAILED = "BindFailed"
+    UNCERTAIN = "Uncertain"
+    """A binding was sent and no answer came; it is looked up before anything else is done."""
+    INTERNAL_ERROR = "InternalError"
+    MALFORMED = "Malformed"
+    PART_GONE = "PartGone"
+    """A part of the Statement was deleted or changed while it was carried out."""
+
+    @property
+    def blames_node(self) -> bool:
+        """Whether the failure speaks against the node, which the job then avoids for a while."""
+        return self not in _FAULTS_OF_OTHERS
+
+
+_FAULTS_OF_OTHERS: Final = frozenset(
+    {
+        BindFailureReason.BOUND_ELSEWHERE,
+        BindFailureReason.GANG_ABORTED,
+        BindFailureReason.HELD_BY_OTHER_REQUEST,
+        BindFailureReason.MALFORMED,
+        BindFailureReason.POD_GONE,
+        BindFailureReason.POD_REPLACED,
+        BindFailureReason.PREDECESSOR_FAILED,
+        BindFailureReason.PREDECESSOR_GONE,
+        BindFailureReason.STALE_SCHEDULER,
+    }
+)
+
+
 class ReceivedGPU(ApiModel):
     """The GPUs that a pod gets."""
 

@@ -6,7 +6,8 @@ Made by `manager` for each Run, which calls it in the order of `surroundings.Adm
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from bindery.binder.outcome import PodFailure, Reason, Wait
+from bindery.api.bindrequest import BindFailureReason
+from bindery.binder.outcome import PodFailure, Wait, WaitReason
 from bindery.binder.predecessors import Predecessor
 from bindery.binder.run import Run
 from bindery.binder.statements import settled_refusals
@@ -35,8 +36,8 @@ class RunAdmission:
     def wait(self) -> Wait:
         """What the Run waits for before its first attempt."""
         if self._waits_for:
-            return Wait(Reason.WAITS_FOR_REQUEST, self._waits_for)
-        return Wait(Reason.WAITS_FOR_TURN, "it waits for its turn")
+            return Wait(WaitReason.WAITS_FOR_REQUEST, self._waits_for)
+        return Wait(WaitReason.WAITS_FOR_TURN, "it waits for its turn")
 
     async def wait_turn(self) -> None:
         """Wait for the ends of the Runs of the same requests, and of the Statement before."""
@@ -63,7 +64,9 @@ class RunAdmission:
         message = "another request that is being carried out has the pod"
         for uid in uids:
             if self._holders.setdefault(uid, self._run) is not self._run:
-                refusals[uid] = PodFailure(Reason.HELD_BY_OTHER_REQUEST, message, permanent=True)
+                refusals[uid] = PodFailure(
+                    BindFailureReason.HELD_BY_OTHER_REQUEST, message, permanent=True
+                )
         return refusals
 
     def _holders_of(self, uids: list[str]) -> list[Run]:

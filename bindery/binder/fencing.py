@@ -5,8 +5,9 @@ the start; each attempt of a transaction asks `Fence.refusal`. The token is the 
 scheduler Lease's transitions, so that a newer leader has a greater one. One pool has one scheduler.
 """
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.names import NODE_POOL_LABEL
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.outcome import PodFailure
 
 
 class Fence:
@@ -27,4 +28,4 @@ class Fence:
         if token >= newest:
             return None
         message = f"fencing token {token} is older than {newest}, of the scheduler that leads now"
-        return PodFailure(Reason.STALE_SCHEDULER, message, permanent=True)
+        return PodFailure(BindFailureReason.STALE_SCHEDULER, message, permanent=True)

@@ -11,38 +11,17 @@ from enum import StrEnum
 from bindery.kube.objects import PodBinding
 
 
-class Reason(StrEnum):
-    """Why a request or a pod is where it is. Plugins add words of their own."""
+class BoundReason(StrEnum):
+    """How much of a request was bound."""
 
     BOUND = "Bound"
     PARTLY_BOUND = "PartlyBound"
     """Some pods that may succeed or fail alone did not bind."""
-    POD_GONE = "PodGone"
-    """The pod does not exist, is being deleted, or has ended."""
-    POD_REPLACED = "PodReplaced"
-    """Another pod has the name now."""
-    NODE_GONE = "NodeGone"
-    BOUND_ELSEWHERE = "BoundElsewhere"
-    STALE_SCHEDULER = "StaleScheduler"
-    """A newer leader of the scheduler has planned since."""
-    HELD_BY_OTHER_REQUEST = "HeldByOtherRequest"
-    """Another request that is being carried out has the pod."""
-    GANG_ABORTED = "GangAborted"
-    """Nothing is wrong with this pod, but too few of the others can be bound."""
-    CHECK_FAILED = "CheckFailed"
-    """The API server could not be asked about the pod or its node."""
-    PREDECESSOR_FAILED = "PredecessorFailed"
-    """The Statement that it builds on has failed: of the gang whose extra pods these are."""
-    PREDECESSOR_GONE = "PredecessorGone"
-    """The Statement that it builds on is gone, and nobody can say how it ended."""
-    PLUGIN_FAILED = "PluginFailed"
-    BIND_FAILED = "BindFailed"
-    UNCERTAIN = "Uncertain"
-    """A binding was sent and no answer came; it is looked up before anything else is done."""
-    INTERNAL_ERROR = "InternalError"
-    MALFORMED = "Malformed"
-    PART_GONE = "PartGone"
-    """A part of the Statement was deleted or changed while it was carried out."""
+
+
+class WaitReason(StrEnum):
+    """Why a request has no outcome yet."""
+
     WAITS_FOR_PARTS = "WaitsForParts"
     """Not all parts of the Statement have come."""
     WAITS_FOR_REQUEST = "WaitsForRequest"
@@ -57,7 +36,7 @@ class Reason(StrEnum):
 class Wait:
     """What a request without an outcome waits for."""
 
-    reason: Reason
+    reason: WaitReason
     message: str
     is_begun: bool = False
     """Whether a pod is bound or may be."""
@@ -65,7 +44,7 @@ class Wait:
     @property
     def is_for_a_turn(self) -> bool:
         """Whether nothing is missing but capacity."""
-        return self.reason is Reason.WAITS_FOR_TURN
+        return self.reason is WaitReason.WAITS_FOR_TURN
 
 
 @dataclass(frozen=True)

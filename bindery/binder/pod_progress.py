@@ -7,7 +7,8 @@ says about a pod is weighed.
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.api.bindrequest import BindFailureReason
+from bindery.binder.outcome import PodFailure
 from bindery.binder.plugins.chain import PodContexts
 from bindery.binder.ports import PodView
 from bindery.kube.objects import PodBinding
@@ -50,18 +51,20 @@ class PodProgress:
         """Take in what the API server says about the pod."""
         binding = self.binding
         if view is None:
-            self._lose(Reason.POD_GONE, "the pod does not exist")
+            self._lose(BindFailureReason.POD_GONE, "the pod does not exist")
         elif view.uid != binding.pod_uid:
-            self._lose(Reason.POD_REPLACED, f"the pod of this name is another one ({view.uid})")
+            self._lose(
+                BindFailureReason.POD_REPLACED, f"the pod of this name is another one ({view.uid})"
+            )
         elif view.node == binding.selected_node:
             self.step, self.failure, self.prepared = Step.BOUND, None, False
         elif view.node:
-            self._lose(Reason.BOUND_ELSEWHERE, f"the pod is bound to {view.node}")
+            self._lose(BindFailureReason.BOUND_ELSEWHERE, f"the pod is bound to {view.node}")
         elif view.ending:
-            self._lose(Reason.POD_GONE, "the pod is being deleted or has ended")
+            self._lose(BindFailureReason.POD_GONE, "the pod is being deleted or has ended")
         else:
             self.step = Step.WAITING
 
-    def _lose(self, reason: Reason, message: str) -> None:
+    def _lose(self, reason: BindFailureReason, message: str) -> None:
         self.step = Step.WAITING
         self.failure = PodFailure(reason, message, permanent=True)

@@ -14,8 +14,8 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from bindery.api.bindrequest import Phase
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.api.bindrequest import BindFailureReason, Phase
+from bindery.binder.outcome import PodFailure
 from bindery.binder.ports import RequestStore
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import BindRequest
@@ -103,13 +103,13 @@ class Predecessors:
                 phases = await self._ask(identity)
             if Phase.FAILED in phases:
                 message = f"the Statement {identity[1]}, without which it must not be, has failed"
-                return PodFailure(Reason.PREDECESSOR_FAILED, message, permanent=True)
+                return PodFailure(BindFailureReason.PREDECESSOR_FAILED, message, permanent=True)
             # All parts have one outcome: one tells of all.
             if Phase.SUCCEEDED in phases:
                 return None
             if not phases:
                 message = f"the Statement {identity[1]}, without which it must not be, is gone"
-                return PodFailure(Reason.PREDECESSOR_GONE, message, permanent=True)
+                return PodFailure(BindFailureReason.PREDECESSOR_GONE, message, permanent=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN_S):
                     await news.wait()

@@ -7,10 +7,10 @@ that a burst of large gangs costs no more than a few events a second. Nothing he
 
 from collections.abc import Callable, Iterator, Sequence
 
-from bindery.api.bindrequest import nodes_summary
+from bindery.api.bindrequest import BindFailureReason, nodes_summary
 from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
-from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict
+from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict
 from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.kube.events import EventRecorder, reference_to
 from bindery.kube.objects import BindRequest, PodGroupReference
@@ -102,7 +102,7 @@ def _of_pods(requests: Sequence[BindRequest], outcome: Outcome) -> Iterator[Occu
             elif pod.bound or failure is None:
                 continue
             # While it is tried again, it is told at the pods at fault alone.
-            elif is_over or failure.reason != Reason.GANG_ABORTED:
+            elif is_over or failure.reason != BindFailureReason.GANG_ABORTED:
                 text = f"{failure.reason}: {failure.message}"
                 yield _of_pod(request, pod, Severity.WARNING, FAILED_EVENT, text)
 
@@ -129,5 +129,5 @@ def _gang(request: BindRequest, group: PodGroupReference) -> ObjectReference:
 
 def _outcome_of(pod: PodOutcome) -> str:
     if pod.bound:
-        return Reason.BOUND
-    return pod.failure.reason if pod.failure else Reason.GANG_ABORTED
+        return BoundReason.BOUND
+    return pod.failure.reason if pod.failure else BindFailureReason.GANG_ABORTED

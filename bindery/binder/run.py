@@ -14,8 +14,9 @@ from typing import Any, Final
 
 import structlog
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.times import seconds
-from bindery.binder.outcome import Outcome, PodFailure, Reason, Verdict, Wait
+from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.statements import Key, is_final, key_of
 from bindery.binder.status import Status, final_status, retry_status
@@ -208,7 +209,7 @@ class Run:
             return await self._transaction.attempt(last=last)
         except Exception as error:  # a defect must not stop the other transactions
             self._log.exception("an attempt ended unexpectedly")
-            failure = PodFailure(Reason.INTERNAL_ERROR, repr(error), permanent=False)
+            failure = PodFailure(BindFailureReason.INTERNAL_ERROR, repr(error), permanent=False)
             return self._transaction.outcome_of_breakdown(failure, last=last)
 
     async def _conclude(self, outcome: Outcome) -> None:
@@ -240,7 +241,9 @@ class Run:
             return
         if len(self.requests) == len(self._gone):
             return
-        failure = PodFailure(Reason.PART_GONE, "another part was deleted", permanent=True)
+        failure = PodFailure(
+            BindFailureReason.PART_GONE, "another part was deleted", permanent=True
+        )
         outcome = self._transaction.outcome_of_abandonment(failure)
         now = to_text(self._around.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))

@@ -7,8 +7,8 @@ A Statement that is too large for one BindRequest comes in several, which share 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bindery.api.bindrequest import Phase
-from bindery.binder.outcome import PodFailure, Reason, Wait
+from bindery.api.bindrequest import BindFailureReason, Phase
+from bindery.binder.outcome import PodFailure, Wait, WaitReason
 from bindery.kube.objects import BindRequest, BindRequestSpec
 
 Key = tuple[str, str]
@@ -90,7 +90,7 @@ class Gatherings:
         if gathering is None or gathering.is_complete:
             return None
         text = f"{len(gathering.parts)} of the {gathering.count} parts of its Statement have come"
-        return Wait(Reason.WAITS_FOR_PARTS, text)
+        return Wait(WaitReason.WAITS_FOR_PARTS, text)
 
     def has_open_part(self, namespace: str, statement_id: str) -> bool:
         """Whether a part of the Statement still waits for its outcome."""
@@ -146,7 +146,9 @@ def settled_refusals(requests: Iterable[BindRequest]) -> dict[str, PodFailure]:
     for request in filter(is_final, requests):
         status = request.status
         if status.phase == Phase.FAILED:
-            failure = PodFailure(status.reason or Reason.PART_GONE, status.message, permanent=True)
+            failure = PodFailure(
+                status.reason or BindFailureReason.PART_GONE, status.message, permanent=True
+            )
             refusals.update((pod.pod_uid, failure) for part in requests for pod in part.spec.pods)
         for pod in status.unbound_pods:
             refusals[pod.pod_uid] = PodFailure(pod.reason, pod.message, permanent=True)

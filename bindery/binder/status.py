@@ -5,9 +5,9 @@ Called by `run` once an outcome and by `manager` for requests that cannot be car
 merge patch keeps what it does not name.
 """
 
-from bindery.api.bindrequest import Phase
+from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.api.shown import shown
-from bindery.binder.outcome import Outcome, PodOutcome, Reason, Verdict, Wait
+from bindery.binder.outcome import Outcome, PodOutcome, Verdict, Wait
 from bindery.kube.objects import BindRequest
 
 """The length that Kubernetes allows an event's note."""
@@ -60,7 +60,7 @@ def malformed_status(message: str, now: str) -> Status:
     """Return the status of a request that cannot be understood."""
     return {
         "phase": Phase.FAILED,
-        "reason": Reason.MALFORMED,
+        "reason": BindFailureReason.MALFORMED,
         "message": shown(message),
         "completionTime": now,
         "nextAttemptTime": None,
@@ -88,6 +88,6 @@ def _unbound(pod: PodOutcome) -> dict[str, str]:
         "podName": pod.binding.pod_name,
         "podUID": pod.binding.pod_uid,
         "node": pod.binding.selected_node,
-        "reason": failure.reason if failure else Reason.GANG_ABORTED,
+        "reason": failure.reason if failure else BindFailureReason.GANG_ABORTED,
         "message": shown(failure.message) if failure else "",
     }

@@ -11,8 +11,17 @@ from asyncio import TaskGroup
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict, Wait
+from bindery.binder.outcome import (
+    BoundReason,
+    Outcome,
+    PodFailure,
+    PodOutcome,
+    Verdict,
+    Wait,
+    WaitReason,
+)
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.pod_progress import PodProgress, Step
 from bindery.binder.ports import BindingPort, PodView
@@ -80,13 +89,13 @@ class BindTransaction:
             (plugin, text), count = busy.most_common(1)[0]
             what = f"waits for {text}" if text else "is at work"
             message = f"the plugin {plugin} {what}, for {count} of {len(self._pods)} pods"
-            return Wait(Reason.PREPARING, message, self.begun)
+            return Wait(WaitReason.PREPARING, message, self.begun)
         bound = sum(pod.step is Step.BOUND for pod in self._pods.values())
         message = (
             f"{bound} of {len(self._pods)} pods are bound; the rest waits for its turn among the "
             "bindings under way, or for the API server"
         )
-        return Wait(Reason.WAITS_FOR_TURN, message, self.begun)
+        return Wait(WaitReason.WAITS_FOR_TURN, message, self.begun)
 
     def refuse(self, refusals: Mapping[str, PodFailure]) -> None:
         """Take in which pods must not be bound: pod UID -> why."""
@@ -156,7 +165,9 @@ class BindTransaction:
             try:
                 await self._look_at(pod)
             except KubeError as error:
-                pod.failure = PodFailure(Reason.CHECK_FAILED, str(error), permanent=False)
+                pod.failure = PodFailure(
+                    BindFailureReason.CHECK_FAILED, str(error), permanent=False
+                )
 
     async def _look_at(self, pod: PodProgress) -> None:
         binding = pod.binding
@@ -167,7 +178,7 @@ class BindTransaction:
         pod.judge(view)
         if pod.is_open and not await self._port.node_exists(binding.selected_node):
             message = f"the node {binding.selected_node} does not exist"
-            pod.failure = PodFailure(Reason.NODE_GONE, message, permanent=True)
+            pod.failure = PodFailure(BindFailureReason.NODE_GONE, message, permanent=True)
 
     def _apply_refusals(self) -> None:
         """Apply what forbids the binding, but not to a transaction with bound pods: they stay."""
@@ -207,12 +218,12 @@ class BindTransaction:
 
     async def _settle(self, pod: PodProgress, error: KubeError) -> None:
         """Find out what a failed bind did: it may have taken effect, or the pod is another now."""
-        pod.failure = PodFailure(Reason.BIND_FAILED, str(error), permanent=False)
+        pod.failure = PodFailure(BindFailureReason.BIND_FAILED, str(error), permanent=False)
         try:
             view = await self._port.read_pod(pod.namespace, pod.binding.pod_name)
         except KubeError:
             if isinstance(error, OutcomeUnknownError | ServerError):
-                pod.failure = PodFailure(Reason.UNCERTAIN, str(error), permanent=False)
+                pod.failure = PodFailure(BindFailureReason.UNCERTAIN, str(error), permanent=False)
             else:
                 pod.step = Step.WAITING
         else:
@@ -291,11 +302,11 @@ class BindTransaction:
             bound = pod.step is Step.BOUND
             cause = pod.failure
             if not bound and cause is None and failure is not None:
-                cause = PodFailure(Reason.GANG_ABORTED, failure.message, permanent=False)
+                cause = PodFailure(BindFailureReason.GANG_ABORTED, failure.message, permanent=False)
             outcomes[uid] = PodOutcome(pod.binding, bound, cause)
         whole = all(outcome.bound for outcome in outcomes.values())
         if verdict is Verdict.SUCCEEDED:
-            reason: str = Reason.BOUND if whole else Reason.PARTLY_BOUND
+            reason: str = BoundReason.BOUND if whole else BoundReason.PARTLY_BOUND
         else:
-            reason = failure.reason if failure else Reason.BIND_FAILED
+            reason = failure.reason if failure else BindFailureReason.BIND_FAILED
         return Outcome(verdict, reason, failure.message if failure else "", outcomes, self.begun)

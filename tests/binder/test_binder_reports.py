@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 import pytest
 from msgspec.structs import replace
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.metrics import BIND_REQUEST_SECONDS
-from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Reason, Verdict
+from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Verdict
 from bindery.binder.reports import Reports
 from bindery.kube.eventbook import ObjectReference, Occurrence
 from bindery.kube.objects import (
@@ -48,7 +49,7 @@ BINDINGS = [
     PodBinding(pod_name=f"g-{n}", pod_uid=f"u{n}", selected_node=f"node-{n}") for n in range(2)
 ]
 TEMPORARY = PodFailure("PluginFailed", "not now", permanent=False)
-ABORTED = PodFailure(Reason.GANG_ABORTED, "not now", permanent=False)
+ABORTED = PodFailure(BindFailureReason.GANG_ABORTED, "not now", permanent=False)
 
 
 def request(group: str) -> BindRequest:

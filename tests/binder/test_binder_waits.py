@@ -5,7 +5,7 @@ import asyncio
 from binderworld import Binder, World, gang
 
 from bindery.binder.manager import UnsaidWait
-from bindery.binder.outcome import Reason
+from bindery.binder.outcome import WaitReason
 
 
 def unsaid(binder: Binder) -> list[UnsaidWait]:
@@ -36,7 +36,7 @@ async def test_a_request_is_told_after_two_seconds_and_once() -> None:
     world.now += 3.0
     (found,) = unsaid(binder)
     assert found.request is request
-    assert found.wait.reason is Reason.WAITS_FOR_TURN
+    assert found.wait.reason is WaitReason.WAITS_FOR_TURN
 
     binder.manager.wait_said(request, None)
     assert unsaid(binder) == []
@@ -54,7 +54,7 @@ async def test_extra_pods_say_which_statement_they_wait_for() -> None:
 
     said = {each.request.metadata.name: each.wait for each in unsaid(binder)}
 
-    assert said["extras-0"].reason is Reason.WAITS_FOR_REQUEST
+    assert said["extras-0"].reason is WaitReason.WAITS_FOR_REQUEST
     assert said["extras-0"].message == "the Statement gang, on which it builds, has no outcome yet"
     assert extras.status.reason == ""
     go_on.set()

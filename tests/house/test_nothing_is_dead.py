@@ -24,7 +24,8 @@ WRITERS = [
 REGISTRY = PACKAGE / "scheduler" / "plugins" / "registry.py"
 
 WORDS = [
-    *(states.GangState, states.Phase, bindrequest.ReceivedResourceType, outcome.Reason),
+    *(states.GangState, states.Phase, bindrequest.ReceivedResourceType),
+    *(bindrequest.BindFailureReason, outcome.BoundReason, outcome.WaitReason),
     *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
     *(wishes.DevicePolicy, wishes.NodePolicy),
 ]
@@ -73,7 +74,8 @@ def test_every_word_of_the_api_is_looked_at() -> None:
         if isinstance(node, ast.ClassDef) and "StrEnum" in map(ast.unparse, node.bases)
     }
 
-    assert declared == {words.__name__ for words in WORDS} - {"Reason"}
+    api = {words.__name__ for words in WORDS if words.__module__.startswith("bindery.api")}
+    assert declared == api
 
 
 @pytest.mark.parametrize(("component", "point"), list(points()))

@@ -18,8 +18,8 @@ from schedulerworld import (
     request,
 )
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.kube.objects import KubeObject, UnboundPod
-from bindery.scheduler.cache.failures import NOT_THE_NODES_FAULT
 from bindery.scheduler.model.jobs import JobKey
 
 COMPLETED = "2025-06-15T15:06:40Z"
@@ -58,9 +58,29 @@ def test_the_order_in_which_pods_and_requests_are_listed_does_not_matter() -> No
         assert plan(engine_with(*order)) == {}
 
 
-@pytest.mark.parametrize("reason", sorted(NOT_THE_NODES_FAULT))
-def test_a_failure_that_is_not_the_nodes_fault_is_not_held_against_it(reason: str) -> None:
-    assert plan(engine_with(node("n"), pod("p"), failed("p", "n", reason=reason))) == {"p": "n"}
+@pytest.mark.parametrize("reason", BindFailureReason)
+def test_only_a_failure_that_blames_the_node_is_held_against_it(reason: BindFailureReason) -> None:
+    planned = plan(engine_with(node("n"), pod("p"), failed("p", "n", reason=reason)))
+
+    assert planned == ({} if reason.blames_node else {"p": "n"})
+
+
+def test_a_word_of_a_binder_plugin_blames_the_node() -> None:
+    assert plan(engine_with(node("n"), pod("p"), failed("p", "n", reason="NotReady"))) == {}
+
+
+def test_a_failure_of_the_pod_the_gang_or_the_scheduler_does_not_blame_the_node() -> None:
+    blaming = {reason for reason in BindFailureReason if reason.blames_node}
+
+    assert blaming == {
+        BindFailureReason.BIND_FAILED,
+        BindFailureReason.CHECK_FAILED,
+        BindFailureReason.INTERNAL_ERROR,
+        BindFailureReason.NODE_GONE,
+        BindFailureReason.PART_GONE,
+        BindFailureReason.PLUGIN_FAILED,
+        BindFailureReason.UNCERTAIN,
+    }
 
 
 def test_a_gang_avoids_only_the_nodes_that_failed_it() -> None:

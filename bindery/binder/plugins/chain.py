@@ -12,8 +12,9 @@ from typing import Final
 
 import structlog
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.bindingmetadata import BindingMetadata, recorded
-from bindery.binder.outcome import PodFailure, Reason
+from bindery.binder.outcome import PodFailure
 from bindery.binder.plugins.interface import (
     BindContext,
     BinderPlugin,
@@ -224,10 +225,12 @@ def _failure(plugin: BinderPlugin, step: str, error: Exception) -> PodFailure:
     if isinstance(error, PluginError):
         return PodFailure(error.reason, f"{plugin.name}: {error.message}", error.permanent)
     if isinstance(error, KubeError):
-        return PodFailure(Reason.PLUGIN_FAILED, f"{plugin.name}: {error}", permanent=False)
+        return PodFailure(
+            BindFailureReason.PLUGIN_FAILED, f"{plugin.name}: {error}", permanent=False
+        )
     _log.error("a plugin failed unexpectedly", plugin=plugin.name, step=step, exc_info=error)
     message = f"{plugin.name}: {type(error).__name__}: {error}"
-    return PodFailure(Reason.PLUGIN_FAILED, message, permanent=False)
+    return PodFailure(BindFailureReason.PLUGIN_FAILED, message, permanent=False)
 
 
 def _concerns(plugin: ConcernsSomePods, binding: PodBinding) -> bool:

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Protocol, runtime_checkable
 
 from pydantic import BaseModel
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.ports import PodView
 from bindery.kube.client import Client
 from bindery.kube.objects import BindRequest, PodBinding
@@ -26,7 +27,13 @@ class PluginError(Exception):
     Any other exception of a plugin counts as PluginFailed, not permanent, and is logged in full.
     """
 
-    def __init__(self, message: str, *, reason: str = "PluginFailed", permanent: bool = False):
+    def __init__(
+        self,
+        message: str,
+        *,
+        reason: str = BindFailureReason.PLUGIN_FAILED,
+        permanent: bool = False,
+    ):
         super().__init__(message)
         self.message = message
         self.reason = reason

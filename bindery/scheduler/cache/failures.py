@@ -8,6 +8,7 @@ that KAI-Scheduler's users report (its issues 2074 and 2075).
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey, Uid
 
@@ -16,20 +17,6 @@ SPARE_S = 60.0
 MOST_REFUSALS = 8
 """How many plans for one job may be refused in a row: one budget may guard hundreds of pods, and
 each of them would be asked for in turn."""
-NOT_THE_NODES_FAULT = frozenset(
-    {
-        "BoundElsewhere",
-        "GangAborted",
-        "HeldByOtherRequest",
-        "Malformed",
-        "PodGone",
-        "PodReplaced",
-        "PredecessorFailed",
-        "PredecessorGone",
-        "StaleScheduler",
-    }
-)
-"""Reasons of the binder that say nothing against the node."""
 
 
 class FailureMemory:
@@ -58,7 +45,7 @@ class FailureMemory:
         """
         namespace, group = request.metadata.namespace, request.spec.pod_group
         for pod in request.status.unbound_pods:
-            if pod.node and pod.reason not in NOT_THE_NODES_FAULT:
+            if pod.node and _blames_node(pod.reason):
                 name = group.name if group is not None else pod.pod_name
                 job = job_of(pod.pod_uid) or JobKey(namespace, name, group is not None)
                 nodes = self._until.setdefault(job, {})
@@ -141,6 +128,13 @@ class FailureMemory:
     def _forget_refusals(self, job: JobKey) -> None:
         self._refusals.pop(job, None)
         self._refused_pods.pop(job, None)
+
+
+def _blames_node(reason: str) -> bool:
+    try:
+        return BindFailureReason(reason).blames_node
+    except ValueError:  # a plugin's own word: what it prepares is at the node
+        return True
 
 
 def _current(memory: dict[JobKey, tuple[float, str]], job: JobKey, now: float) -> str | None:

@@ -14,7 +14,7 @@ import structlog
 from pydantic import BaseModel
 
 from bindery.api import gpushare
-from bindery.api.bindrequest import ReceivedResourceType
+from bindery.api.bindrequest import BindFailureReason, ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.gpushare import group_labels as labels_of
 from bindery.api.names import SHARES_GPU_LABEL
@@ -149,7 +149,9 @@ class GpuSharing:
         """
         pod = await self._read(context)
         if pod is None:
-            raise PluginError("the pod does not exist any more", reason="PodGone", permanent=True)
+            raise PluginError(
+                "the pod does not exist any more", reason=BindFailureReason.POD_GONE, permanent=True
+            )
         groups = context.binding.selected_gpu_groups
         wanted = {**labels_of(groups), SHARES_GPU_LABEL: "true"}
         received = ReceivedResourceType.FRACTION.value
@@ -160,7 +162,9 @@ class GpuSharing:
             return pod
         written = await self._patch(pod, labels, received, context)
         if written is None:
-            raise PluginError("the pod does not exist any more", reason="PodGone", permanent=True)
+            raise PluginError(
+                "the pod does not exist any more", reason=BindFailureReason.POD_GONE, permanent=True
+            )
         return written
 
     async def _patch(

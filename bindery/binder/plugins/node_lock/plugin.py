@@ -17,6 +17,7 @@ import structlog
 from pydantic import BaseModel, Field
 
 from bindery.api.base import ApiModel
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami.assignment import Assignment
 from bindery.api.hami.errors import HamiFormatError
@@ -163,7 +164,9 @@ class NodeLock:
         try:
             found = await context.client.get(HOLDER_PODS, pod.name, pod.namespace)
         except NotFoundError as error:
-            raise PluginError("the pod is gone", reason="PodGone", permanent=True) from error
+            raise PluginError(
+                "the pod is gone", reason=BindFailureReason.POD_GONE, permanent=True
+            ) from error
         key = _rewritten_key(found, assignment, pod.uid, node)
         if key:
             message = f"annotation {key} was changed while the pod waited to be bound"

@@ -8,6 +8,7 @@ it was written. Pure but for the two calls at the end.
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami import assignment as assignments
 from bindery.api.hami import names
 from bindery.api.hami.assignment import Assignment
@@ -67,7 +68,7 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
         await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
     except (NotFoundError, InvalidError) as error:
         message = f"its devices cannot be written onto it: {error}"
-        raise PluginError(message, reason="PodGone", permanent=True) from error
+        raise PluginError(message, reason=BindFailureReason.POD_GONE, permanent=True) from error
 
 
 async def take_back(

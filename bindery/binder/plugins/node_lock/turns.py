@@ -12,6 +12,7 @@ from typing import Final
 
 import structlog
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.plugins.node_lock import holders, metrics
@@ -104,7 +105,7 @@ class Turns:
             failure = error
         except Exception as error:  # a defect must not leave pods waiting for ever
             _log.exception("the queue for a node's lock ended", node=queue.place.node)
-            failure = PluginError(repr(error), reason="InternalError")
+            failure = PluginError(repr(error), reason=BindFailureReason.INTERNAL_ERROR)
         finally:
             del self._queues[queue.place]
             for waiter in queue.waiters:
@@ -155,7 +156,7 @@ class Turns:
             seen = await self._desk.read(node)
         if seen is None:
             message = f"the node {node} does not exist"
-            raise PluginError(message, reason="NodeGone", permanent=True)
+            raise PluginError(message, reason=BindFailureReason.NODE_GONE, permanent=True)
         return seen
 
     async def _try(self, queue: Queue, waiter: Waiter, seen: LockedNode) -> str | Held | None:
