@@ -1,13 +1,36 @@
-"""Times as Kubernetes writes them (RFC 3339), read as seconds since the epoch."""
+"""Times as Kubernetes writes them (RFC 3339, UTC), read and written.
 
-from datetime import datetime
+In memory a time is a float: seconds since the epoch.
+"""
+
+from datetime import UTC, datetime
+from typing import Final
+
+_WHOLE_SECONDS: Final = "%Y-%m-%dT%H:%M:%SZ"
+_MICROSECONDS: Final = "%Y-%m-%dT%H:%M:%S.%fZ"
 
 
 def seconds(text: str | None) -> float | None:
-    """Return an RFC 3339 time as seconds since the epoch; None if there is none to read."""
+    """Return an RFC 3339 time as seconds since the epoch; None if `text` is empty or no time."""
     if not text:
         return None
     try:
         return datetime.fromisoformat(text).timestamp()
     except ValueError:
         return None
+
+
+def timestamp(at_s: float) -> str:
+    """Return `at_s`, in seconds since the epoch, as `metav1.Time`: whole seconds."""
+    return datetime.fromtimestamp(at_s, UTC).strftime(_WHOLE_SECONDS)
+
+
+def timestamp_milli(at_s: float) -> str:
+    """Return `at_s`, in seconds since the epoch, with milliseconds; `metav1.Time` reads it too."""
+    text = datetime.fromtimestamp(at_s, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+def timestamp_micro(at_s: float) -> str:
+    """Return `at_s`, in seconds since the epoch, as `metav1.MicroTime`."""
+    return datetime.fromtimestamp(at_s, UTC).strftime(_MICROSECONDS)

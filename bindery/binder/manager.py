@@ -14,6 +14,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from bindery.api.times import timestamp_milli
 from bindery.binder.admission import RunAdmission
 from bindery.binder.fencing import Fence
 from bindery.binder.outcome import PodFailure, Wait
@@ -30,7 +31,6 @@ from bindery.binder.statements import (
 )
 from bindery.binder.status import malformed_status
 from bindery.binder.surroundings import Surroundings
-from bindery.binder.timestamps import to_text
 from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
@@ -150,7 +150,7 @@ class Manager:
         if request.uid in self._refused or is_final:
             return
         self._refused.add(request.uid)
-        status = malformed_status(request.message, to_text(self._around.clock()))
+        status = malformed_status(request.message, timestamp_milli(self._around.clock()))
         self._spawn(self._malformed.refuse(request, status))
 
     def is_needed(self, request: Finished) -> bool:

@@ -15,13 +15,12 @@ from typing import Any, Final
 import structlog
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.api.times import seconds
+from bindery.api.times import seconds, timestamp_milli
 from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.statements import Key, is_final, key_of
 from bindery.binder.status import Status, final_status, retry_status
 from bindery.binder.surroundings import Admission, Surroundings
-from bindery.binder.timestamps import to_text
 from bindery.binder.transaction import BindTransaction
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import BindRequest
@@ -189,7 +188,7 @@ class Run:
                 "attempt failed", reason=outcome.reason, message=outcome.message, retry_in_s=delay_s
             )
             self._around.reporter.attempt_failed(list(self.requests.values()), outcome)
-            next_attempt = to_text(self._around.clock() + delay_s)
+            next_attempt = timestamp_milli(self._around.clock() + delay_s)
             await self._write(
                 lambda part: retry_status(part, outcome, self.failed_attempts, next_attempt)  # noqa: B023  # awaited within the iteration
             )
@@ -219,7 +218,7 @@ class Run:
         if not self._transaction.is_clean:
             message = f"{outcome.message}; the rollback is incomplete"
             outcome = replace(outcome, message=message)
-        now = to_text(self._around.clock())
+        now = timestamp_milli(self._around.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
         self._log.info(
             "concluded",
@@ -245,7 +244,7 @@ class Run:
             BindFailureReason.PART_GONE, "another part was deleted", permanent=True
         )
         outcome = self._transaction.outcome_of_abandonment(failure)
-        now = to_text(self._around.clock())
+        now = timestamp_milli(self._around.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
         self._around.reporter.concluded(list(self.requests.values()), outcome)
 

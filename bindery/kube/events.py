@@ -11,12 +11,12 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from datetime import UTC, datetime
 from typing import Any, Final, TypeVar
 
 import structlog
 
 from bindery.api.shown import shown
+from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.eventbook import EventBook, ObjectReference, Occurrence, Series, Severity
@@ -129,7 +129,7 @@ class EventRecorder:
                 "name": regarding.name[: _OBJECT_NAME_MAX - len(suffix)] + suffix,
                 "namespace": namespace,
             },
-            "eventTime": _micro_time(series.first_at),
+            "eventTime": timestamp_micro(series.first_at),
             "type": occurrence.severity,
             "reason": occurrence.reason[:_REASON_MAX],
             "action": occurrence.reason[:_REASON_MAX],
@@ -150,11 +150,7 @@ class EventRecorder:
 
 
 def _count(series: Series) -> dict[str, Any]:
-    return {"count": series.count, "lastObservedTime": _micro_time(series.last_at)}
-
-
-def _micro_time(seconds: float) -> str:
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return {"count": series.count, "lastObservedTime": timestamp_micro(series.last_at)}
 
 
 def _shortened(message: str) -> str:

@@ -13,12 +13,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 
 import msgspec
 import structlog
 
 from bindery.api.configuration import LeaderElection
+from bindery.api.times import timestamp_micro
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from bindery.kube.objects import Lease, LeaseSpec, Meta
@@ -265,4 +265,4 @@ def _transitions(lease: Lease) -> int:
 
 
 def _now() -> str:
-    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")  # metav1.MicroTime
+    return timestamp_micro(time.time())

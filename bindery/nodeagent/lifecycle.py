@@ -6,10 +6,9 @@ API server holds, so a restarted agent decides as the one before would have.
 """
 
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final
 
-from bindery.api import names
+from bindery.api import names, times
 from bindery.nodeagent.pod_objects import HollowPod
 
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
@@ -78,12 +77,13 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
         return _decide_deleted(pod, now_s)
     if pod.status.phase in TERMINAL_PHASES:
         return Rest()
-    if pod.status.phase != "Running" or pod.status.start_time is None:
+    started_s = times.seconds(pod.status.start_time)
+    if pod.status.phase != "Running" or started_s is None:
         return Start()
     run_s = seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION)
     if run_s is None or isinstance(run_s, Malformed):
         return Rest()
-    ends_s = epoch_s(pod.status.start_time) + run_s
+    ends_s = started_s + run_s
     return Finish() if ends_s <= now_s else Wait(ends_s)
 
 
@@ -109,26 +109,11 @@ def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
     return value if 0 <= value <= 100 * 365 * 86400 else Malformed(annotation, text)
 
 
-def epoch_s(timestamp: str) -> float:
-    """Return an API timestamp (RFC 3339) in seconds since the epoch."""
-    return datetime.fromisoformat(timestamp).timestamp()
-
-
-def timestamp(at_s: float) -> str:
-    """Return `at_s` (seconds since the epoch) as `metav1.Time` has it: whole seconds, UTC."""
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
-
-
-def timestamp_micro(at_s: float) -> str:
-    """Return `at_s` (seconds since the epoch) as `metav1.MicroTime` has it."""
-    return datetime.fromtimestamp(at_s, UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
 def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     meta = pod.metadata
     grace_s = meta.deletion_grace_period_seconds or 0
     # The API server sets the timestamp to when the grace period ends, not to when it began.
-    killed_s = epoch_s(meta.deletion_timestamp or "")
+    killed_s = times.seconds(meta.deletion_timestamp) or now_s
     runs = pod.status.phase == "Running"
     stop_s = seconds(pod, STOP_SECONDS_ANNOTATION) if runs else 0.0
     wanted_s = 0.0 if stop_s is None or isinstance(stop_s, Malformed) else stop_s

@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bindery import __version__
+from bindery.api.times import timestamp, timestamp_micro
 from bindery.kube.objects import Node
-from bindery.nodeagent.lifecycle import timestamp, timestamp_micro
 from bindery.nodeagent.shapes import HOLLOW_LABEL, HollowNode
 
 Body = Mapping[str, Any]

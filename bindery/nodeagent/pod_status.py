@@ -7,7 +7,7 @@ addresses of others are kept, and a pod that was re-created under the same name 
 from collections.abc import Mapping
 from typing import Any, Final
 
-from bindery.nodeagent.lifecycle import timestamp
+from bindery.api.times import timestamp
 from bindery.nodeagent.pod_objects import Container, HollowPod
 
 Patch = Mapping[str, Any]

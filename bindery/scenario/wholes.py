@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from bindery.api.times import timestamp
 from bindery.kube import claims, devices, quotas, storage
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.scenario.fields import AnyObject
-from bindery.scheduler.times import timestamp
 
 if TYPE_CHECKING:
     from bindery.scenario.format import Scenario

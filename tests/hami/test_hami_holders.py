@@ -5,11 +5,11 @@ from msgspec import structs
 
 from bindery.api.hami import names
 from bindery.api.hami.lock import NodeLock
+from bindery.api.times import timestamp
 from bindery.binder.plugins.node_lock import holders
 from bindery.binder.plugins.node_lock.holders import Judgement
 from bindery.binder.plugins.node_lock.objects import HolderPod, HolderSpec, HolderStatus
 from bindery.kube.objects import Meta
-from bindery.scheduler.times import timestamp
 
 SINCE_S, EXPIRE_S = 1_000_000, 300.0
 LOCK = NodeLock(SINCE_S, "team", "holder")

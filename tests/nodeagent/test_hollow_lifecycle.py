@@ -3,6 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bindery.api import names
+from bindery.api.times import timestamp
 from bindery.kube.objects import Meta
 from bindery.nodeagent.lifecycle import (
     EXIT_KILLED,
@@ -16,10 +17,7 @@ from bindery.nodeagent.lifecycle import (
     Stop,
     Wait,
     decide,
-    epoch_s,
     malformed_annotations,
-    timestamp,
-    timestamp_micro,
 )
 from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, HollowPodStatus
 
@@ -141,9 +139,3 @@ def test_a_wait_is_never_past_the_end_of_the_grace_period(stop_s: float, grace_s
         assert decide(deleted, decision.until_s) == Remove()
     else:
         assert decision == Remove()
-
-
-def test_timestamps_are_those_of_the_api() -> None:
-    assert timestamp(0.75) == "1970-01-01T00:00:00Z"
-    assert timestamp_micro(0.75) == "1970-01-01T00:00:00.750000Z"
-    assert epoch_s("2026-07-01T00:00:00Z") == 1782864000

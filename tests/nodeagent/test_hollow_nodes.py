@@ -6,8 +6,9 @@ import pytest
 from hollowagents import Agents, Cluster
 
 from bindery.api import names
+from bindery.api.times import seconds
 from bindery.controlplane.plane import ControlPlane
-from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION, epoch_s
+from bindery.nodeagent.lifecycle import STOP_SECONDS_ANNOTATION
 from bindery.nodeagent.shapes import HOLLOW_LABEL
 
 pytestmark = pytest.mark.e2e
@@ -40,6 +41,12 @@ def test_the_node_controller_finds_the_nodes_fit_for_pods(agents: Agents, cluste
     cluster.wait(f"node/{agents.node()}", "condition=Ready")
     # Admission taints every new node; the controller takes the taint away when it is Ready.
     cluster.eventually(lambda: "taints" not in cluster.get("node", agents.node())["spec"])
+
+
+def epoch_s(text: str) -> float:
+    at_s = seconds(text)
+    assert at_s is not None
+    return at_s
 
 
 def test_leases_are_renewed(agents: Agents, cluster: Cluster, control_plane: ControlPlane) -> None:

@@ -25,6 +25,7 @@ from schedulerworld import (
 from sizes import examples
 
 from bindery.api.names import GPU_MODEL_LABEL
+from bindery.api.times import timestamp
 from bindery.kube.objects import BindRequest, Pod
 from bindery.scheduler.actions import allocate
 from bindery.scheduler.commit.drafts import BindRequestDraft
@@ -32,7 +33,6 @@ from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from bindery.scheduler.model.resources import MODEL_PREFIX
-from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
     max_examples=examples(30),

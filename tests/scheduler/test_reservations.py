@@ -6,9 +6,9 @@ import pytest
 from schedulerworld import NOW, engine_with, group, node, plan, pod, report_of
 
 from bindery.api.names import EXPECTED_RUNTIME_ANNOTATION
+from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.scheduler.planning.reservations import kept_room
-from bindery.scheduler.times import timestamp
 
 BOUND = kube.Condition(
     type="PodScheduled", status="True", last_transition_time=timestamp(NOW - 600)

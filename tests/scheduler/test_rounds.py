@@ -24,6 +24,7 @@ from schedulerworld import (
 )
 from sizes import examples
 
+from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
@@ -33,7 +34,6 @@ from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
 from bindery.scheduler.status.conditions import pending_writes
-from bindery.scheduler.times import timestamp
 
 SETTINGS = settings(
     max_examples=examples(20),

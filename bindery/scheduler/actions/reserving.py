@@ -13,6 +13,7 @@ from itertools import islice
 import numpy as np
 
 from bindery.api.configuration import BackfillConfiguration
+from bindery.api.times import timestamp
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
@@ -25,7 +26,6 @@ from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
-from bindery.scheduler.times import timestamp
 
 _MOMENTS_TRIED = 64
 """How many moments are looked at beyond the first at which the gang could fit by its sums."""

@@ -9,6 +9,7 @@ do without goes alone. A gang of which a pod has succeeded is finishing, not sta
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from bindery.api.times import timestamp
 from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
@@ -17,7 +18,6 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
-from bindery.scheduler.times import timestamp
 
 
 class StaleGangEviction:

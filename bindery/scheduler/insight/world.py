@@ -12,6 +12,7 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.times import timestamp
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod
 from bindery.kube.store import Change, EventType, Key, key_of
@@ -19,7 +20,6 @@ from bindery.kube.workloads import WorkloadJob
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import TaskStatus, Uid
-from bindery.scheduler.times import timestamp
 
 
 @dataclass

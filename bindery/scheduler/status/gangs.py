@@ -14,12 +14,12 @@ from bindery.api.podgroup import INVALID
 from bindery.api.podgroup import SCHEDULED as SCHEDULED_CONDITION
 from bindery.api.shown import shown
 from bindery.api.states import EVICTED, GangState
+from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.trails import Trail
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS, SCHEDULED, JobReport
-from bindery.scheduler.times import timestamp
 
 _ENDED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})

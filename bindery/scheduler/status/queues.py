@@ -12,12 +12,12 @@ from msgspec.structs import replace
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.api.queue import READY, WARNING
 from bindery.api.shown import shown
+from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, Meta, Queue, QueueStatus
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.status.queue_amounts import QueueAmounts
 from bindery.scheduler.status.queue_findings import Finding, Verdict, verdicts
-from bindery.scheduler.times import timestamp
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,8 +5,9 @@ watched, one claim at a time, for as long as a pod waits for it.
 """
 
 import asyncio
-from datetime import UTC, datetime
+import time
 
+from bindery.api.times import seconds
 from bindery.binder.plugins.interface import PluginError
 from bindery.kube.claims import (
     RESOURCE_CLAIMS,
@@ -115,8 +116,7 @@ def _true_conditions(devices: list[DeviceStatus], result: DeviceResult) -> froze
 
 def _seconds_left(claim: ResourceClaim, timeout_s: float) -> float:
     allocation = claim.status.allocation
-    stamp = allocation.allocation_timestamp if allocation is not None else None
-    if stamp is None:
+    since_s = seconds(allocation.allocation_timestamp if allocation is not None else None)
+    if since_s is None:
         return timeout_s
-    waited = datetime.now(UTC) - datetime.fromisoformat(stamp)
-    return max(0.0, timeout_s - waited.total_seconds())
+    return max(0.0, timeout_s - (time.time() - since_s))

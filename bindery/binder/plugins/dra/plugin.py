@@ -8,7 +8,7 @@ kube-scheduler's plugin DynamicResources, Kubernetes 1.36.
 """
 
 import asyncio
-from datetime import UTC, datetime
+import time
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -16,6 +16,7 @@ import msgspec
 from pydantic import BaseModel, Field
 
 from bindery.api.base import ApiModel
+from bindery.api.times import timestamp
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.dra.offers import Offers
@@ -126,7 +127,7 @@ class DynamicResources:
             reservations.check(claim, planned, context.pod)
             if reservations.with_finalizer(claim) is not None:
                 raise _FinalizerGoneError
-            now = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+            now = timestamp(time.time())
             return reservations.reserved(claim, planned, context.pod, node_name, now)
 
         return await context.client.update(
