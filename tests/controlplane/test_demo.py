@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -101,6 +101,15 @@ def test_what_was_left_up_works_until_it_is_taken_down(
     assert "is not up" in demo(environment, "down").stdout
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """Let SIGINT end processes that are started, also where a shell runs the tests behind it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
 def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
     environment: dict[str, str], tmp_path: Path, how: signal.Signals
@@ -110,5 +119,5 @@ def test_a_demo_that_is_stopped_in_the_middle_leaves_no_process(
 
         running.send_signal(how)
 
-        assert running.wait(timeout=60) != 0
+        assert running.wait(timeout=120) != 0
     wait_until(lambda: not processes_of(tmp_path))

@@ -36,7 +36,7 @@ from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod, PodGro
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.watch import Change, EventType, Reflector
 
-WAIT_S = 60.0
+WAIT_S = 120.0
 """Every wait ends after so long; generous, because the machine may be busy."""
 _POLL_S = 0.05
 

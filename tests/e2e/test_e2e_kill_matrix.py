@@ -18,12 +18,12 @@ from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
 from bindery.kube.client import Client
 
-# Some fifty gangs and fifteen binders, of which each can wait for a minute when it goes wrong. It
-# takes a minute or less where two cores are half busy.
+# Some fifty gangs and fifteen binders, of which each can wait for two minutes when it goes wrong. A
+# world takes a minute or less where two cores are half busy.
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.usefixtures("scheduler", "plugin_path"),
-    pytest.mark.timeout(600),
+    pytest.mark.timeout(1800),
 ]
 
 

@@ -1,15 +1,17 @@
 """The CustomResourceDefinitions: they come from the models, and the API server holds to them."""
 
 import filecmp
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from administrator import Administrator, Plain
 
 from bindery.api import crds, reference
-from bindery.controlplane.errors import ControlPlaneError
+from bindery.api.names import API_VERSION, GROUP
 from bindery.controlplane.plane import ControlPlane
+from bindery.kube.errors import ApiError
+from bindery.kube.resources import Resource
 
 ROOT = Path(__file__).resolve().parents[2]
 FILES = sorted(f"{kind.kind_info.plural}.yaml" for kind in crds.KINDS)
@@ -25,42 +27,56 @@ def test_the_written_definitions_are_those_of_the_models(directory: str, tmp_pat
     assert not broken
 
 
+class DryRun(Resource[Plain]):
+    """A kind of which objects are checked as `kubectl create --validate=strict` does, not kept."""
+
+    def path(self, namespace: str = "", name: str = "", subresource: str = "") -> str:
+        return f"{super().path(namespace, name, subresource)}?dryRun=All&fieldValidation=Strict"
+
+
+KINDS = {
+    kind.__name__: DryRun(
+        GROUP,
+        API_VERSION.rpartition("/")[2],
+        kind.kind_info.plural,
+        kind.__name__,
+        kind.kind_info.namespaced,
+        Plain,
+    )
+    for kind in crds.KINDS
+}
+
+
 @pytest.fixture(scope="module")
-def cluster(control_plane: ControlPlane) -> ControlPlane:
+def cluster(control_plane: ControlPlane) -> Administrator:
+    """The administrator of an API server that has the definitions."""
     control_plane.kubectl("apply", "--server-side", f"--filename={ROOT / 'crds'}")
     control_plane.kubectl(
         "wait", "--for=condition=Established", "--timeout=30s", f"--filename={ROOT / 'crds'}"
     )
-    return control_plane
+    return Administrator(control_plane.admin_kubeconfig)
 
 
-def create(
-    cluster: ControlPlane, kind: str, spec: dict[str, Any], namespace: str = "", name: str = "it"
-) -> dict[str, Any]:
+def create(cluster: Administrator, kind: str, spec: dict[str, Any]) -> dict[str, Any]:
+    """Let the API server check and complete an object; return its spec then."""
     document = {
-        "apiVersion": "scheduling.bindery.dev/v1alpha1",
+        "apiVersion": API_VERSION,
         "kind": kind,
-        "metadata": {"name": name},
+        "metadata": {"name": "it"},
         "spec": spec,
     }
-    scope = [f"--namespace={namespace}"] if namespace else []
-    answer = cluster.kubectl(
-        "create",
-        "--validate=strict",
-        "--output=json",
-        "--filename=-",
-        *scope,
-        stdin=json.dumps(document),
-    )
-    created: dict[str, Any] = json.loads(answer)
+    place = "default" if KINDS[kind].namespaced else ""
+    created: dict[str, Any] = cluster(
+        lambda client: client.create(KINDS[kind], document, place)
+    ).spec
     return created
 
 
 @pytest.mark.e2e
-def test_a_pod_group_gets_the_models_defaults(cluster: ControlPlane, namespace: str) -> None:
-    created = create(cluster, "PodGroup", {}, namespace)
+def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
+    created = create(cluster, "PodGroup", {})
 
-    assert created["spec"] == {"minMember": 1, "preemptionDelaySeconds": 0, "queue": "default"}
+    assert created == {"minMember": 1, "preemptionDelaySeconds": 0, "queue": "default"}
 
 
 @pytest.mark.e2e
@@ -85,35 +101,32 @@ def test_a_pod_group_gets_the_models_defaults(cluster: ControlPlane, namespace: 
     ],
 )
 def test_bad_input_is_refused_with_the_name_of_its_field(
-    cluster: ControlPlane, namespace: str, kind: str, spec: dict[str, Any], message: str
+    cluster: Administrator, kind: str, spec: dict[str, Any], message: str
 ) -> None:
-    scope = "" if kind == "Queue" else namespace
-
-    with pytest.raises(ControlPlaneError, match=message):
-        create(cluster, kind, spec, scope)
+    with pytest.raises(ApiError, match=message):
+        create(cluster, kind, spec)
 
 
 @pytest.mark.e2e
 @pytest.mark.parametrize("limit", [-1, 8, "-1", "8", "1500m", "64Gi", "1e3", "0.5", "5E", ".5"])
 def test_quantities_are_taken_as_kubernetes_writes_them(
-    cluster: ControlPlane, namespace: str, limit: int | str
+    cluster: Administrator, limit: int | str
 ) -> None:
     spec = {"resources": {"memory": {"limit": limit}}}
 
-    created = create(cluster, "Queue", spec, name=namespace)
+    created = create(cluster, "Queue", spec)
 
-    cluster.kubectl("delete", "queue.scheduling.bindery.dev", namespace)
-    assert created["spec"]["resources"]["memory"]["limit"] == limit
+    assert created["resources"]["memory"]["limit"] == limit
 
 
 @pytest.mark.e2e
-def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: ControlPlane, namespace: str) -> None:
+def test_what_a_plugin_hands_over_is_kept_as_it_is(cluster: Administrator) -> None:
     data = {"volumes": {"claims": [{"name": "scratch"}]}}
     pod = {"podName": "a", "podUID": "1", "selectedNode": "n", "pluginData": data}
 
-    created = create(cluster, "BindRequest", {"pods": [pod], "statement": {"id": "s"}}, namespace)
+    created = create(cluster, "BindRequest", {"pods": [pod], "statement": {"id": "s"}})
 
-    assert created["spec"]["pods"][0]["pluginData"] == data
+    assert created["pods"][0]["pluginData"] == data
 
 
 def test_the_page_of_configuration_keys_is_the_models() -> None:

@@ -1,9 +1,12 @@
 """LeaderElector on a real API server."""
 
 import asyncio
+import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from functools import partial
 
 import pytest
 from faultproxy import Fault, FaultProxy
@@ -18,11 +21,32 @@ from bindery.kube.resources import LEASES
 WAIT_S = 20.0
 
 
+class Clock:
+    """The time of all candidates of a test, which may be put forward."""
+
+    def __init__(self) -> None:
+        self._ahead_s = 0.0
+        self.reads = 0
+
+    def __call__(self) -> float:
+        self.reads += 1
+        return time.monotonic() + self._ahead_s
+
+    def put_forward(self, seconds: float) -> None:
+        self._ahead_s += seconds
+
+
 class Candidate:
     """An elector and what it did; every candidate of a test shares `acting`."""
 
     def __init__(
-        self, client: Client, namespace: str, identity: str, acting: list[str], **times: float
+        self,
+        client: Client,
+        namespace: str,
+        identity: str,
+        acting: list[str],
+        clock: Clock,
+        **times: float,
     ) -> None:
         settings = {"lease_seconds": 2, "renew_deadline_seconds": 1, "retry_seconds": 0.1, **times}
         self.identity = identity
@@ -37,8 +61,13 @@ class Candidate:
             namespace=namespace,
             identity=identity,
             configuration=LeaderElection.model_validate(settings),
-            clock=time.monotonic,
+            clock=clock,
         )
+
+    @property
+    def seen(self) -> LeaseSpec:
+        """The Lease as the candidate has seen it last."""
+        return self.elector._seen.lease.spec if self.elector._seen is not None else LeaseSpec()
 
     async def lead(self, leadership: Leadership) -> None:
         assert self.acting == [], "two lead at once"
@@ -74,15 +103,20 @@ def acting() -> list[str]:
     return []
 
 
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
 Stand = Callable[..., Candidate]
 
 
 @pytest.fixture
-def stand(client: Client, namespace: str, acting: list[str]) -> Stand:
+def stand(client: Client, namespace: str, acting: list[str], clock: Clock) -> Stand:
     """Makes a candidate: `stand(name, client, **times)`, by default of the direct client."""
 
     def make(name: str, by: Client = client, **times: float) -> Candidate:
-        return Candidate(by, namespace, name, acting, **times)
+        return Candidate(by, namespace, name, acting, clock, **times)
 
     return make
 
@@ -94,23 +128,36 @@ async def rival(proxy: FaultProxy) -> AsyncIterator[Client]:
         yield made
 
 
+async def pass_time(clock: Clock, seconds: float, *candidates: Candidate) -> None:
+    """Put `clock` forward by ten seconds again and again, each time until all see a renewal."""
+    for _ in range(math.ceil(seconds / 10)):
+        clock.put_forward(10)
+        await wait_until(partial(_have_seen_renewal, candidates, datetime.now(UTC)))
+
+
+def _have_seen_renewal(candidates: Sequence[Candidate], after: datetime) -> bool:
+    renewed_at = [candidate.seen.renew_time for candidate in candidates]
+    return all(at is not None and datetime.fromisoformat(at) > after for at in renewed_at)
+
+
 async def lease_of(client: Client, namespace: str) -> LeaseSpec:
     return (await client.get(LEASES, "election", namespace)).spec
 
 
 @pytest.mark.e2e
 async def test_exactly_one_of_several_leads(
-    client: Client, namespace: str, acting: list[str], stand: Stand
+    client: Client, namespace: str, acting: list[str], stand: Stand, clock: Clock
 ) -> None:
-    one, two = (stand(name) for name in ("one", "two"))
+    times = {"lease_seconds": 20, "renew_deadline_seconds": 15}
+    one, two = (stand(name, **times) for name in ("one", "two"))
     async with one.running(), two.running():
         await wait_until(lambda: len(acting) == 1)
-        await asyncio.sleep(3)  # longer than the Lease lasts: the leader must have renewed it
+        await pass_time(clock, 50, one, two)  # longer than the Lease lasts without a renewal
         assert len(one.tokens) + len(two.tokens) == 1
         spec = await lease_of(client, namespace)
 
     assert spec.lease_transitions == (one.tokens + two.tokens)[0] == 1
-    assert spec.lease_duration_seconds == 2
+    assert spec.lease_duration_seconds == 20
     assert spec.holder_identity in ("one", "two")
 
 
@@ -153,24 +200,29 @@ async def test_a_dead_leader_is_succeeded_when_its_lease_has_run_out(
     namespace: str,
     acting: list[str],
     stand: Stand,
+    clock: Clock,
 ) -> None:
     """Death as others see it: renewals end, and nothing is released."""
-    one = stand("one", rival)
-    two = stand("two")
+    times = {"lease_seconds": 600, "renew_deadline_seconds": 500}
+    one = stand("one", rival, **times)
+    two = stand("two", **times)
     async with one.leading() as first, two.running():
         await wait_until(lambda: two.elector._seen is not None)
         await proxy.stop_listening()
         proxy.break_next(Fault("PUT", "/leases/", times=1000, drop_before_send=True))
         proxy.break_next(Fault("GET", "/leases/", times=1000, drop_before_send=True))
-        died_at = time.monotonic()
         first.cancel()
-        await asyncio.wait([first])
+        await wait_until(lambda: acting == [])
+        last = await lease_of(client, namespace)
+        await wait_until(lambda: two.seen == last)
+        clock.put_forward(500)
+        reads = clock.reads  # from now on only those of the second, two for each look
+        await wait_until(lambda: clock.reads > reads + 6)
+        assert acting == []
+        clock.put_forward(100)
         await wait_until(lambda: acting == ["two"])
-        waited_s = time.monotonic() - died_at
         spec = await lease_of(client, namespace)
 
-    # The last renewal was at most a retry (0.12 s) before the death.
-    assert waited_s > 2 - 0.5
     assert two.tokens == [2]
     assert spec.lease_transitions == 2
 
@@ -203,16 +255,16 @@ async def test_a_leader_cut_off_stops_before_another_starts(
 
 @pytest.mark.e2e
 async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
-    client: Client, rival: Client, proxy: FaultProxy, namespace: str, stand: Stand
+    client: Client, rival: Client, proxy: FaultProxy, namespace: str, stand: Stand, clock: Clock
 ) -> None:
-    one = stand("one", rival)
+    one = stand("one", rival, lease_seconds=20, renew_deadline_seconds=15)
     async with one.leading():
         proxy.break_next(Fault("PUT", "/leases/", status=500))
         proxy.break_next(Fault("PUT", "/leases/", drop_after_send=True))
         label = {"metadata": {"labels": {"noticed": "by-somebody"}}}
         await client.patch(LEASES, "election", label, namespace=namespace)
         renewed_at = (await lease_of(client, namespace)).renew_time
-        await asyncio.sleep(1.5)  # longer than the renew deadline
+        await pass_time(clock, 30, one)  # longer than the renew deadline
         lease = await client.get(LEASES, "election", namespace)
 
     assert one.tokens == [1]
