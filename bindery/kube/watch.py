@@ -9,10 +9,10 @@ is told twice.
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextlib import aclosing
 from dataclasses import KW_ONLY, dataclass, field
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import structlog
 
@@ -80,6 +80,9 @@ class Reflector(Generic[T]):
         self._resume_at = ""  # the resourceVersion that all told changes lead to; "": list anew
         self._last_word_s = 0.0
         self._failures = 0
+        self._asked = asyncio.Event()
+        self._waiting: list[asyncio.Future[None]] = []
+        """Who waits for a list that has not begun yet."""
         self._changes = {
             kind: WATCH_CHANGES.labels(self.resource.plural, kind) for kind in EventType
         }
@@ -93,31 +96,55 @@ class Reflector(Generic[T]):
         """Whether the mirror is filled and not out of date at `now` (of `time.monotonic`)."""
         return self.synced.is_set() and now - self._last_word_s < self.timing.unhealthy_after_s
 
+    async def catch_up(self) -> None:
+        """Return once the mirror shows everything that was stored when this was called.
+
+        A watch may lag behind, or be waiting to connect again, without a sign of it. So this lists.
+        """
+        listed = asyncio.get_running_loop().create_future()
+        self._waiting.append(listed)
+        self._asked.set()
+        await listed
+
     async def run(self) -> None:
         """Mirror until cancelled."""
         while True:
             try:
-                if not self._resume_at:
+                if not self._resume_at or self._waiting:
                     await self._list()
-                await self._watch()
+                await self._until_asked(self._watch())
             except GoneError:
                 _log.info("watch expired", resource=self.resource.plural, at=self._resume_at)
                 self._resume_at = ""
             except KubeError as error:
                 _log.warning("watch failed", resource=self.resource.plural, error=str(error))
             if self._failures:
-                await asyncio.sleep(
-                    backoff_s(
-                        self._failures - 1,
-                        self.timing.backoff_base_s,
-                        self.timing.backoff_cap_s,
-                        self.draw(),
-                    )
+                pause_s = backoff_s(
+                    self._failures - 1,
+                    self.timing.backoff_base_s,
+                    self.timing.backoff_cap_s,
+                    self.draw(),
                 )
+                await self._until_asked(asyncio.sleep(pause_s))
             self._failures += 1  # until the next word from the server
 
+    async def _until_asked(self, work: Coroutine[Any, Any, None]) -> None:
+        """Run `work`; end it early when somebody asks for a list."""
+        task = asyncio.create_task(work)
+        asked = asyncio.create_task(self._asked.wait())
+        try:
+            await asyncio.wait((task, asked), return_when=asyncio.FIRST_COMPLETED)
+            if task.done():
+                task.result()
+        finally:
+            for each in (task, asked):
+                each.cancel()
+            await asyncio.gather(task, asked, return_exceptions=True)
+
     async def _list(self) -> None:
+        self._asked.clear()
         WATCH_RELISTS.labels(self.resource.plural).inc()
+        waiting = len(self._waiting)
         found, version = await self.client.list_with_version(
             self.resource, self._decoder.page, self._selection
         )
@@ -129,6 +156,10 @@ class Reflector(Generic[T]):
         self._resume_at = version
         self._last_word_s = time.monotonic()
         self.synced.set()
+        served, self._waiting = self._waiting[:waiting], self._waiting[waiting:]
+        for listed in served:
+            if not listed.done():
+                listed.set_result(None)
 
     async def _watch(self) -> None:
         span_s = self.timing.longest_s - self.timing.shortest_s

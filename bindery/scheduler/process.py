@@ -77,7 +77,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
         async def lead(leadership: Leadership) -> None:
-            await feed.synced()
+            await feed.catch_up()
             metrics.LEADING.set(1)
             try:
                 async with usage.kept(leadership):

@@ -249,6 +249,38 @@ async def test_the_api_server_sends_bookmarks_before_a_watch_ends(
         assert mirror.changes == []
 
 
+async def test_catching_up_shows_what_a_watch_without_news_has_missed(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    proxy.streams[0].silent = True
+    await client.create(TEXTS, config_map("unheard"), namespace)
+    await client.delete(TEXTS, "first", namespace)
+
+    await asyncio.wait_for(watching.catch_up(), WAIT_S)
+
+    assert set(mirror.objects) == {"unheard"}
+    await wait_until(lambda: len(proxy.streams) == 1 and not proxy.streams[0].silent)
+    await client.create(TEXTS, config_map("later"), namespace)
+    await mirror.until(lambda: "later" in mirror.objects)
+    assert mirror.story("unheard") == ["ADDED"]
+
+
+async def test_catching_up_does_not_wait_until_a_cut_watch_connects_again(
+    proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    timing = WatchTiming(backoff_base_s=3600.0, backoff_cap_s=3600.0)
+    made = reflector(proxied, namespace, mirror, timing=timing, draw=lambda: 1.0)
+    with running(made):
+        await wait_until(lambda: len(proxy.streams) == 1)
+        proxy.break_next(Fault("GET", "watch=true", times=2, status=503))
+        proxy.cut_streams()
+        await client.create(TEXTS, config_map("unheard"), namespace)
+
+        await asyncio.wait_for(asyncio.gather(made.catch_up(), made.catch_up()), WAIT_S)
+
+        assert "unheard" in mirror.objects
+
+
 async def test_a_silent_connection_is_noticed_and_replaced(
     proxied: Client, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:

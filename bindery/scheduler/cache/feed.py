@@ -78,6 +78,15 @@ class Feed:
         for reflector in self._reflectors:
             await reflector.synced.wait()
 
+    async def catch_up(self) -> None:
+        """Wait until the cluster shows everything that was stored when this was called.
+
+        For the beginning of a term: what an earlier leader wrote last may not have come yet, and
+        its room would be given away a second time.
+        """
+        await self.synced()
+        await asyncio.gather(*(reflector.catch_up() for reflector in self._reflectors))
+
     def is_synced(self) -> bool:
         """Whether every kind has been listed."""
         listed = all(reflector.synced.is_set() for reflector in self._reflectors)
