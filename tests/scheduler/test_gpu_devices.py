@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from schedulerworld import NOW, add, as_created, delete, engine_with, node, pod, session_of
+from schedulerworld import NOW, Clock, add, as_created, delete, engine_with, node, pod, session_of
 from sharedgpus import Share, placed, recorded, reservation, sharer
 from sizes import examples
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.reservationstocome import LINGER_S
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import TaskStatus
@@ -203,6 +204,46 @@ def test_a_scheduler_that_starts_knows_that_a_terminating_reservation_holds_a_gp
     delete(engine.cluster, pod("three", 0, 3))
     add(engine.cluster, pod("two", 0, 2))
     assert placed(engine) == {"two"}
+
+
+def test_the_gpu_of_a_request_is_kept_when_its_pod_goes_as_its_reservation_may_still_come() -> None:
+    clock = Clock()
+    user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
+    engine = engine_with(node("a", gpu=1), user, clock=clock)
+    [draft] = engine.cycle()
+    request = as_created(draft)
+    add(engine.cluster, request)
+
+    delete(engine.cluster, user)
+    add(engine.cluster, whole)
+    assert placed(engine) == set()
+    [group] = draft.spec.pods[0].selected_gpu_groups
+    holder = reservation(group, "a", index="0")
+    add(engine.cluster, holder)
+    assert placed(engine) == set()
+
+    delete(engine.cluster, request)
+    delete(engine.cluster, holder)
+    assert placed(engine) == set(), "the creation of another one may be under way"
+    clock.now += LINGER_S
+    assert placed(engine) == {"w"}
+    check(engine.cluster)
+
+
+@given(order=st.permutations(range(3)), is_there=st.booleans())
+def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_pods_are_gone(
+    order: list[int], is_there: bool
+) -> None:
+    user, whole = sharer("u", {"gpu-fraction": "0.5"}), pod("w", 0, 1)
+    [draft] = engine_with(node("a", gpu=1), user).cycle()
+    seen = [node("a", gpu=1), as_created(draft), user if is_there else whole]
+
+    again = engine_with(*(seen[at] for at in order))
+
+    assert placed(again) == set()
+    check(again.cluster)
+    delete(again.cluster, as_created(draft))
+    assert placed(again) == ({"u"} if is_there else set())
 
 
 def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:

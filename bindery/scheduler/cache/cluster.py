@@ -247,6 +247,7 @@ class Cluster:
     def note_time(self, now: float) -> None:
         """Take note of what time alone changes: promises that end, pods stuck in deletion."""
         self._tasks.sweep_queues()
+        self._tasks.note_time(now)
         self.promises.expire(now)
         self._report_orphans(now - RUNS_ON_AFTER_S)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)

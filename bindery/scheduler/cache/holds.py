@@ -153,6 +153,15 @@ class Holds:
         held = self._by_request.get(key, ())
         return self._replace(key, {u: self._by_pod[u][key] for u in held if u in bound})
 
+    def pod_gone(self, uid: Uid) -> None:
+        """Forget the holds on a pod that is gone; but those with GPU groups end with the request.
+
+        The binder may be creating reservation pods for them, wherever the pod is.
+        """
+        hold = self.get(uid)
+        if hold is None or hold.is_bound or not hold.gpu_groups:
+            self.settle(uid)
+
     def settle(self, uid: Uid) -> None:
         """Forget the holds on a pod that is bound now, or gone."""
         hold = self.get(uid)

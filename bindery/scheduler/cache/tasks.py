@@ -20,6 +20,7 @@ from bindery.scheduler.cache.reading import (
     say_the_same,
     status_by_pod,
 )
+from bindery.scheduler.cache.reservationstocome import ReservationsToCome
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
@@ -62,6 +63,7 @@ class TaskStore:
         self._stuck_before = -math.inf
         """Pods that should have been gone by this time are stuck."""
         self.charges = Charges(state)
+        self._to_come = ReservationsToCome(self._shapes)
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -92,6 +94,7 @@ class TaskStore:
             self._take_out(old)
         if ours:
             self._job(task.job, pod)
+        self._drop_reservations(uid)
         self._state.tasks[uid] = task
         self._enter(task)
         self._settle(task.job)
@@ -111,7 +114,7 @@ class TaskStore:
 
     def remove_pod(self, uid: Uid) -> None:
         """Forget a pod."""
-        self._holds.settle(uid)
+        self._holds.pod_gone(uid)
         self._evicting.discard(uid)
         self._bound_in.pop(uid, None)
         task = self._state.tasks.get(uid)
@@ -121,6 +124,7 @@ class TaskStore:
             self._drop_if_empty(task.job)
         self.charges.devices.forget(uid)
         self._grants.forget(uid)
+        self._expect_reservations(uid)
 
     def refresh(self, uid: Uid) -> bool:
         """Work out anew where a task stands after its hold has changed; return whether it moves."""
@@ -129,6 +133,7 @@ class TaskStore:
             return self.put_pod(doubted)
         task = self._state.tasks.get(uid)
         if task is None:
+            self._expect_reservations(uid)
             return False
         if self._stands(task) == (task.status, task.node_name) and not self._is_misplaced(task):
             return False
@@ -155,6 +160,26 @@ class TaskStore:
         self._stuck_before = before
         for uid in sorted(self._leaving):
             self.refresh(uid)
+
+    def note_time(self, now: float) -> None:
+        """Stop to expect reservations for requests that ended a while ago."""
+        held = frozenset(uid for uid in self._to_come.pods() if self._holds.get(uid) is not None)
+        for uid in self._to_come.due(held, now):
+            self._drop_reservations(uid)
+
+    def _expect_reservations(self, uid: Uid) -> None:
+        """Keep the devices for which the binder may be creating reservations; `uid` is gone."""
+        hold = self._holds.get(uid)
+        if hold is not None and hold.gpu_groups and not hold.is_bound:
+            for task in self._to_come.expect(uid, hold):
+                self._state.tasks[task.uid] = task
+                self._enter(task)
+
+    def _drop_reservations(self, uid: Uid) -> None:
+        for task in self._to_come.end(uid):
+            if task in self._state.tasks:  # one that could not be counted is forgotten already
+                self._take_out(self._state.tasks[task])
+                self.charges.devices.forget(task)
 
     def adopt(self, task: Task, node_name: str) -> None:
         """Turn a task that a Statement has allocated into one that is Binding on `node_name`.
