@@ -18,7 +18,7 @@ from bindery.controlplane.install import Installation
 from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Command, Process, Record
 
-_READY_SECONDS: Final = 30.0
+_READY_SECONDS: Final = 120.0
 
 
 class Component:
