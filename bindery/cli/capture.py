@@ -14,6 +14,7 @@ from typing import Final
 from bindery.api.bindrequest import Phase
 from bindery.api.gpushare import is_reservation
 from bindery.api.names import (
+    CHARGED_QUEUE_ANNOTATION,
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
     QUEUE_LABEL,
@@ -133,7 +134,7 @@ def _capture_job(
         captured["recreate"] = False
     if spreads_devices(pods):
         captured["spreadDevices"] = True
-    jobs.entries.append({**captured, "pods": capture_pods(pods, now, jobs.devices)})
+    jobs.entries.append({**captured, "pods": capture_pods(pods, owner, now, jobs.devices)})
 
 
 def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
@@ -271,6 +272,7 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
     for group in seen.groups:
         if group.unreadable:
             yield f"PodGroup {group.metadata.name}: {group.unreadable}"
+    yield from _orphans(seen, jobs)
     shapes = ShapeBook(ResourceAxis())
     for pod in seen.pods:
         name = jobs.pod_names.get(pod.metadata.uid)
@@ -286,3 +288,12 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
             needs -= {Need.RESOURCE_CLAIMS}
         if shape.refusal is None and needs:
             yield f"{name}: {unmet_text(needs)}"
+
+
+def _orphans(seen: Look, jobs: _Jobs) -> Iterator[str]:
+    """Yield the running pods without a PodGroup: the nodes have less room, the queues do not."""
+    for pod in seen.pods:
+        charged = pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION)
+        if charged and is_bound(pod) and pod.metadata.uid not in jobs.pod_names:
+            name = pod.metadata.name
+            yield f"{name}: charged to queue {charged}, and its PodGroup does not exist"

@@ -13,6 +13,9 @@ import msgspec
 
 from bindery.api import quantity
 from bindery.api.names import (
+    CHARGED_GROUP_ANNOTATION,
+    CHARGED_QUEUE_ANNOTATION,
+    DEFAULT_QUEUE,
     GPU_RESOURCE,
     NODE_POOL_LABEL,
     PREEMPTIBLE_ANNOTATION,
@@ -24,17 +27,27 @@ from bindery.cli.capturehami import pod_annotations
 from bindery.cli.capturenodes import Entry, amount_text
 from bindery.cli.captureshares import Indexes, share_keys
 from bindery.cli.capturevolumes import volume_claims
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Pod, PodGroup
 from bindery.kube.podspec import Container
 from bindery.scenario.states import PodState
+from bindery.scheduler.cache.reading import queue_of
 
 _STUCK_AFTER_S: Final = 120.0
 """A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
 
 
-def capture_pods(pods: Sequence[Pod], now: datetime, devices: Indexes) -> list[Entry]:
-    """Return the entries of `pods`, equal neighbours together."""
-    entries = [{**_entry(pod, now), **_written(share_keys(pod, devices))} for pod in pods]
+def capture_pods(
+    pods: Sequence[Pod], owner: PodGroup | Pod, now: datetime, devices: Indexes
+) -> list[Entry]:
+    """Return the entries of `pods`, which are the job of `owner`; equal neighbours together."""
+    entries = [
+        {
+            **_entry(pod, now),
+            **_written({"chargedQueue": _charged_elsewhere(pod, owner)}),
+            **_written(share_keys(pod, devices)),
+        }
+        for pod in pods
+    ]
     captured = []
     for entry, equal in groupby(entries):
         count = len(list(equal))
@@ -55,6 +68,19 @@ def state_of(pod: Pod, now: datetime) -> PodState | None:
         return PodState.RUNNING if pod.status.phase == "Running" else PodState.BOUND
     going_s = (now - datetime.fromisoformat(deleted)).total_seconds()
     return PodState.STUCK_IN_RELEASING if going_s > _STUCK_AFTER_S else PodState.RELEASING
+
+
+def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod) -> str:
+    """Return the queue that `pod` is charged to; empty for the queue that `owner` names."""
+    annotations = pod.metadata.annotations
+    recorded = annotations.get(CHARGED_QUEUE_ANNOTATION, "") if pod.spec.node_name else ""
+    if isinstance(owner, Pod):
+        return recorded if recorded != queue_of(owner) else ""
+    # A PodGroup whose queue was changed by somebody who may takes its own pods along.
+    is_assigned = bool(owner.status.queue)
+    if is_assigned and annotations.get(CHARGED_GROUP_ANNOTATION) == owner.metadata.uid:
+        return ""
+    return recorded if recorded != (owner.spec.queue or DEFAULT_QUEUE) else ""
 
 
 def _entry(pod: Pod, now: datetime) -> Entry:

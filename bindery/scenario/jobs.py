@@ -84,6 +84,8 @@ class ScenarioPod(Request):
     gpu_policy: Literal["pack", "spread", "mutex", "numa", "topology"] | None = None
     state: PodState = PodState.PENDING
     node: str = ""
+    charged_queue: str = ""
+    """The queue that a pod on a node is charged to; empty: the queue of its job."""
     gpu: DeviceIndexes = ()
     """The devices that it holds, by index on the node."""
     node_selector: dict[str, str] = Field(default_factory=dict)
@@ -104,6 +106,8 @@ class ScenarioPod(Request):
             raise ValueError(f"a pod that is {self.state} needs a node")
         if self.node and self.state in (PodState.PENDING, PodState.GATED):
             raise ValueError(f"a pod that is {self.state} is on no node")
+        if self.charged_queue and self.state not in ON_NODE:
+            raise ValueError(f"a pod that is {self.state} is charged to no queue")
         if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):
             raise ValueError("a BestEffort pod asks for no cpu and no memory")
         return self

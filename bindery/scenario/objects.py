@@ -13,6 +13,7 @@ import msgspec
 
 from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
+    CHARGED_QUEUE_ANNOTATION,
     GPU_MEMORY_LABEL,
     GPU_MODEL_LABEL,
     GPU_RESOURCE,
@@ -238,6 +239,8 @@ def pod_object(
     annotations |= pod.annotations
     if pod.node:
         annotations |= shares.recorded(annotations, labels, who.uid)
+        if pod.charged_queue:
+            annotations[CHARGED_QUEUE_ANNOTATION] = pod.charged_queue
     deleted = {
         PodState.RELEASING: timestamp(now),
         PodState.STUCK_IN_RELEASING: timestamp(now - _STUCK_FOR_S),

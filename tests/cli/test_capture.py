@@ -10,6 +10,7 @@ from looks import look_at, scenario_of
 from ownscenarios import FOLDER, scenarios_of
 
 from bindery.api.gpushare import RECORD_ANNOTATION
+from bindery.api.names import CHARGED_GROUP_ANNOTATION
 from bindery.api.yamlfile import FileError
 from bindery.cli.capture import capture
 from bindery.cli.cluster import Look
@@ -93,6 +94,79 @@ def test_what_others_use_is_taken_off_the_nodes() -> None:
     assert "jobs" not in data
     (node,) = data["nodes"]
     assert (node["gpus"], node["cpu"], node["pods"]) == (3, "2500m", 109)
+
+
+def test_pods_stay_in_the_queue_that_they_are_charged_to(tmp_path: Path) -> None:
+    """Their PodGroup names another queue since; the snapshot's replay counts as the cluster did."""
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, gpus: 8}]
+        queues: [{name: old, gpu: {limit: 4}}, {name: new}]
+        jobs:
+        - name: runs
+          queue: new
+          pods:
+          - {count: 4, gpus: 1, state: Running, node: n, chargedQueue: old}
+          - {count: 1, gpus: 1, state: Running, node: n}
+        - {name: waits, queue: old, pods: [{gpus: 1}]}
+        """
+    )
+    seen = look_at(scenario)
+
+    data = capture(seen, scenario.now)
+    replayed = run(read_back(seen, scenario, tmp_path)).seen
+
+    (runs,) = (job for job in data["jobs"] if job["name"] == "runs")
+    assert [pod.get("chargedQueue", "") for pod in runs["pods"]] == ["old", ""]
+    assert {name: held["gpu"] for name, held in replayed.allocated.items()} == {"old": 4, "new": 1}
+    assert replayed.pods["waits-0"].reason.startswith("OverLimit")
+
+
+def test_a_queue_that_the_gang_was_moved_to_counts(tmp_path: Path) -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, gpus: 8}]
+        queues: [{name: old}, {name: new}]
+        jobs:
+        - name: runs
+          queue: new
+          pods: [{gpus: 1, state: Running, node: n, chargedQueue: old}]
+        """
+    )
+    seen = look_at(scenario)
+    (group,), (pod,) = seen.groups, seen.pods
+    recorded = {**pod.metadata.annotations, CHARGED_GROUP_ANNOTATION: group.metadata.uid}
+    meta = msgspec.structs.replace(pod.metadata, annotations=recorded)
+    status = msgspec.structs.replace(group.status, queue="new")
+    moved = replace(
+        seen,
+        groups=(msgspec.structs.replace(group, status=status),),
+        pods=(msgspec.structs.replace(pod, metadata=meta),),
+    )
+
+    replayed = run(read_back(moved, scenario, tmp_path)).seen
+
+    assert {name: held.get("gpu") for name, held in replayed.allocated.items()} == {
+        "old": 0,
+        "new": 1,
+    }
+
+
+def test_pods_that_outlive_their_gang_are_named_with_their_queue() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n, gpus: 8}]
+        queues: [{name: old}, {name: new}]
+        jobs:
+        - name: runs
+          queue: new
+          pods: [{gpus: 1, state: Running, node: n, chargedQueue: old}]
+        """
+    )
+
+    needs = capture(replace(look_at(scenario), groups=()), scenario.now)["needs"]
+
+    assert needs == ["runs-0: charged to queue old, and its PodGroup does not exist"]
 
 
 def test_what_a_scenario_cannot_say_is_named() -> None:
