@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import msgspec
 
 from bindery.api.bindrequest import Phase
+from bindery.api.times import timestamp
 from bindery.kube.objects import (
     BindRequest,
     BindRequestStatus,
@@ -21,7 +22,6 @@ from bindery.kube.objects import (
 )
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.faults import Faults
-from bindery.scenario.objects import timestamp
 from bindery.scheduler.cache.holds import key_of
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from bindery.api.bindrequest import Phase
+from bindery.api.times import timestamp
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import (
     BindRequest,
@@ -129,9 +130,7 @@ class ScenarioCluster:
     def evict_pod(self, name: str) -> None:
         """Begin to delete the pod `name`."""
         pod = self.pods[name].object
-        metadata = msgspec.structs.replace(
-            pod.metadata, deletion_timestamp=objects.timestamp(self.now)
-        )
+        metadata = msgspec.structs.replace(pod.metadata, deletion_timestamp=timestamp(self.now))
         self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
 
     def put_further(self, item: KubeObject) -> None:

@@ -5,6 +5,7 @@ Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs that 
 
 from bindery.api.bindrequest import Phase
 from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LABEL
+from bindery.api.times import timestamp
 from bindery.kube.objects import (
     BindRequest,
     BindRequestSpec,
@@ -15,7 +16,7 @@ from bindery.kube.objects import (
     UnboundPod,
 )
 from bindery.scenario.happenings import InFlightRequest
-from bindery.scenario.objects import object_uid, timestamp
+from bindery.scenario.objects import object_uid
 
 
 def request_object(

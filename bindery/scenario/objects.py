@@ -6,7 +6,6 @@ only creation times follow from the order of its lists, where order means age.
 
 import uuid
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Final, TypeVar
 
 import msgspec
@@ -26,6 +25,7 @@ from bindery.api.names import (
     SUB_GROUP_LABEL,
 )
 from bindery.api.podgroup import SCHEDULED
+from bindery.api.times import timestamp
 from bindery.kube.objects import (
     Condition,
     Meta,
@@ -109,11 +109,6 @@ class PodIdentity:
 def object_uid(kind: str, namespace: str, name: str) -> str:
     """Return the UID of an object of the scenario."""
     return str(uuid.uuid5(uuid.NAMESPACE_URL, f"scenario:{kind}/{namespace}/{name}"))
-
-
-def timestamp(at: float) -> str:
-    """Return `at` as Kubernetes writes times."""
-    return datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def node_object(node: ScenarioNode, name: str, at: float) -> Node:

@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from bindery.api.times import timestamp
 from bindery.kube.objects import BindRequest, KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import hami, objects
@@ -125,7 +126,7 @@ class Planner:
             metadata = msgspec.structs.replace(
                 request.metadata,
                 uid=objects.object_uid("bindrequest", draft.namespace, draft.name),
-                creation_timestamp=objects.timestamp(self.cluster.now),
+                creation_timestamp=timestamp(self.cluster.now),
             )
             self.cluster.put_request(msgspec.structs.replace(request, metadata=metadata))
         self._actions += len(parts)
