@@ -31,6 +31,10 @@ MOST_SUB_GROUP_LEVELS: Final = 16
 items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
 
 
+ENDED_POD_PHASES: Final = frozenset({"Succeeded", "Failed"})
+"""The phases of pods of which no container runs any more or will run again."""
+
+
 class GangState(StrEnum):
     """Where a gang stands now."""
 

@@ -24,8 +24,6 @@ from bindery.binder.run import Interruption, Run
 from bindery.binder.statements import (
     Gatherings,
     Key,
-    is_final,
-    key_of,
     problem_of,
     problem_of_parts,
 )
@@ -110,7 +108,7 @@ class Manager:
             request: its newest state.
             adopted: whether it was there before we looked, so that another may have worked on it.
         """
-        key = key_of(request)
+        key = request.key
         self._fence.note(request.metadata.labels, request.spec.fencing_token)
         known = self._known.get(key)
         if known is not None and known.metadata.uid != request.metadata.uid:
@@ -120,7 +118,7 @@ class Manager:
             self.gone(request)
             return
         self._predecessors.note(request)
-        if is_final(request):
+        if request.is_final:
             self._finish(key, request)
         elif known is None:
             self._admit(key, request, adopted=adopted)
@@ -129,7 +127,7 @@ class Manager:
 
     def gone(self, request: BindRequest) -> None:
         """Take in that a request does not exist any more."""
-        key = key_of(request)
+        key = request.key
         known = self._known.get(key)
         if known is not None and known.metadata.uid != request.metadata.uid:
             return
@@ -180,7 +178,7 @@ class Manager:
 
     def wait_said(self, request: BindRequest, written: BindRequest | None) -> None:
         """Take in that `request` was told what it waits for, or could not be."""
-        key = key_of(request)
+        key = request.key
         self._said.add(key)
         run = self._runs.get(key)
         if run is not None and written is not None:
@@ -222,7 +220,7 @@ class Manager:
                 for part in parts:
                     self._refuse(part, problem)
             else:
-                self._start(parts, adopted=adopted or any(map(is_final, parts)))
+                self._start(parts, adopted=adopted or any(part.is_final for part in parts))
 
     def _replace(self, key: Key, request: BindRequest) -> None:
         """Begin anew with a request whose spec has changed, when the old Run has ended."""
@@ -241,9 +239,9 @@ class Manager:
         if request.spec.statement.parts > 1:
             gathering = self._gatherings.add(request)
             # Seen last at a start: the parts without an outcome wait for nothing else.
-            if gathering.is_complete and not all(map(is_final, gathering.parts.values())):
+            if gathering.is_complete and not gathering.is_final:
                 parts = gathering.in_order()
-                if not any(key_of(part) in self._runs for part in parts):
+                if not any(part.key in self._runs for part in parts):
                     self._start(parts, adopted=True)
         self._retention.add(finished(request))
 
@@ -260,8 +258,8 @@ class Manager:
 
     def _start(self, parts: list[BindRequest], *, adopted: bool) -> None:
         now = self._around.clock()
-        waited_s = max(now - self._first_seen.pop(key_of(part), now) for part in parts)
-        before = [self._runs[key_of(part)] for part in parts if key_of(part) in self._runs]
+        waited_s = max(now - self._first_seen.pop(part.key, now) for part in parts)
+        before = [self._runs[part.key] for part in parts if part.key in self._runs]
         predecessor = self._predecessors.of(parts[0])
         run = Run(
             parts,
@@ -271,7 +269,7 @@ class Manager:
             confirm_first=bool(before) or waited_s > _FRESH_S,
         )
         for part in parts:
-            self._runs[key_of(part)] = run
+            self._runs[part.key] = run
         run.start(RunAdmission(run, before, predecessor, self._holders), self._spawn)
         self._spawn(self._see_off(run, predecessor))
 

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.ports import PodView
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
@@ -17,7 +18,6 @@ from bindery.kube.objects import KubeObject
 from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.watch import Reflector
 
-_ENDED: Final = ("Succeeded", "Failed")
 _CAN_BE_BOUND: Final = "spec.nodeName=,status.phase=Pending"
 """Of the pods that this selects, the metadata alone says what a check needs."""
 
@@ -121,7 +121,7 @@ def _view(pod: SlimPod) -> PodView:
         name=meta.name,
         uid=meta.uid,
         node=pod.spec.node_name,
-        ending=meta.deletion_timestamp is not None or pod.status.phase in _ENDED,
+        ending=meta.deletion_timestamp is not None or pod.status.phase in ENDED_POD_PHASES,
     )
 
 

@@ -18,7 +18,7 @@ from bindery.api.bindrequest import BindFailureReason
 from bindery.api.times import seconds, timestamp_milli
 from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
-from bindery.binder.statements import Key, is_final, key_of
+from bindery.binder.statements import Key
 from bindery.binder.status import Status, final_status, retry_status
 from bindery.binder.surroundings import Admission, Surroundings
 from bindery.binder.transaction import BindTransaction
@@ -63,7 +63,7 @@ class Run:
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
         """
-        self.requests: dict[Key, BindRequest] = {key_of(request): request for request in requests}
+        self.requests: dict[Key, BindRequest] = {request.key: request for request in requests}
         self.failed_attempts = max(request.status.failed_attempts for request in requests)
         self.ended = asyncio.Event()
         self.since_s = around.clock()
@@ -270,7 +270,7 @@ class Run:
         """
         async with asyncio.TaskGroup() as group:
             for key, part in list(self.requests.items()):
-                if key not in self._gone and not is_final(part):
+                if key not in self._gone and not part.is_final:
                     group.create_task(self._write_part(key, part, status_of(part)))
         if not self._concluded and self._changed:
             raise RequestChangedError

@@ -15,16 +15,6 @@ Key = tuple[str, str]
 """Namespace and name of a BindRequest."""
 
 
-def key_of(request: BindRequest) -> Key:
-    """Return where the request lives."""
-    return request.metadata.namespace, request.metadata.name
-
-
-def is_final(request: BindRequest) -> bool:
-    """Whether the binder has done all it will do for the request."""
-    return request.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
-
-
 @dataclass
 class Gathering:
     """The parts of one Statement that have come so far."""
@@ -37,6 +27,11 @@ class Gathering:
     def is_complete(self) -> bool:
         """Whether all parts have come."""
         return len(self.parts) == self.count
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for any of the parts that have come."""
+        return all(part.is_final for part in self.parts.values())
 
     def in_order(self) -> list[BindRequest]:
         """Return the parts in order."""
@@ -62,7 +57,7 @@ class Gatherings:
         statement = request.spec.statement
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         known = gathering.parts.get(statement.part) if gathering else None
-        return known if known and key_of(known) != key_of(request) else None
+        return known if known and known.key != request.key else None
 
     def drop(self, request: BindRequest) -> None:
         """Forget a part that is gone."""
@@ -95,7 +90,7 @@ class Gatherings:
     def has_open_part(self, namespace: str, statement_id: str) -> bool:
         """Whether a part of the Statement still waits for its outcome."""
         gathering = self._gatherings.get((namespace, statement_id))
-        return gathering is not None and not all(map(is_final, gathering.parts.values()))
+        return gathering is not None and not gathering.is_final
 
 
 def problem_of(request: BindRequest) -> str:
@@ -143,7 +138,7 @@ def settled_refusals(requests: Iterable[BindRequest]) -> dict[str, PodFailure]:
     """
     requests = list(requests)
     refusals: dict[str, PodFailure] = {}
-    for request in filter(is_final, requests):
+    for request in (each for each in requests if each.is_final):
         status = request.status
         if status.phase == Phase.FAILED:
             failure = PodFailure(

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api import names, times
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.nodeagent.pod_objects import HollowPod
 
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
 """On a pod of a hollow node: how long its containers take to end when they are told to stop. At
 the end of the pod's grace period they are killed. Without it they end at once."""
 
-TERMINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
 # Exit codes as a shell would report them: 128 + the signal's number.
 EXIT_TERMINATED: Final = 143
@@ -75,7 +75,7 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
     """Return what is to be done to `pod` at `now_s` (seconds since the epoch)."""
     if pod.metadata.deletion_timestamp is not None:
         return _decide_deleted(pod, now_s)
-    if pod.status.phase in TERMINAL_PHASES:
+    if pod.status.phase in ENDED_POD_PHASES:
         return Rest()
     started_s = times.seconds(pod.status.start_time)
     if pod.status.phase != "Running" or started_s is None:
@@ -123,6 +123,6 @@ def _decide_deleted(pod: HollowPod, now_s: float) -> Decision:
     if not meta.finalizers:
         return Remove()
     # A finalizer keeps the object: whoever set it (the Job controller does) waits for the end.
-    if pod.status.phase not in TERMINAL_PHASES:
+    if pod.status.phase not in ENDED_POD_PHASES:
         return Stop(EXIT_KILLED if wanted_s > grace_s else EXIT_TERMINATED)
     return Remove() if grace_s > 0 else Rest()

@@ -22,7 +22,6 @@ from bindery.kube.objects import (
 )
 from bindery.scenario.cluster import ScenarioCluster
 from bindery.scenario.faults import Faults
-from bindery.scheduler.cache.holds import key_of
 
 
 @dataclass(frozen=True)
@@ -74,14 +73,14 @@ def _before(
     before = request.spec.statement.after
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
-    keys = [key_of(part) for part in statements.get(before, ())]
+    keys = [part.key for part in statements.get(before, ())]
     parts = [cluster.requests[key] for key in keys if key in cluster.requests]
     has_failed = any(part.status.phase == Phase.FAILED for part in parts)
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
 
 
 def _is_due(request: BindRequest, now: float) -> bool:
-    if Phase(request.status.phase).is_final:
+    if request.is_final:
         return False
     at = request.status.next_attempt_time
     return at is None or at <= timestamp(now)
@@ -197,4 +196,4 @@ def _write(
     cluster.put_request(msgspec.structs.replace(request, status=status))
     if status.phase == Phase.SUCCEEDED:
         cluster.bound_statements.add(request.spec.statement.id)
-        cluster.delete_request(key_of(request))
+        cluster.delete_request(request.key)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from bindery.api.bindrequest import Phase
 from bindery.api.times import timestamp
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import (
@@ -184,7 +183,7 @@ class ScenarioCluster:
         return {
             pod.pod_uid: pod.selected_node
             for request in self.requests.values()
-            if not Phase(request.status.phase).is_final
+            if not request.is_final
             for pod in request.spec.pods
         }
 

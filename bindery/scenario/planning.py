@@ -21,7 +21,6 @@ from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.states import PodState
-from bindery.scheduler.cache.holds import key_of
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
@@ -103,7 +102,7 @@ class Planner:
         for found in list(stale):
             names = [pod.pod_name for pod in found.request.spec.pods]
             if self._faults.error("deleteBindRequest", names) is None:
-                self.cluster.delete_request(key_of(found.request))
+                self.cluster.delete_request(found.request.key)
 
     def _write(self, parts: Sequence[BindRequestDraft], refused: Collection[str]) -> bool:
         """Create all parts of a Statement; if the API server refuses one, take all back.

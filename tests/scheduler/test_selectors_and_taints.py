@@ -18,7 +18,7 @@ from bindery.kube.podspec import (
     PreferredSchedulingTerm,
     Toleration,
 )
-from bindery.scheduler.plugins.predicates import tolerates
+from bindery.kube.taints import tolerates
 
 KEYS = ("a", "b")
 VALUES = ("", "x", "y", "5", "12", "-3", "1_0", "007")

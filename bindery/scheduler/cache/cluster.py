@@ -33,7 +33,7 @@ from bindery.scheduler.cache.aside import Aside, stand_ins
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.defects import INTERNAL_ERROR, Defects, Stage, Subject
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, RequestKey, is_final, key_of
+from bindery.scheduler.cache.holds import Holds, RequestKey
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
@@ -41,7 +41,7 @@ from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.cache.trails import Trails
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
@@ -338,8 +338,7 @@ class Cluster:
     def _note_loss(self, pod: Pod, gone: bool) -> None:
         """Note that a gang has lost `pod`, which had not ended before."""
         task = self.state.tasks.get(Uid(pod.metadata.uid))
-        ended = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)
-        if task is None or not task.job.is_group or task.status in ended:
+        if task is None or not task.job.is_group or task.status.has_ended:
             return
         if gone or pod.status.phase == "Failed":
             self.staleness.lost(task.job, pod, self._clock())
@@ -436,8 +435,8 @@ class Cluster:
                     self.holds.settle(Uid(bound))
         else:
             self._count_commit(request)
-            known = self.holds.requests.get(key_of(request))
-            if is_final(request) and (known is None or not is_final(known)):
+            known = self.holds.requests.get(request.key)
+            if request.is_final and (known is None or not known.is_final):
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bindery.api import bindrequest
-from bindery.api.bindrequest import Phase
 from bindery.kube.objects import BindRequest, BindRequestSpec
 from bindery.scheduler.model.jobs import Uid
 
@@ -49,16 +48,6 @@ class Assumption:
     since: float
 
 
-def is_final(request: BindRequest) -> bool:
-    """Return whether the binder is done with `request`."""
-    return request.status.phase in (Phase.SUCCEEDED, Phase.FAILED)
-
-
-def key_of(request: BindRequest) -> RequestKey:
-    """Return the key of `request`."""
-    return request.metadata.namespace, request.metadata.name
-
-
 class Holds:
     """Which requests hold which pods, and the requests that are known."""
 
@@ -75,7 +64,7 @@ class Holds:
     @property
     def has_live(self) -> bool:
         """Whether any request is being written or carried out."""
-        return bool(self.assumed) or any(not is_final(r) for r in self.requests.values())
+        return bool(self.assumed) or any(not r.is_final for r in self.requests.values())
 
     def get(self, uid: Uid) -> Hold | None:
         """Return the hold on the pod `uid` that counts: a binding before plans, then by name."""
@@ -122,10 +111,10 @@ class Holds:
 
     def put(self, request: BindRequest) -> Iterable[Uid]:
         """Take in a request's state; return the pods whose hold may have changed."""
-        key = key_of(request)
+        key = request.key
         self.assumed.pop(key, None)
         self.requests[key] = request
-        final, bound = is_final(request), frozenset(request.status.bound_pods)
+        final, bound = request.is_final, frozenset(request.status.bound_pods)
         return self._replace(
             key,
             {
@@ -147,7 +136,7 @@ class Holds:
 
         What it has bound stays held until the pod shows it.
         """
-        key = key_of(request)
+        key = request.key
         self.requests.pop(key, None)
         bound = frozenset(request.status.bound_pods)
         held = self._by_request.get(key, ())

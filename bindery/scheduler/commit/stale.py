@@ -12,7 +12,6 @@ from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
 from bindery.kube.objects import BindRequest
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.holds import is_final
 from bindery.scheduler.commit.precedence import bound_pods
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 
@@ -50,7 +49,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
     live: list[BindRequest] = []
     for (namespace, identity), parts in statements.items():
         for request in parts:
-            if is_final(request):
+            if request.is_final:
                 if _has_failed(request) and _is_superseded(cluster, request):
                     text = "its pods are planned anew or gone"
                     yield StaleRequest(request, "Superseded", text)

@@ -12,6 +12,7 @@ from enum import Enum
 from typing import NamedTuple, NewType
 
 from bindery.api.names import DEFAULT_QUEUE
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.shapes import Shape
 
@@ -45,10 +46,13 @@ class TaskStatus(Enum):
     """Counts as used on its node."""
     is_active: bool
     """Counts towards its gang's minimum and its queue's allocation."""
+    has_ended: bool
+    """No container of it will run again."""
 
     def __init__(self, text: str) -> None:
         self.is_active = text in ("Allocated", "Binding", "Running")
         self.holds_room = self.is_active or text in ("Releasing", "StuckInReleasing")
+        self.has_ended = text in ENDED_POD_PHASES
 
 
 class JobKey(NamedTuple):

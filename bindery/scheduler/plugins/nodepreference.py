@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.kube.taints import tolerates
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
-from bindery.scheduler.plugins.predicates import tolerates
 
 _DECADE = 100.0
 _AVOIDED = 50.0

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from bindery.kube.objects import Node, Taint
-from bindery.kube.podspec import Toleration
+from bindery.kube.taints import tolerates
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.nodereading import is_ready
@@ -67,20 +67,3 @@ class Predicates:
 
 def _mask(nodes: list[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
     return np.fromiter((n is not None and test(n) for n in nodes), np.bool_, len(nodes))
-
-
-def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Return whether one of `tolerations` covers `taint`."""
-    return any(_matches(toleration, taint) for toleration in tolerations)
-
-
-def _matches(toleration: Toleration, taint: Taint) -> bool:
-    """Return whether `toleration` covers `taint` (`v1.Toleration.ToleratesTaint`)."""
-    if toleration.effect and toleration.effect != taint.effect:
-        return False
-    if toleration.key and toleration.key != taint.key:
-        return False
-    if toleration.operator == "Exists":
-        return True
-    is_equal = toleration.operator in ("", "Equal")
-    return is_equal and bool(toleration.key) and toleration.value == taint.value

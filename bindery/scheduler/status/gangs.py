@@ -21,7 +21,7 @@ from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS, SCHEDULED, JobReport
 
-_ENDED = frozenset({TaskStatus.SUCCEEDED, TaskStatus.FAILED})
+_ENDED = frozenset(status for status in TaskStatus if status.has_ended)
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
 _REASONS = {"stalegangeviction": "StaleGangEviction"}
 """The reasons of evictions by actions whose names are several words; others are capitalized."""

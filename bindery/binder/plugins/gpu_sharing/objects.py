@@ -10,12 +10,12 @@ import msgspec
 
 from bindery.api import gpushare
 from bindery.api.names import GPU_RESOURCE
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.binder.plugins.gpu_sharing.arguments import Arguments
 from bindery.kube.objects import KubeObject, OwnerReference
 from bindery.kube.podspec import Toleration
 from bindery.kube.resources import PODS, Resource
 
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 _CONTAINER: Final = "reservation"
 _GRACE_S: Final = 5
 
@@ -52,7 +52,7 @@ class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
     @property
     def has_ended(self) -> bool:
         """Whether its containers have gone for good."""
-        return self.status.phase in _ENDED
+        return self.status.phase in ENDED_POD_PHASES
 
     @property
     def groups(self) -> tuple[str, ...]:

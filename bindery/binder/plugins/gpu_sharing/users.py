@@ -7,7 +7,6 @@ before pods: one whose request has ended in between shows on its node by then, s
 import asyncio
 from dataclasses import dataclass
 
-from bindery.api.bindrequest import Phase
 from bindery.api.gpushare import GROUP_LABEL, GROUP_LABEL_PREFIX
 from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
 from bindery.kube.client import Client
@@ -63,7 +62,7 @@ class Users:
         return {
             pod.pod_uid: request.spec.statement.id
             for request in await self._client.list(BIND_REQUESTS)
-            if not Phase(request.status.phase).is_final
+            if not request.is_final
             for pod in request.spec.pods
             if group in pod.selected_gpu_groups and pod.selected_node == node
         }

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.lock import NodeLock, decode
 from bindery.api.hami.names import BIND_PHASE, BindPhase
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
 from bindery.binder.plugins.node_lock.objects import HolderPod
 
@@ -18,7 +19,6 @@ _CLOCKS_APART_S = 2.0
 """Locks have whole seconds, as have creation times, and clocks differ."""
 _SETTLING_S = 1.0
 """A device plugin that is done with a pod says so first and removes the lock then."""
-_ENDED = ("Succeeded", "Failed")
 _FINAL_PHASES = tuple(phase.value for phase in BindPhase if phase.is_final)
 
 
@@ -92,7 +92,7 @@ def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: f
     """
     if pod is None:
         return "Dangling"
-    if pod.status.phase in _ENDED:
+    if pod.status.phase in ENDED_POD_PHASES:
         return "Ended"
     # Clocks may be so far apart that a pod seems to be newer than its own lock.
     is_expired = now_s > lock.since_s + expire_s
@@ -100,7 +100,7 @@ def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: f
 
 
 def _why_dead(lock: NodeLock, pod: HolderPod, node: str) -> str:
-    if pod.status.phase in _ENDED:
+    if pod.status.phase in ENDED_POD_PHASES:
         return "Ended"
     if _is_newer(pod, lock):
         return "Recreated"

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from bindery.api.quantity import QuantityError
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.claims import Allocation, DeviceClaim, Handover, ResourceClaim
 from bindery.kube.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects import KubeObject, Pod
@@ -20,8 +21,6 @@ from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim, prep
 from bindery.scheduler.plugins.dra.inventory import Inventory
 from bindery.scheduler.plugins.dra.references import ClaimKey
 from bindery.scheduler.plugins.dra.usage import PoolId, Take, Usage, takes
-
-_FINISHED = ("Succeeded", "Failed")
 
 
 @dataclass
@@ -103,7 +102,7 @@ class Known:
             yield uid, known[1]
 
     def _pod(self, pod: Pod, gone: bool) -> None:
-        if gone or pod.status.phase in _FINISHED or not pod.spec.resource_claims:
+        if gone or pod.status.phase in ENDED_POD_PHASES or not pod.spec.resource_claims:
             self.pods.pop(pod.metadata.uid, None)
         else:
             self.pods[pod.metadata.uid] = pod

@@ -9,7 +9,6 @@ why, and a pod holds none.
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from bindery.api import quantity
 from bindery.api.hami import assignment as assignments
@@ -20,11 +19,10 @@ from bindery.api.hami.migallocations import MigAllocation
 from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.vendor import Capacity, Register, Vendor
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects import Node, Pod
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.plugins.node_lock.amounts import Amounts, amounts
-
-_ENDED: Final = ("Succeeded", "Failed")
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,7 @@ class Fleet:
         uid = Uid(pod.metadata.uid)
         before = self.held.get(uid)
         self.drop_pod(uid)
-        if not pod.spec.node_name or pod.status.phase in _ENDED:
+        if not pod.spec.node_name or pod.status.phase in ENDED_POD_PHASES:
             return
         held = before or read_held(pod, self._vendors)
         if held is not None:

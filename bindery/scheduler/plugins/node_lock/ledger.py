@@ -230,7 +230,7 @@ class HamiLedger:
     def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
         task = self._state.tasks.get(uid)
         ask = self._asks.of(task.shape) if task is not None else None
-        if task is None or ask is None or task.status in _ENDED:
+        if task is None or ask is None or task.status.has_ended:
             return None
         if task.pod_node not in ("", node):  # bound by somebody else
             return None
@@ -238,6 +238,3 @@ class HamiLedger:
             return held_by(assignments.from_data(data), ask, node)
         except HamiFormatError:  # a request that somebody else has written; the binder refuses it
             return None
-
-
-_ENDED = (TaskStatus.SUCCEEDED, TaskStatus.FAILED)

@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.storage import (
     Claim,
@@ -26,7 +27,6 @@ ItemT = TypeVar("ItemT")
 BIND_COMPLETED: Final = "pv.kubernetes.io/bind-completed"
 SELECTED_NODE: Final = "volume.kubernetes.io/selected-node"
 _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
-_ENDED: Final = frozenset({"Succeeded", "Failed"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +96,7 @@ class Catalog:
             self.users[key].discard(uid)
             if not self.users[key]:
                 del self.users[key]
-        if gone or not pod.spec.volumes or pod.status.phase in _ENDED:
+        if gone or not pod.spec.volumes or pod.status.phase in ENDED_POD_PHASES:
             return
         found = read_pod(pod)
         if not found.claims:

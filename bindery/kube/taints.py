@@ -1,0 +1,61 @@
+"""Taints and tolerations, of nodes and of devices (KEP-5055): one rule for both.
+
+Used by the scheduler's plugins. Which effects count is theirs to say.
+"""
+
+from collections.abc import Iterable
+from typing import Protocol
+
+
+class Taint(Protocol):
+    """A taint of a node or of a device."""
+
+    @property
+    def key(self) -> str:
+        """Its name."""
+
+    @property
+    def value(self) -> str:
+        """Empty if it has none."""
+
+    @property
+    def effect(self) -> str:
+        """What it does to pods without a toleration."""
+
+
+class Toleration(Protocol):
+    """A toleration of a pod or of a device request."""
+
+    @property
+    def key(self) -> str:
+        """The taint's name; empty for all taints, then with the operator Exists."""
+
+    @property
+    def operator(self) -> str:
+        """Equal, the default, or Exists."""
+
+    @property
+    def value(self) -> str:
+        """The taint's value, for Equal."""
+
+    @property
+    def effect(self) -> str:
+        """The taint's effect; empty for all."""
+
+
+def tolerates(tolerations: Iterable[Toleration], taint: Taint) -> bool:
+    """Return whether one of `tolerations` covers `taint`."""
+    return any(_covers(toleration, taint) for toleration in tolerations)
+
+
+def _covers(toleration: Toleration, taint: Taint) -> bool:
+    """Return whether `toleration` covers `taint` (`v1.Toleration.ToleratesTaint`)."""
+    if toleration.effect and toleration.effect != taint.effect:
+        return False
+    if toleration.key and toleration.key != taint.key:
+        return False
+    if toleration.operator == "Exists":
+        return True
+    is_equal = toleration.operator in ("", "Equal")
+    # Without a key only Exists is valid.
+    return is_equal and bool(toleration.key) and toleration.value == taint.value
