@@ -11,16 +11,16 @@ from datetime import UTC, datetime
 
 import typer
 
-from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.errors import CommandError
 from bindery.cli.explaintext import outlook_lines, queue_lines, waiting_lines
-from bindery.cli.listings import is_bound, scheduled_condition
+from bindery.cli.listings import scheduled_condition
 from bindery.cli.options import Format, Origin
 from bindery.cli.sources import Source, read_source
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump
 from bindery.kube.objects import Condition, Pod
+from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.queue import explain_queue
 from bindery.scheduler.insight.waiting import Explanation
@@ -35,13 +35,13 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     """
     with working("reading the cluster"):
         source = read_source(context, origin)
-    queue = named_queue(source.look, about[0])
+    queue = named_queue(source.snapshot, about[0])
     if queue is not None:
         with working("planning in memory"):
             stands = explain_queue(source.world(), queue.metadata.name)
         _print(output, queue_lines(stands), stands)
         return
-    found = subject(source.look, *about)
+    found = subject(source.snapshot, *about)
     with working("planning in memory"):
         if output is Format.TEXT:
             now = source.now if origin.file is not None else datetime.now(UTC)
@@ -63,15 +63,15 @@ def _print(output: Format, lines: Iterable[str], answer: object) -> None:
 
 def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
-    seen, lines = source.look, [about.introduction] if about.introduction else []
+    snapshot, lines = source.snapshot, [about.introduction] if about.introduction else []
     if about.pod is not None:
-        lines.append(_pod_line(seen, about.pod))
+        lines.append(_pod_line(snapshot, about.pod))
         ours = source.configuration.scheduler_name
         if about.pod.spec.scheduler_name != ours:
             scheduler = about.pod.spec.scheduler_name or "default-scheduler"
             return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     if about.key.is_group:
-        lines.append(_group_line(seen, about, now))
+        lines.append(_group_line(snapshot, about, now))
     return lines + list(_why(_asked(source, about), about))
 
 
@@ -79,7 +79,7 @@ def _asked(source: Source, about: Subject) -> Explanation | None:
     return explain_job(source.in_pool(about.node_pool).world(), about.key)
 
 
-def _pod_line(seen: Look, pod: Pod) -> str:
+def _pod_line(snapshot: ClusterSnapshot, pod: Pod) -> str:
     name = f"Pod {pod.metadata.namespace}/{pod.metadata.name}"
     if pod.status.phase in FINISHED:
         return f"{name} is {pod.status.phase}."
@@ -87,17 +87,17 @@ def _pod_line(seen: Look, pod: Pod) -> str:
         return f"{name} is being deleted."
     if pod.spec.node_name:
         return f"{name} is bound to node {pod.spec.node_name} ({pod.status.phase})."
-    node = seen.requested_nodes.get(pod.metadata.uid)
+    node = snapshot.requested_nodes.get(pod.metadata.uid)
     if node is not None:
         return f"{name} is being bound to node {node} by a BindRequest."
     return f"{name} waits."
 
 
-def _group_line(seen: Look, about: Subject, now: datetime) -> str:
+def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str:
     if about.group is None:
         return f"Its PodGroup {about.key} does not exist."
     meta = about.group.metadata
-    pods = seen.pods_by_group.get((meta.namespace, meta.name), [])
+    pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     bound = sum(is_bound(pod) for pod in pods)
     return (
         f"PodGroup {meta.namespace}/{meta.name} (queue {about.group.spec.queue}, "

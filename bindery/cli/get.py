@@ -127,10 +127,10 @@ def _rows(context: typer.Context, kind: Kind, namespace: str) -> Sequence[Row]:
     if kind is Kind.QUEUES:
         from bindery.cli.queuerows import queue_rows
 
-        return queue_rows(with_client(context, cluster.look_at_queues))
+        return queue_rows(with_client(context, cluster.read_queues))
     if kind is Kind.GANGS:
-        look, make = cluster.look_at_gangs, listings.gang_rows
+        read, make = cluster.read_gangs, listings.gang_rows
     else:
-        look, make = cluster.look_at_requests, listings.request_rows
-    seen = with_client(context, lambda client: look(client, namespace))
-    return make(seen, datetime.now(UTC))
+        read, make = cluster.read_requests, listings.request_rows
+    snapshot = with_client(context, lambda client: read(client, namespace))
+    return make(snapshot, datetime.now(UTC))

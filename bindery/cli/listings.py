@@ -7,18 +7,18 @@ from datetime import datetime
 
 from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.api.states import INVALID, SCHEDULED, GangState, Phase
-from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.tables import Row, age
 from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
+from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 
 _SHOWN_NODES = 3
 _POD_SCHEDULED = "PodScheduled"
 
 
-def gang_rows(look: Look, now: datetime) -> list[Row]:
+def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
     """Return one row for each PodGroup and each single pod that waits, by namespace and name."""
-    rows = [_gang_row(group, look, now) for group in look.groups]
-    rows += [_single_row(pod, look, now) for pod in look.pods if _is_waiting_single(pod)]
+    rows = [_gang_row(group, snapshot, now) for group in snapshot.groups]
+    rows += [_single_row(pod, snapshot, now) for pod in snapshot.pods if _is_waiting_single(pod)]
     return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
 
 
@@ -28,14 +28,9 @@ def scheduled_condition(group: PodGroup) -> Condition | None:
     return next((item for item in conditions if item.type == SCHEDULED), None)
 
 
-def is_bound(pod: Pod) -> bool:
-    """Whether `pod` has a node and is not finished."""
-    return bool(pod.spec.node_name) and pod.status.phase not in FINISHED
-
-
-def _gang_row(group: PodGroup, look: Look, now: datetime) -> Row:
+def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = group.metadata
-    pods = look.pods_by_group.get((meta.namespace, meta.name), [])
+    pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     said = scheduled_condition(group)
     if group.unreadable:  # whatever the scheduler has said of it before
         said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
@@ -69,16 +64,16 @@ def _is_waiting_single(pod: Pod) -> bool:
     return pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED
 
 
-def _single_row(pod: Pod, look: Look, now: datetime) -> Row:
+def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = pod.metadata
-    is_planned = meta.uid in look.requested_nodes
+    is_planned = meta.uid in snapshot.requested_nodes
     conditions = pod.status.conditions or ()
     said = next((item for item in conditions if item.type == _POD_SCHEDULED), None)
     waits = said is not None and said.status != "True" and not is_planned
     return {
         "namespace": meta.namespace,
         "name": f"pod/{meta.name}",
-        "queue": look.queue_of(pod),
+        "queue": snapshot.queue_of(pod),
         "state": (GangState.BINDING if is_planned else GangState.WAITING).value,
         "running": 0,
         "bound": 0,
@@ -91,9 +86,9 @@ def _single_row(pod: Pod, look: Look, now: datetime) -> Row:
     }
 
 
-def request_rows(look: Look, now: datetime) -> list[Row]:
+def request_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
     """Return one row for each BindRequest, by namespace and name."""
-    rows = [_request_row(request, now) for request in look.requests]
+    rows = [_request_row(request, now) for request in snapshot.requests]
     return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
 
 

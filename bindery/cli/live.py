@@ -1,7 +1,7 @@
-"""A look at all of the live cluster that planning depends on.
+"""Read all of the live cluster that planning depends on.
 
-`look` is the only call to the API server of the commands that plan. What follows from it is worked
-out by the scheduler's own engine, so that the command line never decides differently.
+The commands that plan read the API server only here. The scheduler's own engine works out the rest,
+so the command line decides as the scheduler does.
 """
 
 import asyncio
@@ -11,7 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
-from bindery.cli.cluster import Look, demanding_kinds, read
+from bindery.cli.cluster import demanding_kinds, read
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
@@ -28,6 +28,7 @@ from bindery.kube.resources import (
     Resource,
 )
 from bindery.kube.served import served
+from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.workloads import WORKLOAD_JOBS
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
@@ -35,12 +36,12 @@ from bindery.scheduler.plugins import registry
 T = TypeVar("T", bound=KubeObject)
 
 
-async def look(
+async def read_cluster(
     client: Client,
     plugins: Sequence[PluginConfiguration] | None = None,
     *,
     with_jobs: bool = False,
-) -> Look:
+) -> ClusterSnapshot:
     """Read everything that planning depends on. `plugins`: those that plan; None: the default.
 
     `with_jobs`: also what decides whether evicted pods come back.
@@ -61,14 +62,14 @@ async def look(
     return replace(own, budgets=budgets, further=further, workload_jobs=jobs)
 
 
-async def _own_kinds(client: Client) -> Look:
+async def _own_kinds(client: Client) -> ClusterSnapshot:
     """Read the kinds that the scheduler itself watches.
 
     Raises:
         CommandError: the cluster does not serve Bindery's kinds.
     """
     with demanding_kinds():
-        return Look(
+        return ClusterSnapshot(
             *await asyncio.gather(
                 read(client, PODS),
                 read(client, NODES),

@@ -6,7 +6,7 @@ import typer
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.cli.connection import with_client
-from bindery.cli.live import look
+from bindery.cli.live import read_cluster
 from bindery.cli.options import Origin
 from bindery.cli.sources import Source, configured
 from bindery.kube.client import Client
@@ -24,9 +24,9 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
     configuration = configured(origin, SchedulerConfiguration())
 
     async def read(client: Client) -> Source:
-        seen = await look(client, configuration.plugins, with_jobs=with_jobs)
+        snapshot = await read_cluster(client, configuration.plugins, with_jobs=with_jobs)
         past = await _record(client, configuration)
-        return Source(seen, configuration, datetime.now(UTC), past)
+        return Source(snapshot, configuration, datetime.now(UTC), past)
 
     return with_client(context, read)
 

@@ -7,21 +7,21 @@ that the command line never counts differently from the scheduler.
 from collections import Counter
 
 from bindery.api import quantity
-from bindery.cli.cluster import Look
-from bindery.cli.listings import is_bound, scheduled_condition
+from bindery.cli.listings import scheduled_condition
 from bindery.cli.tables import Row
+from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scheduler.model.queues import NO_LIMIT, QueueTable
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
 
 
-def queue_rows(look: Look) -> list[Row]:
+def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
     """Return one row for each queue, by name."""
-    table = _queue_table(look)
-    gangs = Counter(group.spec.queue for group in look.groups)
+    table = _queue_table(snapshot)
+    gangs = Counter(group.spec.queue for group in snapshot.groups)
     waiting = Counter(
         group.spec.queue
-        for group in look.groups
+        for group in snapshot.groups
         if (said := scheduled_condition(group)) is not None and said.status != "True"
     )
     return [
@@ -35,20 +35,20 @@ def queue_rows(look: Look) -> list[Row]:
             "waiting": waiting[queue.metadata.name],
             "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
         }
-        for queue in sorted(look.queues, key=lambda queue: queue.metadata.name)
+        for queue in sorted(snapshot.queues, key=lambda queue: queue.metadata.name)
     ]
 
 
-def _queue_table(look: Look) -> QueueTable:
+def _queue_table(snapshot: ClusterSnapshot) -> QueueTable:
     """Return the scheduler's queue table, with what the pods of the cluster hold."""
     axis = ResourceAxis()
     table, shapes = QueueTable(axis), ShapeBook(axis)
-    for queue in look.queues:
+    for queue in snapshot.queues:
         table.put(queue)
-    for pod in look.pods:
-        holds = is_bound(pod) or pod.metadata.uid in look.requested_nodes
+    for pod in snapshot.pods:
+        holds = is_bound(pod) or pod.metadata.uid in snapshot.requested_nodes
         if holds and pod.metadata.deletion_timestamp is None:
-            row, request = table.row(look.queue_of(pod)), shapes.of(pod).request
+            row, request = table.row(snapshot.queue_of(pod)), shapes.of(pod).request
             table.hold(row, request, preemptible=True, sign=1)
     return table
 

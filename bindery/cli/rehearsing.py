@@ -1,7 +1,7 @@
-"""What `bindery whatif` answers: what would happen if a file were submitted now.
+"""Answer `bindery whatif`: what would happen if a file were submitted now.
 
-`sources` reads the cluster, `manifests` the file, `bindery.scheduler.insight` plays it; this module
-puts the answer together. Nothing is changed.
+`sources` reads the cluster, `bindery.scenario.manifests` reads the file, and
+`bindery.scheduler.insight` plays it in memory. Nothing is changed.
 """
 
 from collections.abc import Sequence
@@ -13,13 +13,13 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.amounts import listed
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.cli.manifests import Submission, read_submission
 from bindery.cli.options import Format, Origin
 from bindery.cli.sources import read_source
 from bindery.cli.tables import print_lines
 from bindery.cli.whatiftext import outcome_lines
 from bindery.cli.wire import dump, to_wire
 from bindery.kube.objects import Pod, PodGroup
+from bindery.scenario.manifests import Submission, read_submission
 from bindery.scheduler.insight.rehearsal import rehearse
 
 
@@ -35,7 +35,7 @@ def answer(
     """
     manifests, namespace = submitted
     source = read_source(context, origin, with_jobs=True)
-    submission = read_submission(manifests, source.look, namespace, source.now)
+    submission = read_submission(manifests, source.snapshot, namespace, source.now)
     scheduler = source.configuration.scheduler_name
     pools = {_pool(pod) for pod in submission.of(Pod) if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:

@@ -1,6 +1,6 @@
 """`bindery snapshot`: the live cluster as a scenario file, for what-if questions and bug reports.
 
-`live` looks at the cluster, `capture` turns the look into a scenario; this module writes it.
+`live` reads the cluster, `bindery.scenario.capture` makes the scenario; this module writes it.
 """
 
 from datetime import UTC, datetime
@@ -26,12 +26,12 @@ def snapshot(
     """Write the live cluster as a scenario that `bindery scenario run` reads back."""
     import yaml
 
-    from bindery.cli.capture import capture
     from bindery.cli.connection import with_client
-    from bindery.cli.live import look
+    from bindery.cli.live import read_cluster
+    from bindery.scenario.capture import capture
 
     text = yaml.safe_dump(
-        capture(with_client(context, look), datetime.now(UTC), node_pool),
+        capture(with_client(context, read_cluster), datetime.now(UTC), node_pool),
         sort_keys=False,
         default_flow_style=None,
         allow_unicode=True,

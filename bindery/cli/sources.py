@@ -1,6 +1,6 @@
 """What a question is about: the live cluster, or the one that a scenario file begins with.
 
-Used by `explanation`, `queuepicture` and `rehearsing`. Either way it is a `Look` and the
+Used by `explanation`, `queuepicture` and `rehearsing`. Either way it is a `ClusterSnapshot` and the
 configuration that plans it; nothing is ever written. What reads a cluster, and what reads
 scenarios, is imported when it is needed: each takes a third of a second.
 """
@@ -13,9 +13,9 @@ import typer
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.yamlfile import load
-from bindery.cli.cluster import Look
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Origin
+from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.engine import UnknownActionError
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.plugins.registry import PluginError
@@ -28,7 +28,7 @@ from bindery.scheduler.usage.source import GivenUsage, PastUsage
 class Source:
     """A cluster as of one moment, and who plans it."""
 
-    look: Look
+    snapshot: ClusterSnapshot
     configuration: SchedulerConfiguration
     now: datetime
     past: History | Mapping[str, Mapping[str, float]] | None = None
@@ -49,7 +49,11 @@ class Source:
         Raises:
             CommandError: the configuration names an action or a plugin that is not there.
         """
-        objects = (*self.look.everything(), *self.look.budgets, *self.look.workload_jobs)
+        objects = (
+            *self.snapshot.everything(),
+            *self.snapshot.budgets,
+            *self.snapshot.workload_jobs,
+        )
         try:
             world = World(objects, self.configuration, self.now.timestamp())
         except (UnknownActionError, PluginError) as error:

@@ -13,10 +13,9 @@ from difflib import get_close_matches
 from typing import Final
 
 from bindery.api.names import GROUP, NODE_POOL_LABEL
-from bindery.cli.cluster import FINISHED, Look
 from bindery.cli.errors import CommandError
-from bindery.cli.listings import is_bound
 from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue
+from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.model.jobs import JobKey
 
@@ -59,7 +58,7 @@ class Subject:
         return owner.metadata.labels.get(NODE_POOL_LABEL, "") if owner is not None else ""
 
 
-def named_queue(seen: Look, name: str) -> Queue | None:
+def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
     """Return the queue that `name`, such as `queue/research`, means; None if it means none.
 
     Raises:
@@ -68,13 +67,13 @@ def named_queue(seen: Look, name: str) -> Queue | None:
     prefix, _, bare = name.rpartition("/")
     if not prefix or _kind(prefix) != "Queue":
         return None
-    queues = {queue.metadata.name: queue for queue in seen.queues}
+    queues = {queue.metadata.name: queue for queue in snapshot.queues}
     if bare not in queues:
         raise _missing("Queue", bare, queues, "")
     return queues[bare]
 
 
-def subject(seen: Look, name: str, namespace: str) -> Subject:
+def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
     """Return what `name` means in `namespace`: a PodGroup before a pod, or what has its pods.
 
     Raises:
@@ -83,15 +82,15 @@ def subject(seen: Look, name: str, namespace: str) -> Subject:
     prefix, _, bare = name.rpartition("/")
     kind = _kind(prefix) if prefix else ""
     if kind == "BindRequest":
-        return _of_request(seen, bare, namespace)
+        return _of_request(snapshot, bare, namespace)
     if kind in _WORKLOADS:
-        return _of_workload(seen, kind, bare, namespace)
-    groups, pods = _groups(seen, namespace), _pods(seen, namespace)
+        return _of_workload(snapshot, kind, bare, namespace)
+    groups, pods = _groups(snapshot, namespace), _pods(snapshot, namespace)
     if kind in ("", "PodGroup") and bare in groups:
         return Subject(JobKey(namespace, bare, True), groups[bare], None)
     if kind in ("", "Pod") and bare in pods:
-        return _of_pod(seen, pods[bare])
-    if not kind and any(queue.metadata.name == bare for queue in seen.queues):
+        return _of_pod(snapshot, pods[bare])
+    if not kind and any(queue.metadata.name == bare for queue in snapshot.queues):
         raise CommandError(f"{bare} is a queue; write queue/{bare}")
     known = {"": [*groups, *pods], "PodGroup": [*groups], "Pod": [*pods]}[kind]
     raise _missing(kind or "PodGroup or pod", bare, known, f" in namespace {namespace}")
@@ -111,32 +110,32 @@ def _kind(prefix: str) -> str:
     return kind
 
 
-def _groups(seen: Look, namespace: str) -> dict[str, PodGroup]:
-    return {g.metadata.name: g for g in seen.groups if g.metadata.namespace == namespace}
+def _groups(snapshot: ClusterSnapshot, namespace: str) -> dict[str, PodGroup]:
+    return {g.metadata.name: g for g in snapshot.groups if g.metadata.namespace == namespace}
 
 
-def _pods(seen: Look, namespace: str) -> dict[str, Pod]:
-    return {p.metadata.name: p for p in seen.pods if p.metadata.namespace == namespace}
+def _pods(snapshot: ClusterSnapshot, namespace: str) -> dict[str, Pod]:
+    return {p.metadata.name: p for p in snapshot.pods if p.metadata.namespace == namespace}
 
 
-def _of_pod(seen: Look, pod: Pod) -> Subject:
+def _of_pod(snapshot: ClusterSnapshot, pod: Pod) -> Subject:
     key = job_key(pod)
-    group = _groups(seen, key.namespace).get(key.name) if key.is_group else None
+    group = _groups(snapshot, key.namespace).get(key.name) if key.is_group else None
     return Subject(key, group, pod)
 
 
-def _of_request(seen: Look, name: str, namespace: str) -> Subject:
+def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
     """Return the gang whose pods a BindRequest binds."""
-    requests = {r.metadata.name: r for r in seen.requests if r.metadata.namespace == namespace}
+    requests = {r.metadata.name: r for r in snapshot.requests if r.metadata.namespace == namespace}
     if name not in requests:
         raise _missing("BindRequest", name, requests, f" in namespace {namespace}")
     request = requests[name]
     uids = {pod.pod_uid for pod in request.spec.pods}
-    pods = [pod for pod in seen.pods if pod.metadata.uid in uids]
+    pods = [pod for pod in snapshot.pods if pod.metadata.uid in uids]
     line = _request_line(request)
     if not pods:
         raise CommandError(f"{line} None of its pods is there any more.")
-    return replace(_leading(seen, pods), introduction=line)
+    return replace(_leading(snapshot, pods), introduction=line)
 
 
 def _request_line(request: BindRequest) -> str:
@@ -147,10 +146,10 @@ def _request_line(request: BindRequest) -> str:
     return f"{line} {said}." if said else line
 
 
-def _of_workload(seen: Look, kind: str, name: str, namespace: str) -> Subject:
+def _of_workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Subject:
     """Return the gang of a workload's pods: of those that wait, if some do."""
     by_maker: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in _pods(seen, namespace).values():
+    for pod in _pods(snapshot, namespace).values():
         by_maker[_maker(pod, kind)].append(pod)
     if name not in by_maker:
         raise _missing(f"pod of {kind}", name, filter(None, by_maker), f" in namespace {namespace}")
@@ -160,13 +159,13 @@ def _of_workload(seen: Look, kind: str, name: str, namespace: str) -> Subject:
     line = f"{kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
     if len(keys) > 1:
         line += f"; they are {len(keys)} gangs, of which this is the first that waits"
-    return replace(_leading(seen, pods), introduction=f"{line}.")
+    return replace(_leading(snapshot, pods), introduction=f"{line}.")
 
 
-def _leading(seen: Look, pods: Iterable[Pod]) -> Subject:
+def _leading(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> Subject:
     """Return the gang of the first of `pods` that has no node, or of the first."""
     in_order = sorted(pods, key=lambda pod: (_has_place(pod), pod.metadata.name))
-    found = _of_pod(seen, in_order[0])
+    found = _of_pod(snapshot, in_order[0])
     return replace(found, pod=None) if found.key.is_group else found
 
 

@@ -37,7 +37,7 @@ class ClaimKeeper:
         self._claims[name] = item
         self._apply(Change(kind, item, previous))
 
-    def furnish(self, pod: Pod, names: Sequence[str]) -> Pod:
+    def complete(self, pod: Pod, names: Sequence[str]) -> Pod:
         """Return `pod` with claims called `names`; those that are templates are made first."""
         if not names:
             return pod

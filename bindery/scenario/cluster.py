@@ -247,7 +247,7 @@ class ScenarioCluster:
         pod = objects.pod_object(
             entry, who, priority=priority, node_pool=self._node_pool, now=self.now
         )
-        pod = self._claims.furnish(pod, entry.claims)
+        pod = self._claims.complete(pod, entry.claims)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
         self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck)
         self._added(pod)

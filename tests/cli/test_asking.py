@@ -1,7 +1,7 @@
 """Asking changes nothing: in every scenario a cycle goes as if nobody had asked."""
 
 import pytest
-from looks import source_of
+from inlinescenarios import source_of
 from ownscenarios import FOLDER, scenarios_of
 
 from bindery.scenario.format import Scenario

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import yaml
 from commandline import CommandLine
-from looks import scenario_of, source_of
+from inlinescenarios import scenario_of, source_of
 
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
@@ -42,7 +42,7 @@ def cluster() -> Scenario:
 
 def explained(cluster: Scenario, name: str) -> str:
     source = source_of(cluster)
-    about = subject(source.look, name, "default")
+    about = subject(source.snapshot, name, "default")
     return "\n".join(describe(source, about, cluster.now))
 
 

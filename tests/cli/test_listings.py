@@ -3,10 +3,9 @@
 from dataclasses import replace
 
 import msgspec
-from looks import look_at, scenario_of
+from inlinescenarios import scenario_of, snapshot_of
 
 from bindery.api.podgroup import SCHEDULED
-from bindery.cli.cluster import Look
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
 from bindery.kube.objects import (
@@ -17,6 +16,7 @@ from bindery.kube.objects import (
     QueueSpec,
     StatementReference,
 )
+from bindery.kube.snapshot import ClusterSnapshot
 
 SCENARIO = scenario_of(
     """
@@ -40,21 +40,21 @@ SCENARIO = scenario_of(
 )
 
 
-def with_condition(seen: Look, group: str, status: str) -> Look:
+def with_condition(snapshot: ClusterSnapshot, group: str, status: str) -> ClusterSnapshot:
     said = Condition(type=SCHEDULED, status=status, reason="OverLimit", message="queue is full")
     groups = tuple(
         msgspec.structs.replace(g, status=msgspec.structs.replace(g.status, conditions=[said]))
         if g.metadata.name == group
         else g
-        for g in seen.groups
+        for g in snapshot.groups
     )
-    return Look(seen.pods, seen.nodes, groups, seen.queues, seen.requests)
+    return replace(snapshot, groups=groups)
 
 
 def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
-    seen = with_condition(look_at(SCENARIO), "part", "False")
+    snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 
-    asked, part = gang_rows(seen, SCENARIO.now)
+    asked, part = gang_rows(snapshot, SCENARIO.now)
 
     assert part == {
         "namespace": "default",
@@ -74,18 +74,18 @@ def test_a_gang_shows_its_pods_and_why_it_waits() -> None:
 
 
 def test_a_gang_shows_the_state_that_its_podgroup_says() -> None:
-    seen = look_at(SCENARIO)
-    (group,) = [group for group in seen.groups if group.metadata.name == "part"]
+    snapshot = snapshot_of(SCENARIO)
+    (group,) = [group for group in snapshot.groups if group.metadata.name == "part"]
     status = msgspec.structs.replace(group.status, state="Evicted")
-    seen = replace(seen, groups=(msgspec.structs.replace(group, status=status),))
+    snapshot = replace(snapshot, groups=(msgspec.structs.replace(group, status=status),))
 
-    assert [row["state"] for row in gang_rows(seen, SCENARIO.now)] == ["Evicted"]
+    assert [row["state"] for row in gang_rows(snapshot, SCENARIO.now)] == ["Evicted"]
 
 
 def test_single_pods_are_listed_while_they_wait() -> None:
-    seen = look_at(SCENARIO)
+    snapshot = snapshot_of(SCENARIO)
     singles = []
-    for number, pod in enumerate(seen.pods[:3]):
+    for number, pod in enumerate(snapshot.pods[:3]):
         metadata = msgspec.structs.replace(
             pod.metadata, name=f"single-{number}", uid=f"single-{number}", annotations={}
         )
@@ -100,9 +100,9 @@ def test_single_pods_are_listed_while_they_wait() -> None:
         )
     binding = PodBinding(pod_name="single-1", pod_uid="single-1", selected_node="node0")
     spec = BindRequestSpec(pods=[binding], statement=StatementReference(id="s"))
-    seen = Look(pods=tuple(singles), requests=(BindRequest(spec=spec),))
+    snapshot = ClusterSnapshot(pods=tuple(singles), requests=(BindRequest(spec=spec),))
 
-    rows = gang_rows(seen, SCENARIO.now)
+    rows = gang_rows(snapshot, SCENARIO.now)
 
     assert [(row["name"], row["state"], row["waits"]) for row in rows] == [
         ("pod/single-0", "Waiting", "Unschedulable: no"),
@@ -111,15 +111,15 @@ def test_single_pods_are_listed_while_they_wait() -> None:
 
 
 def test_a_gang_that_is_scheduled_waits_for_nothing() -> None:
-    seen = with_condition(look_at(SCENARIO), "part", "True")
+    snapshot = with_condition(snapshot_of(SCENARIO), "part", "True")
 
-    assert gang_rows(seen, SCENARIO.now)[1]["waits"] == ""
+    assert gang_rows(snapshot, SCENARIO.now)[1]["waits"] == ""
 
 
 def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None:
-    seen = with_condition(look_at(SCENARIO), "part", "False")
+    snapshot = with_condition(snapshot_of(SCENARIO), "part", "False")
 
-    org, team = queue_rows(seen)
+    org, team = queue_rows(snapshot)
 
     assert org == {
         "name": "org",
@@ -148,23 +148,23 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
 
 
 def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() -> None:
-    seen = with_condition(look_at(SCENARIO), "part", "True")
-    (_, team), (part, *others) = seen.queues, seen.groups
+    snapshot = with_condition(snapshot_of(SCENARIO), "part", "True")
+    (_, team), (part, *others) = snapshot.queues, snapshot.groups
     fault = "Expected `int`, got `str` - at `$.spec.priority`"
     odd = msgspec.structs.replace(team, spec=QueueSpec(), unreadable=fault)
     odd_part = msgspec.structs.replace(part, unreadable=fault)
-    seen = replace(seen, queues=(seen.queues[0], odd), groups=(odd_part, *others))
+    snapshot = replace(snapshot, queues=(snapshot.queues[0], odd), groups=(odd_part, *others))
 
-    assert [row["problem"] for row in queue_rows(seen)] == [
+    assert [row["problem"] for row in queue_rows(snapshot)] == [
         "",
         f"QueueInvalid: queue team is not valid: {fault}",
     ]
-    waits = {row["name"]: row["waits"] for row in gang_rows(seen, SCENARIO.now)}
+    waits = {row["name"]: row["waits"] for row in gang_rows(snapshot, SCENARIO.now)}
     assert waits == {"part": f"Invalid: {fault}", "asked": ""}
 
 
 def test_a_request_shows_its_progress_and_nodes() -> None:
-    (row,) = request_rows(look_at(SCENARIO), SCENARIO.now)
+    (row,) = request_rows(snapshot_of(SCENARIO), SCENARIO.now)
 
     assert row["phase"] == "Pending"
     assert row["bound"] == "0/2"

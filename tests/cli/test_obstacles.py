@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from looks import scenario_of, source_of
+from inlinescenarios import scenario_of, source_of
 
 import bindery.scheduler
 from bindery.cli.explanation import describe
@@ -36,11 +36,11 @@ def guarded(allowed: int) -> Source:
         spec=BudgetSpec(selector=LabelSelector(match_labels={"app": "low"})),
         status=BudgetStatus(disruptions_allowed=allowed),
     )
-    return replace(source, look=replace(source.look, budgets=(budget,)))
+    return replace(source, snapshot=replace(source.snapshot, budgets=(budget,)))
 
 
 def explained(source: Source, name: str) -> list[str]:
-    return describe(source, subject(source.look, name, "default"), source.now)
+    return describe(source, subject(source.snapshot, name, "default"), source.now)
 
 
 def test_a_budget_is_named_where_it_is_the_obstacle_and_not_the_rule_of_another_queue() -> None:
@@ -106,7 +106,7 @@ def test_a_pod_group_of_an_unknown_queue_without_pods_is_explained() -> None:
         metadata=Meta(name="empty", namespace="default", uid="empty"),
         spec=PodGroupSpec(queue="nowhere", min_member=2),
     )
-    source = replace(source, look=replace(source.look, groups=(group,)))
+    source = replace(source, snapshot=replace(source.snapshot, groups=(group,)))
 
     answer = explained(source, "empty")
 

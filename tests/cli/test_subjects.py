@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 from commandline import CommandLine
-from looks import scenario_of, source_of
+from inlinescenarios import scenario_of, source_of
 
-from bindery.cli.cluster import Look
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
 from bindery.cli.subjects import named_queue, subject
 from bindery.kube.objects import OwnerReference, Pod
+from bindery.kube.snapshot import ClusterSnapshot
 
 CLUSTER = """
 nodes: [{name: node0, gpus: 4}]
@@ -43,13 +43,13 @@ def owned(pod: Pod, kind: str, name: str, **labels: str) -> Pod:
     return msgspec.structs.replace(pod, metadata=meta)
 
 
-def look_with(kind: str, name: str, **labels: str) -> Look:
+def look_with(kind: str, name: str, **labels: str) -> ClusterSnapshot:
     """Return the cluster in which the pods of `train` have another owner."""
     pods = tuple(
         owned(pod, kind, name, **labels) if pod.metadata.name.startswith("train-") else pod
-        for pod in SOURCE.look.pods
+        for pod in SOURCE.snapshot.pods
     )
-    return replace(SOURCE.look, pods=pods)
+    return replace(SOURCE.snapshot, pods=pods)
 
 
 @pytest.mark.parametrize(
@@ -92,9 +92,9 @@ def test_a_workload_that_the_pods_do_not_name_is_not_guessed(
 
 
 def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
-    pods = tuple(owned(pod, "Job", "all") for pod in SOURCE.look.pods)
+    pods = tuple(owned(pod, "Job", "all") for pod in SOURCE.snapshot.pods)
 
-    found = subject(replace(SOURCE.look, pods=pods), "job/all", "default")
+    found = subject(replace(SOURCE.snapshot, pods=pods), "job/all", "default")
 
     assert found.key.name == "going"
     assert "they are 5 gangs, of which this is the first that waits" in found.introduction
@@ -102,15 +102,15 @@ def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
 
 @pytest.mark.parametrize("asked", ["pg/train", "podgroup/train", "PodGroups/train", "gang/train"])
 def test_kinds_are_named_as_for_kubectl(asked: str) -> None:
-    assert subject(SOURCE.look, asked, "default").key.name == "train"
+    assert subject(SOURCE.snapshot, asked, "default").key.name == "train"
     full = "podgroup.scheduling.bindery.dev/train"
-    assert subject(SOURCE.look, full, "default").key.name == "train"
+    assert subject(SOURCE.snapshot, full, "default").key.name == "train"
 
 
 def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
-    (request,) = SOURCE.look.requests
+    (request,) = SOURCE.snapshot.requests
 
-    found = subject(SOURCE.look, f"br/{request.metadata.name}", "default")
+    found = subject(SOURCE.snapshot, f"br/{request.metadata.name}", "default")
     line, group, *_ = describe(SOURCE, found, SOURCE.now)
 
     name = f"BindRequest default/{request.metadata.name}"
@@ -120,7 +120,7 @@ def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
 
 @pytest.mark.parametrize("asked", ["queue/research", "queues/research", "bq/research"])
 def test_a_queue_is_named_as_for_kubectl(asked: str) -> None:
-    queue = named_queue(SOURCE.look, asked)
+    queue = named_queue(SOURCE.snapshot, asked)
 
     assert queue is not None
     assert queue.metadata.name == "research"

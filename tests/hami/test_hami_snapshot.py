@@ -7,8 +7,8 @@ import yaml
 from ownscenarios import FOLDER, scenarios_of
 
 from bindery.api.yamlfile import FileError
-from bindery.cli.capture import capture
-from bindery.cli.scenariosource import look_at
+from bindery.scenario.beginning import snapshot_of
+from bindery.scenario.capture import capture
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
@@ -23,7 +23,7 @@ SEEN_AT_ONCE = [
 @pytest.mark.parametrize("scenario", SEEN_AT_ONCE, ids=lambda scenario: scenario.name)
 def test_a_snapshot_is_planned_as_its_cluster_is(scenario: Scenario, tmp_path: Path) -> None:
     file = tmp_path / "snapshot.yaml"
-    seen = capture(look_at(scenario), scenario.now, scenario.config.node_pool)
+    seen = capture(snapshot_of(scenario), scenario.now, scenario.config.node_pool)
     file.write_text(yaml.safe_dump(seen, sort_keys=False))
     (captured,) = read_scenarios(file)
     assert not isinstance(captured, FileError), captured

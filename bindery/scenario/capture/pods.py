@@ -1,6 +1,6 @@
 """Live pods as the `pods` of a scenario's job.
 
-Used by `capture`; pure. A scenario's pod has one container, so the requests of all containers are
+Used by `cluster`; pure. A scenario's pod has one container, so the requests of all containers are
 added up: the scheduler reads no more of them than the sum.
 """
 
@@ -22,13 +22,13 @@ from bindery.api.names import (
     ROLE_LABEL,
     SUB_GROUP_LABEL,
 )
-from bindery.cli.captureclaims import claim_names
-from bindery.cli.capturehami import pod_annotations
-from bindery.cli.capturenodes import Entry, amount_text
-from bindery.cli.captureshares import Indexes, share_keys
-from bindery.cli.capturevolumes import volume_claims
 from bindery.kube.objects import Pod, PodGroup
 from bindery.kube.podspec import Container
+from bindery.scenario.capture.claims import claim_names
+from bindery.scenario.capture.hami import pod_annotations
+from bindery.scenario.capture.nodes import Entry, amount_text
+from bindery.scenario.capture.shares import Indexes, share_keys
+from bindery.scenario.capture.volumes import volume_claims
 from bindery.scenario.states import PodState
 from bindery.scheduler.cache.reading import queue_of
 

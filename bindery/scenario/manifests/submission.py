@@ -1,7 +1,7 @@
-"""What `whatif` is given, manifests as for kubectl or a scenario, as objects of the cluster.
+"""Read a file of manifests, or a scenario, as objects of the cluster it is submitted to.
 
-What the API server would do to a manifest before anybody sees it is done here: names, times,
-priorities, and the pods that a Job or a Deployment makes. Nothing is sent to a server.
+Called by `bindery whatif`. Objects get what the API server would add: names, times and priorities;
+a Job or a Deployment becomes its pods.
 """
 
 from collections.abc import Iterator, Mapping
@@ -17,10 +17,6 @@ from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
 from bindery.api.names import API_VERSION
 from bindery.api.yamlfile import Document, FileError, read, validate
-from bindery.cli.cluster import Look
-from bindery.cli.furnishing import Furnisher, admitted
-from bindery.cli.podtemplates import TEMPLATED, claims_of, pods_of
-from bindery.cli.scenariosource import objects_of
 from bindery.kube.objects import (
     KubeObject,
     Meta,
@@ -31,9 +27,13 @@ from bindery.kube.objects import (
     Queue,
 )
 from bindery.kube.resources import Resource
+from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.storage import Claim
+from bindery.scenario.beginning import objects_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scenario.manifests.defaulting import Defaults, admitted
+from bindery.scenario.manifests.podtemplates import TEMPLATED, claims_of, pods_of
 from bindery.scenario.wholes import KINDS
 
 Item = TypeVar("Item", bound=KubeObject)
@@ -75,13 +75,15 @@ class _Manifest(BaseModel):
     metadata: dict[str, Any]
 
 
-def read_submission(path: Path, seen: Look, namespace: str, now: datetime) -> Submission:
-    """Return what the file at `path` asks for, as it would be in the cluster `seen` at `now`.
+def read_submission(
+    path: Path, snapshot: ClusterSnapshot, namespace: str, now: datetime
+) -> Submission:
+    """Return what the file at `path` asks for, as it would be in the cluster `snapshot` at `now`.
 
     Raises:
         FileError: a part of it cannot be used; the API server would refuse it too.
     """
-    reader = _Reader(seen, namespace, now)
+    reader = _Reader(snapshot, namespace, now)
     documents = read(path)
     if not documents:
         raise FileError(str(path), 1, "there is nothing in the file")
@@ -93,12 +95,12 @@ def read_submission(path: Path, seen: Look, namespace: str, now: datetime) -> Su
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, seen: Look, namespace: str, now: datetime) -> None:
-        self._seen = seen
+    def __init__(self, snapshot: ClusterSnapshot, namespace: str, now: datetime) -> None:
+        self._snapshot = snapshot
         self._namespace = namespace
         self._now = now
         self._found = Submission()
-        self._taken = {_name(item) for item in (*seen.pods, *seen.groups)}
+        self._taken = {_name(item) for item in (*snapshot.pods, *snapshot.groups)}
 
     def take(self, document: Document) -> None:
         """Take in one document.
@@ -124,13 +126,13 @@ class _Reader:
         """
         values = {
             **_CRITICAL,
-            **{c.metadata.name: c.value for c in self._seen.priority_classes},
+            **{c.metadata.name: c.value for c in self._snapshot.priority_classes},
             **{c.metadata.name: c.value for c in self._found.of(PriorityClass)},
         }
-        defaults = [c for c in self._seen.priority_classes if c.global_default]
+        defaults = [c for c in self._snapshot.priority_classes if c.global_default]
         default = max((c.value for c in defaults), default=0)
         objects: list[KubeObject] = []
-        for item in self._furnished(first):
+        for item in self._completed(first):
             if isinstance(item, Pod | PodGroup) and _name(item) in self._taken:
                 kind, meta = type(item).__name__, item.metadata
                 text = f"{kind} {meta.namespace}/{meta.name} is there already; ask bindery explain"
@@ -139,12 +141,12 @@ class _Reader:
         self._found.objects = objects
         return self._found
 
-    def _furnished(self, first: Document) -> Iterator[KubeObject]:
+    def _completed(self, first: Document) -> Iterator[KubeObject]:
         """Yield all objects, and before each pod the claims that are made for it."""
-        furnisher = Furnisher((*self._seen.further, *self._found.objects))
+        defaults = Defaults((*self._snapshot.further, *self._found.objects))
         for item in self._found.objects:
             try:
-                yield from furnisher.furnish(item)
+                yield from defaults.complete(item)
             except msgspec.ValidationError as error:
                 meta = item.metadata
                 raise first.error((), f"{type(item).__name__} {meta.name}: {error}") from error

@@ -1,7 +1,7 @@
-"""A look at a live cluster as a scenario: what `bindery.scenario.objects` does, backwards.
+"""Write a snapshot of a live cluster as a scenario.
 
-Called by `snapshot`; pure. Invariant: what it returns can be read back by `bindery scenario run`.
-What the format or the scheduler cannot express yet is named in `needs`.
+Called by `bindery snapshot`; pure. Invariant: `bindery scenario run` can read the result. The key
+`needs` names what neither the format nor the scheduler can express yet.
 """
 
 import re
@@ -20,14 +20,13 @@ from bindery.api.names import (
     QUEUE_LABEL,
     SCHEDULER_NAME,
 )
-from bindery.cli.captureclaims import capture_claims, waits_for_claims
-from bindery.cli.capturenodes import Entry, capture_nodes
-from bindery.cli.capturepods import capture_pods, state_of
-from bindery.cli.captureshares import Indexes, as_granted, device_indexes, spreads_devices
-from bindery.cli.capturevolumes import capture_volumes
-from bindery.cli.cluster import Look
-from bindery.cli.listings import is_bound
 from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
+from bindery.kube.snapshot import ClusterSnapshot, is_bound
+from bindery.scenario.capture.claims import capture_claims, waits_for_claims
+from bindery.scenario.capture.nodes import Entry, capture_nodes
+from bindery.scenario.capture.pods import capture_pods, state_of
+from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
+from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
@@ -48,27 +47,27 @@ class _Jobs:
     """Which device of its node each GPU group stands on in the scenario."""
 
 
-def capture(seen: Look, now: datetime, node_pool: str = "") -> Entry:
-    """Return the scenario of the cluster `seen`, for the scheduler of `node_pool`."""
-    seen = replace(seen, pods=as_granted(seen.pods))
-    jobs = _capture_jobs(seen, now)
-    classes = {item.metadata.name: item.value for item in seen.priority_classes}
-    queues = sorted(seen.queues, key=_age_and_name)
+def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> Entry:
+    """Return `snapshot` as a scenario for the scheduler of `node_pool`."""
+    snapshot = replace(snapshot, pods=as_granted(snapshot.pods))
+    jobs = _capture_jobs(snapshot, now)
+    classes = {item.metadata.name: item.value for item in snapshot.priority_classes}
+    queues = sorted(snapshot.queues, key=_age_and_name)
     scenario: Entry = {
         "name": f"snapshot of {now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
         "config": {"nodePool": node_pool} if node_pool else {},
-        "needs": list(_inexpressible(seen, jobs)),
+        "needs": list(_inexpressible(snapshot, jobs)),
         "now": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "nodes": capture_nodes(seen.nodes, _taken_by_others(seen, jobs)),
+        "nodes": capture_nodes(snapshot.nodes, _taken_by_others(snapshot, jobs)),
         "queues": [_queue_entry(queue) for queue in queues],
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
-        **capture_claims(seen.further),
-        **capture_volumes(seen.further),
+        **capture_claims(snapshot.further),
+        **capture_volumes(snapshot.further),
         "jobs": jobs.entries,
         "bindRequests": [
-            entry for request in seen.requests for entry in _request_entries(request, jobs, now)
+            entry for request in snapshot.requests for entry in _request_entries(request, jobs, now)
         ],
     }
     written = {key: value for key, value in scenario.items() if value}
@@ -89,23 +88,23 @@ def _natural(pod: Pod) -> str:
 # ---- jobs -----------------------------------------------------------------------------------
 
 
-def _capture_jobs(seen: Look, now: datetime) -> _Jobs:
-    jobs = _Jobs(devices=device_indexes(seen.pods))
+def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
+    jobs = _Jobs(devices=device_indexes(snapshot.pods))
     singles = [
         pod
-        for pod in seen.pods
+        for pod in snapshot.pods
         if pod.spec.scheduler_name == SCHEDULER_NAME
         and not pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
     ]
-    owners: list[PodGroup | Pod] = [*seen.groups, *singles]
+    owners: list[PodGroup | Pod] = [*snapshot.groups, *singles]
     for owner in sorted(owners, key=_age_and_name):
         if isinstance(owner, Pod):
             queue = owner.metadata.labels.get(QUEUE_LABEL)
             _capture_job(jobs, owner, [owner], {"queue": queue} if queue else {}, now)
             continue
-        members = seen.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
+        members = snapshot.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
         entry: Entry = {"queue": owner.spec.queue} if owner.spec.queue else {}
-        if owner.spec.priority_class_name in _priority_names(seen):
+        if owner.spec.priority_class_name in _priority_names(snapshot):
             entry["priority"] = owner.spec.priority_class_name
         if owner.spec.min_member >= 0:
             entry["minMember"] = owner.spec.min_member
@@ -113,8 +112,8 @@ def _capture_jobs(seen: Look, now: datetime) -> _Jobs:
     return jobs
 
 
-def _priority_names(seen: Look) -> set[str]:
-    return {item.metadata.name for item in seen.priority_classes} | set(BUILT_IN_PRIORITIES)
+def _priority_names(snapshot: ClusterSnapshot) -> set[str]:
+    return {item.metadata.name for item in snapshot.priority_classes} | set(BUILT_IN_PRIORITIES)
 
 
 def _capture_job(
@@ -250,10 +249,10 @@ def _age(text: str, now: datetime) -> str:
     return format_duration(max(0.0, (now - datetime.fromisoformat(text)).total_seconds()))
 
 
-def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:
+def _taken_by_others(snapshot: ClusterSnapshot, jobs: _Jobs) -> dict[str, dict[str, int]]:
     """Return node -> resource -> what pods hold there that are in no job of the scenario."""
     taken: defaultdict[str, dict[str, int]] = defaultdict(dict)
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         meta = pod.metadata
         if is_reservation(meta.namespace, meta.labels):
             continue  # the shares of its group stand for it
@@ -264,17 +263,17 @@ def _taken_by_others(seen: Look, jobs: _Jobs) -> dict[str, dict[str, int]]:
     return dict(taken)
 
 
-def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
+def _inexpressible(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
     """Yield what the scenario leaves out: objects' specs, and what its pods ask for."""
-    for queue in seen.queues:
+    for queue in snapshot.queues:
         if queue.unreadable:
             yield f"queue {queue.metadata.name}: {queue.unreadable}"
-    for group in seen.groups:
+    for group in snapshot.groups:
         if group.unreadable:
             yield f"PodGroup {group.metadata.name}: {group.unreadable}"
-    yield from _orphans(seen, jobs)
+    yield from _orphans(snapshot, jobs)
     shapes = ShapeBook(ResourceAxis())
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         name = jobs.pod_names.get(pod.metadata.uid)
         if name is None:
             continue
@@ -290,9 +289,9 @@ def _inexpressible(seen: Look, jobs: _Jobs) -> Iterator[str]:
             yield f"{name}: {unmet_text(needs)}"
 
 
-def _orphans(seen: Look, jobs: _Jobs) -> Iterator[str]:
+def _orphans(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
     """Yield the running pods without a PodGroup: the nodes have less room, the queues do not."""
-    for pod in seen.pods:
+    for pod in snapshot.pods:
         charged = pod.metadata.annotations.get(CHARGED_QUEUE_ANNOTATION)
         if charged and is_bound(pod) and pod.metadata.uid not in jobs.pod_names:
             name = pod.metadata.name

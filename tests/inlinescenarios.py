@@ -3,12 +3,12 @@
 import textwrap
 
 from bindery.api.yamlfile import parse
-from bindery.cli.scenariosource import look_at
 from bindery.cli.sources import Source
+from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario
 
-__all__ = ["look_at", "scenario_of", "source_of"]
+__all__ = ["scenario_of", "snapshot_of", "source_of"]
 
 
 def scenario_of(text: str) -> Scenario:
@@ -18,4 +18,4 @@ def scenario_of(text: str) -> Scenario:
 
 def source_of(scenario: Scenario) -> Source:
     """Return the cluster with which `scenario` begins, and its scheduler."""
-    return Source(look_at(scenario), scenario.config.to_configuration(), scenario.now)
+    return Source(snapshot_of(scenario), scenario.config.to_configuration(), scenario.now)

@@ -6,16 +6,16 @@ from pathlib import Path
 import msgspec
 import pytest
 import yaml
-from looks import look_at, scenario_of
+from inlinescenarios import scenario_of, snapshot_of
 from ownscenarios import FOLDER, scenarios_of
 
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION
 from bindery.api.yamlfile import FileError
-from bindery.cli.capture import capture
-from bindery.cli.cluster import Look
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import ContainerPort
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.scenario.capture import capture
 from bindery.scenario.files import read_scenarios
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
@@ -29,10 +29,10 @@ SEEN_AT_ONCE = [
 ]
 
 
-def read_back(seen: Look, scenario: Scenario, tmp_path: Path) -> Scenario:
-    """Return the snapshot of `seen`, written to a file and read from it."""
+def read_back(snapshot: ClusterSnapshot, scenario: Scenario, tmp_path: Path) -> Scenario:
+    """Return the scenario of `snapshot`, written to a file and read from it."""
     path = tmp_path / "snapshot.yaml"
-    data = capture(seen, scenario.now, scenario.config.node_pool)
+    data = capture(snapshot, scenario.now, scenario.config.node_pool)
     path.write_text(yaml.safe_dump(data, sort_keys=False))
     (item,) = read_scenarios(path)
     assert not isinstance(item, FileError), item
@@ -41,7 +41,7 @@ def read_back(seen: Look, scenario: Scenario, tmp_path: Path) -> Scenario:
 
 @pytest.mark.parametrize("scenario", SEEN_AT_ONCE, ids=lambda scenario: scenario.name)
 def test_a_snapshot_is_planned_as_its_cluster_is(scenario: Scenario, tmp_path: Path) -> None:
-    captured = read_back(look_at(scenario), scenario, tmp_path)
+    captured = read_back(snapshot_of(scenario), scenario, tmp_path)
     same_rules = captured.model_copy(update={"config": scenario.config})
     once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
 
@@ -64,7 +64,7 @@ def test_equal_nodes_are_one_entry_and_others_stand_alone(tmp_path: Path) -> Non
         """
     )
 
-    nodes = capture(look_at(scenario), scenario.now)["nodes"]
+    nodes = capture(snapshot_of(scenario), scenario.now)["nodes"]
 
     assert nodes[0] == {
         "name": "gpu-{i}",
@@ -86,10 +86,10 @@ def test_what_others_use_is_taken_off_the_nodes() -> None:
         jobs: [{name: a, pods: [{gpus: 1, cpu: 1500m, state: Running, node: node0}]}]
         """
     )
-    seen = look_at(scenario)
+    seen = snapshot_of(scenario)
     others = tuple(_of_another_scheduler(pod) for pod in seen.pods)
 
-    data = capture(Look(others, seen.nodes, (), seen.queues), scenario.now)
+    data = capture(ClusterSnapshot(others, seen.nodes, (), seen.queues), scenario.now)
 
     assert "jobs" not in data
     (node,) = data["nodes"]
@@ -111,7 +111,7 @@ def test_pods_stay_in_the_queue_that_they_are_charged_to(tmp_path: Path) -> None
         - {name: waits, queue: old, pods: [{gpus: 1}]}
         """
     )
-    seen = look_at(scenario)
+    seen = snapshot_of(scenario)
 
     data = capture(seen, scenario.now)
     replayed = run(read_back(seen, scenario, tmp_path)).seen
@@ -133,7 +133,7 @@ def test_a_queue_that_the_gang_was_moved_to_counts(tmp_path: Path) -> None:
           pods: [{gpus: 1, state: Running, node: n, chargedQueue: old}]
         """
     )
-    seen = look_at(scenario)
+    seen = snapshot_of(scenario)
     (group,), (pod,) = seen.groups, seen.pods
     recorded = {**pod.metadata.annotations, CHARGED_GROUP_ANNOTATION: group.metadata.uid}
     meta = msgspec.structs.replace(pod.metadata, annotations=recorded)
@@ -164,14 +164,14 @@ def test_pods_that_outlive_their_gang_are_named_with_their_queue() -> None:
         """
     )
 
-    needs = capture(replace(look_at(scenario), groups=()), scenario.now)["needs"]
+    needs = capture(replace(snapshot_of(scenario), groups=()), scenario.now)["needs"]
 
     assert needs == ["runs-0: charged to queue old, and its PodGroup does not exist"]
 
 
 def test_what_a_scenario_cannot_say_is_named() -> None:
     scenario = scenario_of("nodes: [{name: node0}]\njobs: [{name: a, pods: [{cpu: 1}]}]\n")
-    seen = look_at(scenario)
+    seen = snapshot_of(scenario)
     port = ContainerPort(host_port=80)
     asking = tuple(
         msgspec.structs.replace(
@@ -184,7 +184,7 @@ def test_what_a_scenario_cannot_say_is_named() -> None:
         for pod in seen.pods
     )
 
-    data = capture(Look(asking, seen.nodes, seen.groups, seen.queues), scenario.now)
+    data = capture(ClusterSnapshot(asking, seen.nodes, seen.groups, seen.queues), scenario.now)
 
     assert data["needs"] == ["a-0: it asks for host ports: not supported yet"]
 
@@ -200,7 +200,7 @@ def test_shares_of_gpus_are_captured_with_those_who_share() -> None:
         """
     )
 
-    data = capture(look_at(scenario), scenario.now)
+    data = capture(snapshot_of(scenario), scenario.now)
 
     jobs = {job["name"]: job for job in data["jobs"]}
     assert jobs["a"]["pods"][0]["gpuFraction"] == 0.5
@@ -217,7 +217,7 @@ def test_a_share_that_nobody_has_granted_is_captured_as_none() -> None:
         jobs: [{name: a, pods: [{gpuFraction: 0.5, state: Running, node: n, gpu: ["0"]}]}]
         """
     )
-    seen = look_at(scenario)
+    seen = snapshot_of(scenario)
     forged = tuple(_without_record(pod) for pod in seen.pods)
 
     (job,) = capture(replace(seen, pods=forged), scenario.now)["jobs"]

@@ -1,4 +1,4 @@
-"""Live pods' shares of GPUs as a scenario's keys. Used by `capturepods`; pure.
+"""Live pods' shares of GPUs as a scenario's keys. Used by `pods`; pure.
 
 Which device of a node a group stands on does not matter in a scenario, only who shares with whom:
 groups of a node are numbered in the order of their names.
@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import SPREAD_DEVICES_ANNOTATION
-from bindery.cli.capturenodes import Entry
 from bindery.kube.objects import Pod
+from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Holds
 

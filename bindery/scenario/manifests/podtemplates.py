@@ -1,4 +1,4 @@
-"""The pods that a Job, a Deployment and their like would make. Used by `manifests`.
+"""The pods that a Job, a Deployment and their like would make. Used by `submission`.
 
 As many as their controller would make at once; of a CronJob, those of one run. Each is owned by it,
 so that an evicted one comes back.

@@ -1,6 +1,6 @@
 """Live nodes as the `nodes` of a scenario.
 
-Used by `capture`; pure. Nodes with equal entries whose names count from 0 become one entry with
+Used by `cluster`; pure. Nodes with equal entries whose names count from 0 become one entry with
 `count`; every other node is an entry of its own.
 """
 
@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from bindery.api import quantity
 from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
-from bindery.cli.capturehami import node_annotations
 from bindery.kube.objects import Node
+from bindery.scenario.capture.hami import node_annotations
 
 Entry = dict[str, Any]
 """A part of a scenario as it is written to YAML."""

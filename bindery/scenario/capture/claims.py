@@ -1,6 +1,6 @@
 """Devices, claims and quotas of a live cluster as the whole objects of a scenario.
 
-Used by `capture`; pure. A claim that was made from a template is written under its own name: the
+Used by `cluster`; pure. A claim that was made from a template is written under its own name: the
 scenario's pod names it. Who has reserved what is left out, as a pod that begins on a node reserves
 the claims that it names.
 """
@@ -10,12 +10,12 @@ from typing import Any, Final
 
 import msgspec
 
-from bindery.cli.capturenodes import Entry
 from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.quotas import RESOURCE_QUOTAS
 from bindery.kube.resources import Resource
+from bindery.scenario.capture.nodes import Entry
 
 _KEYS: Final[Mapping[str, Resource[Any]]] = {
     "resourceQuotas": RESOURCE_QUOTAS,

@@ -6,7 +6,7 @@ import pytest
 from ownscenarios import FOLDER, scenarios_of
 from test_capture import read_back
 
-from bindery.cli.scenariosource import look_at
+from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
@@ -15,7 +15,7 @@ USING = [item for item in scenarios_of(*(FOLDER / "volumes").glob("*.yaml")) if 
 
 @pytest.mark.parametrize("scenario", USING, ids=lambda scenario: scenario.name)
 def test_a_snapshot_gives_volumes_as_its_cluster_does(scenario: Scenario, tmp_path: Path) -> None:
-    captured = read_back(look_at(scenario), scenario, tmp_path)
+    captured = read_back(snapshot_of(scenario), scenario, tmp_path)
     as_before = {"expect": scenario.expect, "rounds": scenario.rounds, "events": scenario.events}
 
     assert len(captured.volumes) == len(scenario.volumes)

@@ -1,6 +1,6 @@
 """What HAMi's protocol says on live nodes and pods, as a scenario's `annotations`.
 
-Used by `capturenodes` and `capturepods`; pure. A scenario's pod has one container beside its init
+Used by `nodes` and `pods`; pure. A scenario's pod has one container beside its init
 containers, so the devices of all others are written as those of one.
 """
 

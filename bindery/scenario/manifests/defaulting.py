@@ -1,7 +1,7 @@
-"""What admission and controllers would do to new objects. Used by `manifests`; pure.
+"""Do to new objects what admission and controllers would do. Used by `submission`; pure.
 
 A pod with a generic ephemeral volume, or with a resource claim from a template, can be planned once
-its claim is there; what `whatif` is given no controller has seen yet.
+its claim exists, and no controller has seen these objects yet.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,8 +26,8 @@ from bindery.scenario.claims import claim_from, owner_of_claims
 DEFAULT_CLASS_ANNOTATION = "storageclass.kubernetes.io/is-default-class"
 
 
-class Furnisher:
-    """Knows the templates and classes of a cluster."""
+class Defaults:
+    """The claim templates and the default storage class of a cluster."""
 
     def __init__(self, there: Iterable[KubeObject]) -> None:
         self._templates: dict[tuple[str, str], ResourceClaimTemplate] = {}
@@ -41,8 +41,8 @@ class Furnisher:
             ):
                 self._default_class = meta.name
 
-    def furnish(self, item: KubeObject) -> Iterator[KubeObject]:
-        """Yield `item` as it soon would be, after the claims that are made for it.
+    def complete(self, item: KubeObject) -> Iterator[KubeObject]:
+        """Yield the claims that controllers would create for `item`, then `item` with its defaults.
 
         Raises:
             msgspec.ValidationError: a template within a pod does not decode.

@@ -1,6 +1,6 @@
 """Volumes and claims of a live cluster as the whole objects of a scenario.
 
-Used by `capture`; pure. The claim of an ephemeral volume is written under its own name: the
+Used by `cluster`; pure. The claim of an ephemeral volume is written under its own name: the
 scenario's pod names it. UIDs are kept, as volumes refer to their claims by them.
 """
 
@@ -9,10 +9,10 @@ from typing import Final
 
 import msgspec
 
-from bindery.cli.captureclaims import pruned
-from bindery.cli.capturenodes import Entry
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.storage import RESOURCES
+from bindery.scenario.capture.claims import pruned
+from bindery.scenario.capture.nodes import Entry
 
 _KINDS: Final = {resource.type: resource for resource in RESOURCES}
 

@@ -6,7 +6,7 @@ import pytest
 from ownscenarios import FOLDER, scenarios_of
 from test_capture import read_back
 
-from bindery.cli.scenariosource import look_at
+from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
@@ -19,7 +19,7 @@ CLAIMING = [
 
 @pytest.mark.parametrize("scenario", CLAIMING, ids=lambda scenario: scenario.name)
 def test_a_snapshot_gives_devices_as_its_cluster_does(scenario: Scenario, tmp_path: Path) -> None:
-    captured = read_back(look_at(scenario), scenario, tmp_path)
+    captured = read_back(snapshot_of(scenario), scenario, tmp_path)
     same_rules = captured.model_copy(update={"config": scenario.config})
     once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
 
@@ -34,7 +34,7 @@ def test_a_snapshot_gives_devices_as_its_cluster_does(scenario: Scenario, tmp_pa
 def test_a_snapshot_holds_everything_that_claims_depend_on(tmp_path: Path) -> None:
     scenario = CLAIMING[0]
 
-    captured = read_back(look_at(scenario), scenario, tmp_path)
+    captured = read_back(snapshot_of(scenario), scenario, tmp_path)
 
     assert captured.resource_slices
     assert captured.device_classes
