@@ -18,7 +18,7 @@ from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.witness import Witness
 from benchmarks.workload import Wire
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration
-from bindery.binder.plugins.volumewrites import SELECTED_NODE
+from bindery.binder.plugins.volumes.writes import SELECTED_NODE
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.kube.storage import CLAIMS
 

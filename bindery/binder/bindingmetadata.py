@@ -3,7 +3,7 @@
 The API server copies the annotations of a Binding onto the pod when it sets the node, so that a
 record costs no write and no pod is bound without it. It copies labels too since Kubernetes 1.35
 (feature gate PodTopologyLabelsAdmission); older servers ignore them. Assembled by
-`plugins.chain` from the request and the plugins, sent by `edge`. Pure.
+`plugins.chain` from the request and the plugins, sent by `api_adapter`. Pure.
 """
 
 from collections.abc import Mapping

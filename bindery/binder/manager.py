@@ -15,12 +15,14 @@ from typing import Any, Final, Protocol
 import structlog
 
 from bindery.api.times import timestamp_milli
-from bindery.binder.admission import RunAdmission
+from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
 from bindery.binder.outcome import PodFailure, Wait
+from bindery.binder.pod_claims import PodClaims
 from bindery.binder.predecessors import Predecessor, Predecessors
 from bindery.binder.retention import Finished, finished
 from bindery.binder.run import Interruption, Run
+from bindery.binder.run_start import RunStart
 from bindery.binder.statements import (
     Gatherings,
     Key,
@@ -28,7 +30,6 @@ from bindery.binder.statements import (
     problem_of_parts,
 )
 from bindery.binder.status import malformed_status
-from bindery.binder.surroundings import Surroundings
 from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
@@ -75,20 +76,20 @@ class Manager:
 
     def __init__(
         self,
-        around: Surroundings,
+        dependencies: RunDependencies,
         fence: Fence,
         retention: Retention,
         malformed: MalformedSink,
     ) -> None:
-        self._around, self._fence = around, fence
+        self._dependencies, self._fence = dependencies, fence
         self._retention, self._malformed = retention, malformed
         self._gatherings = Gatherings()
-        self._predecessors = Predecessors(around.store, around.pause)
+        self._predecessors = Predecessors(dependencies.store, dependencies.pause)
         self._known: dict[Key, BindRequest] = {}  # live requests that have been admitted
         self._first_seen: dict[Key, float] = {}  # parts that wait for others -> when they came
         self._said: set[Key] = set()  # live requests that were told what they wait for
         self._runs: dict[Key, Run] = {}
-        self._holders: dict[str, Run] = {}  # pod UID -> the Run that has it
+        self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
         self._refused: set[str] = set()  # UIDs of malformed requests that were reported
 
@@ -148,7 +149,7 @@ class Manager:
         if request.uid in self._refused or is_final:
             return
         self._refused.add(request.uid)
-        status = malformed_status(request.message, timestamp_milli(self._around.clock()))
+        status = malformed_status(request.message, timestamp_milli(self._dependencies.clock()))
         self._spawn(self._malformed.refuse(request, status))
 
     def is_needed(self, request: Finished) -> bool:
@@ -163,7 +164,7 @@ class Manager:
 
     def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
         """Return the requests that wait for longer than `patience_s` and do not say for what."""
-        latest_s = self._around.clock() - patience_s
+        latest_s = self._dependencies.clock() - patience_s
         found = []
         for key, request in self._known.items():
             run = self._runs.get(key)
@@ -187,7 +188,7 @@ class Manager:
     async def drain(self, grace_s: float) -> None:
         """Let what is under way come to its end, for `grace_s` at most; then cut off the rest.
 
-        The pause of the surroundings answers False by now, so that waiting Runs end at once.
+        The pause of the dependencies answers False by now, so that waiting Runs end at once.
         """
         if self._tasks:
             await asyncio.wait(set(self._tasks), timeout=grace_s)
@@ -211,7 +212,7 @@ class Manager:
         if statement.parts == 1:
             self._start([request], adopted=adopted)
             return
-        self._first_seen[key] = self._around.clock()
+        self._first_seen[key] = self._dependencies.clock()
         gathering = self._gatherings.add(request)
         if gathering.is_complete:
             parts = gathering.in_order()
@@ -257,20 +258,20 @@ class Manager:
     # ---- Runs -----------------------------------------------------------------------------------
 
     def _start(self, parts: list[BindRequest], *, adopted: bool) -> None:
-        now = self._around.clock()
+        now = self._dependencies.clock()
         waited_s = max(now - self._first_seen.pop(part.key, now) for part in parts)
         before = [self._runs[part.key] for part in parts if part.key in self._runs]
         predecessor = self._predecessors.of(parts[0])
         run = Run(
             parts,
-            self._around,
+            self._dependencies,
             fence=self._fence_of(parts[0], predecessor),
             adopted=adopted,
             confirm_first=bool(before) or waited_s > _FRESH_S,
         )
         for part in parts:
             self._runs[part.key] = run
-        run.start(RunAdmission(run, before, predecessor, self._holders), self._spawn)
+        run.start(RunStart(run, before, predecessor, self._claims), self._spawn)
         self._spawn(self._see_off(run, predecessor))
 
     def _fence_of(
@@ -283,9 +284,7 @@ class Manager:
         """Clear up after a Run; begin anew with what has changed under it."""
         await run.ended.wait()
         predecessor.leave()
-        for uid in run.pod_uids:
-            if self._holders.get(uid) is run:
-                del self._holders[uid]
+        self._claims.release(run)
         for key, request in run.requests.items():
             self._gatherings.refresh(request)
             self._predecessors.refresh(request)

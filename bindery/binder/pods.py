@@ -1,8 +1,8 @@
 """The binder's own small view of pods and nodes, kept by watches.
 
-`edge` asks it in every check, so that a gang costs no read. Only the metadata of pods that can
-still be bound is watched: what is not among them is read from the API server, and a busy cluster's
-pods cost neither memory nor events.
+`api_adapter` asks it in every check, so that a gang costs no read. Only the metadata of pods that
+can still be bound is watched. Other pods are read from the API server, and a busy cluster's pods
+cost neither memory nor events.
 """
 
 from dataclasses import replace

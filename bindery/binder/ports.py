@@ -1,6 +1,6 @@
 """The two narrow doors of the binder to the API server, as Protocols.
 
-`transaction` needs `BindingPort`, `run` also `RequestStore`; `edge` implements both over
+`transaction` needs `BindingPort`, `run` also `RequestStore`; `api_adapter` implements both over
 `bindery.kube`. The property tests implement them over a dictionary that can be killed anywhere.
 All methods raise `bindery.kube.errors.KubeError` when the API server cannot be asked.
 """

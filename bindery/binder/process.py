@@ -20,7 +20,7 @@ from bindery.binder.operator import Operator
 from bindery.binder.plugins.interface import BinderPlugin
 from bindery.binder.pods import ClusterView
 from bindery.binder.stopping import Stop
-from bindery.binder.term import Means, Term
+from bindery.binder.term import Term, TermResources
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.events import EventRecorder
@@ -66,7 +66,7 @@ class Binder:
 
     def __init__(self, options: Options, client: Client, credentials: Credentials) -> None:
         self._options = options
-        self._means = Means(
+        self._resources = TermResources(
             client=client,
             credentials=credentials,
             configuration=options.configuration,
@@ -80,19 +80,19 @@ class Binder:
 
     async def run(self) -> None:
         """Stand for election and bind while leading, until a signal comes."""
-        means = self._means
-        means.stop.claim_signals()
+        resources = self._resources
+        resources.stop.claim_signals()
         async with AsyncExitStack() as stack:
             server = HealthServer(self._options.listening, self._checks())
             await stack.enter_async_context(server)
             async with asyncio.TaskGroup() as group:
                 background = [
-                    group.create_task(means.view.pods.run()),
-                    group.create_task(means.view.nodes.run()),
-                    group.create_task(means.events.run()),
+                    group.create_task(resources.view.pods.run()),
+                    group.create_task(resources.view.nodes.run()),
+                    group.create_task(resources.events.run()),
                 ]
                 election = group.create_task(self._elector().run(self._lead))
-                stopping = group.create_task(means.stop.wait())
+                stopping = group.create_task(resources.stop.wait())
                 await asyncio.wait({election, stopping}, return_when=asyncio.FIRST_COMPLETED)
                 # A term that is under way sees the stop by itself and comes to its end.
                 if not self._leading:
@@ -104,7 +104,7 @@ class Binder:
     def _elector(self) -> LeaderElector:
         configuration = self._options.configuration.leader_election
         return LeaderElector(
-            self._means.client,
+            self._resources.client,
             name=COMPONENT,
             namespace=configuration.namespace,
             identity=self._options.identity,
@@ -112,7 +112,7 @@ class Binder:
         )
 
     async def _lead(self, _leadership: Leadership) -> None:
-        term = Term(self._means)
+        term = Term(self._resources)
         self._leading, self._operator = True, term.operator
         try:
             await term.run()
@@ -121,6 +121,6 @@ class Binder:
 
     def _checks(self) -> dict[str, Callable[[], bool]]:
         return {
-            "mirrors": lambda: self._means.view.is_healthy(time.monotonic()),
+            "mirrors": lambda: self._resources.view.is_healthy(time.monotonic()),
             "operator": lambda: self._operator is None or self._operator.is_alive,
         }

@@ -16,11 +16,11 @@ import structlog
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.api.times import seconds, timestamp_milli
+from bindery.binder.dependencies import RunDependencies, StartGate
 from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.statements import Key
 from bindery.binder.status import Status, final_status, retry_status
-from bindery.binder.surroundings import Admission, Surroundings
 from bindery.binder.transaction import BindTransaction
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import BindRequest
@@ -48,7 +48,7 @@ class Run:
     def __init__(
         self,
         requests: Sequence[BindRequest],
-        around: Surroundings,
+        dependencies: RunDependencies,
         *,
         fence: Callable[[], PodFailure | None],
         adopted: bool,
@@ -58,7 +58,7 @@ class Run:
 
         Args:
             requests: the parts, in order.
-            around: what all Runs share.
+            dependencies: what all Runs share.
             fence: says whether a newer scheduler has planned since.
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
@@ -66,19 +66,19 @@ class Run:
         self.requests: dict[Key, BindRequest] = {request.key: request for request in requests}
         self.failed_attempts = max(request.status.failed_attempts for request in requests)
         self.ended = asyncio.Event()
-        self.since_s = around.clock()
+        self.since_s = dependencies.clock()
         """When it was taken up."""
-        self._around, self._confirm_first = around, confirm_first
+        self._dependencies, self._confirm_first = dependencies, confirm_first
         self._backoff_limit = min(request.spec.backoff_limit for request in requests)
         self._transaction = BindTransaction(
-            requests, around.port, around.plugins, fence=fence, adopted=adopted
+            requests, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
         )
         self._interruption: Interruption | None = None
         self._gone: set[Key] = set()
         self._started = self._changed = False
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
-        self._admission: Admission | None = None
+        self._gate: StartGate | None = None
         self._log = _log.bind(statement=requests[0].spec.statement.id, requests=self.names)
 
     # ---- for the manager ------------------------------------------------------------------------
@@ -108,17 +108,17 @@ class Run:
         """What it waits for; None when it has an outcome or is being taken back."""
         if self.is_leaving:
             return None
-        return self._admission.wait if self._admission is not None else self._transaction.wait
+        return self._gate.wait if self._gate is not None else self._transaction.wait
 
     def rewritten(self, key: Key, request: BindRequest, newer: BindRequest) -> None:
         """Take in that the status of the part at `key` was written, which was `request` before."""
         if self.requests.get(key) is request:
             self.requests[key] = newer
 
-    def start(self, admission: Admission, spawn: Spawn) -> None:
+    def start(self, gate: StartGate, spawn: Spawn) -> None:
         """Start its task with `spawn`."""
-        self._admission = admission
-        self._task = spawn(self._carry_out(admission))
+        self._gate = gate
+        self._task = spawn(self._carry_out(gate))
 
     def interrupt(self, key: Key, why: Interruption) -> None:
         """Take back what is not bound, because the part at `key` is gone or changed.
@@ -138,7 +138,7 @@ class Run:
         """Read the parts again and interrupt the Run if they are not what they were."""
         for key, part in list(self.requests.items()):
             try:
-                await self._around.store.confirm(part)
+                await self._dependencies.store.confirm(part)
             except RequestGoneError:
                 self.interrupt(key, Interruption.GONE)
             except RequestChangedError:
@@ -148,12 +148,12 @@ class Run:
 
     # ---- the task -------------------------------------------------------------------------------
 
-    async def _carry_out(self, admission: Admission) -> None:
+    async def _carry_out(self, gate: StartGate) -> None:
         self._started = True
         try:
             try:
                 if self._interruption is None:
-                    await self._attempts(admission)
+                    await self._attempts(gate)
             except asyncio.CancelledError:
                 if self._interruption is None:
                     raise
@@ -168,12 +168,12 @@ class Run:
         finally:
             self.ended.set()
 
-    async def _attempts(self, admission: Admission) -> None:
-        await admission.wait_turn()
+    async def _attempts(self, gate: StartGate) -> None:
+        await gate.wait_turn()
         if self._confirm_first:
             await self._confirm()
-        self._transaction.refuse(await admission.claim(list(self.requests.values())))
-        self._admission = None
+        self._transaction.refuse(await gate.claim(list(self.requests.values())))
+        self._gate = None
         if not await self._await_turn():
             return
         while True:
@@ -187,12 +187,12 @@ class Run:
             self._log.warning(
                 "attempt failed", reason=outcome.reason, message=outcome.message, retry_in_s=delay_s
             )
-            self._around.reporter.attempt_failed(list(self.requests.values()), outcome)
-            next_attempt = timestamp_milli(self._around.clock() + delay_s)
+            self._dependencies.reporter.attempt_failed(list(self.requests.values()), outcome)
+            next_attempt = timestamp_milli(self._dependencies.clock() + delay_s)
             await self._write(
                 lambda part: retry_status(part, outcome, self.failed_attempts, next_attempt)  # noqa: B023  # awaited within the iteration
             )
-            if not await self._around.pause(delay_s):
+            if not await self._dependencies.pause(delay_s):
                 return
             await self._confirm()
 
@@ -200,8 +200,8 @@ class Run:
         """Wait for the time of the next attempt that an earlier process has set."""
         times = [seconds(part.status.next_attempt_time) for part in self.requests.values()]
         due_s = max((time for time in times if time is not None), default=0.0)
-        wait_s = min(due_s - self._around.clock(), self._around.max_backoff_s)
-        return await self._around.pause(max(wait_s, 0.0))
+        wait_s = min(due_s - self._dependencies.clock(), self._dependencies.max_backoff_s)
+        return await self._dependencies.pause(max(wait_s, 0.0))
 
     async def _attempt(self, *, last: bool) -> Outcome:
         try:
@@ -218,7 +218,7 @@ class Run:
         if not self._transaction.is_clean:
             message = f"{outcome.message}; the rollback is incomplete"
             outcome = replace(outcome, message=message)
-        now = timestamp_milli(self._around.clock())
+        now = timestamp_milli(self._dependencies.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
         self._log.info(
             "concluded",
@@ -228,7 +228,7 @@ class Run:
             bound=outcome.bound_count,
             pods=len(outcome.pods),
         )
-        self._around.reporter.concluded(list(self.requests.values()), outcome)
+        self._dependencies.reporter.concluded(list(self.requests.values()), outcome)
 
     async def _take_back(self) -> None:
         """Roll back; then tell the parts that are still there."""
@@ -244,16 +244,17 @@ class Run:
             BindFailureReason.PART_GONE, "another part was deleted", permanent=True
         )
         outcome = self._transaction.outcome_of_abandonment(failure)
-        now = timestamp_milli(self._around.clock())
+        now = timestamp_milli(self._dependencies.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
-        self._around.reporter.concluded(list(self.requests.values()), outcome)
+        self._dependencies.reporter.concluded(list(self.requests.values()), outcome)
 
     async def _clean_up(self) -> bool:
         """Repeat a rollback that failed, within bounds; False: the process is about to stop."""
         for number in range(_CLEAN_UP_ATTEMPTS):
             if self._transaction.is_clean:
                 return True
-            if not await self._around.pause(min(2.0**number, self._around.max_backoff_s)):
+            pause_s = min(2.0**number, self._dependencies.max_backoff_s)
+            if not await self._dependencies.pause(pause_s):
                 return False
             await self._transaction.abandon()
         if not self._transaction.is_clean:
@@ -279,7 +280,7 @@ class Run:
 
     async def _write_part(self, key: Key, part: BindRequest, status: Status) -> None:
         try:
-            self.requests[key] = await self._around.store.write_status(part, status)
+            self.requests[key] = await self._dependencies.store.write_status(part, status)
         except RequestGoneError:
             self._gone.add(key)
         except RequestChangedError:
@@ -288,7 +289,7 @@ class Run:
     async def _confirm(self) -> None:
         for key, part in list(self.requests.items()):
             try:
-                self.requests[key] = await self._around.store.confirm(part)
+                self.requests[key] = await self._dependencies.store.confirm(part)
             except RequestGoneError:
                 self._gone.add(key)
                 raise
@@ -297,5 +298,5 @@ class Run:
 
     def _backoff_s(self) -> float:
         """Return 2^failedAttempts seconds, at most the configured bound, with jitter."""
-        bound_s = min(2.0 ** min(self.failed_attempts, 60), self._around.max_backoff_s)
-        return bound_s * (1 + _JITTER * (2 * self._around.draw() - 1))
+        bound_s = min(2.0 ** min(self.failed_attempts, 60), self._dependencies.max_backoff_s)
+        return bound_s * (1 + _JITTER * (2 * self._dependencies.draw() - 1))

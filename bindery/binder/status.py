@@ -1,8 +1,8 @@
 """What a BindRequest's status says of an outcome: pure text-making.
 
-Called by `run` once an outcome and by `manager` for requests that cannot be carried out; written by
-`edge`. Each part of a Statement lists only its own pods. All fields are always given, because a
-merge patch keeps what it does not name.
+Called by `run` for each outcome and by `manager` for requests that cannot be carried out; written
+by `api_adapter`. Each part of a Statement lists only its own pods. All fields are always given,
+because a merge patch keeps fields that it does not name.
 """
 
 from bindery.api.bindrequest import BindFailureReason, Phase

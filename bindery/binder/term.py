@@ -13,8 +13,10 @@ from typing import Any, Final
 import structlog
 
 from bindery.api.configuration import BinderConfiguration
-from bindery.binder.edge import KubeEdge
+from bindery.binder.api_adapter import ApiAdapter
+from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
+from bindery.binder.limiter import FairLimiter
 from bindery.binder.manager import Manager
 from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
 from bindery.binder.operator import Operator
@@ -24,8 +26,6 @@ from bindery.binder.pods import ClusterView
 from bindery.binder.reports import Reports
 from bindery.binder.retention import RetentionQueue
 from bindery.binder.stopping import Stop
-from bindery.binder.surroundings import Surroundings
-from bindery.binder.turns import Turns
 from bindery.binder.waits import Waits
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
@@ -65,7 +65,7 @@ _TOKEN_CARRIERS: Final = Resource(
 
 
 @dataclass(frozen=True)
-class Means:
+class TermResources:
     """What a term works with; it outlives the term."""
 
     client: Client
@@ -80,29 +80,31 @@ class Means:
 class Term:
     """The parts of the binder that act, put together."""
 
-    def __init__(self, means: Means) -> None:
-        self._means = means
-        configuration = means.configuration
-        turns = Turns(configuration.concurrent_binds)
-        edge = KubeEdge(means.client, means.view, means.events, turns)
+    def __init__(self, resources: TermResources) -> None:
+        self._resources = resources
+        configuration = resources.configuration
+        limiter = FairLimiter(configuration.concurrent_binds)
+        adapter = ApiAdapter(resources.client, resources.view, resources.events, limiter)
 
         def client_for(namespace: str, priority: int) -> Client:
-            return means.client.in_turn(lambda: turns.taken(namespace, priority))
+            return resources.client.in_turn(lambda: limiter.taken(namespace, priority))
 
-        around = Surroundings(
-            port=edge,
-            store=edge,
-            plugins=PluginChain(means.plugins, client_for, _measure),
-            reporter=Reports(means.events, time.time),
+        dependencies = RunDependencies(
+            port=adapter,
+            store=adapter,
+            plugins=PluginChain(resources.plugins, client_for, _measure),
+            reporter=Reports(resources.events, time.time),
             clock=time.time,
-            pause=means.stop.pause,
+            pause=resources.stop.pause,
             draw=random.random,
             max_backoff_s=configuration.max_backoff_seconds,
         )
-        self._retention = RetentionQueue(edge.remove, configuration.time_to_live_seconds, time.time)
-        self._manager = Manager(around, Fence(), self._retention, edge)
-        self._waits = Waits(self._manager, edge, means.stop.pause)
-        self.operator = Operator(self._manager, means.credentials, means.stop.claim_signals)
+        self._retention = RetentionQueue(
+            adapter.remove, configuration.time_to_live_seconds, time.time
+        )
+        self._manager = Manager(dependencies, Fence(), self._retention, adapter)
+        self._waits = Waits(self._manager, adapter, resources.stop.pause)
+        self.operator = Operator(self._manager, resources.credentials, resources.stop.claim_signals)
 
     async def run(self) -> None:
         """Bind until the process is to stop, then finish what is under way.
@@ -120,11 +122,11 @@ class Term:
                     group.create_task(self._retention.run(self._manager.is_needed)),
                     *(
                         group.create_task(self._run_beside(plugin))
-                        for plugin in self._means.plugins
+                        for plugin in self._resources.plugins
                         if isinstance(plugin, RunsBeside)
                     ),
                 ]
-                await self._means.stop.wait()
+                await self._resources.stop.wait()
                 await self._manager.drain(_GRACE_S)
                 for task in tasks:
                     task.cancel()
@@ -134,28 +136,28 @@ class Term:
 
     async def _run_beside(self, plugin: RunsBeside) -> None:
         """Let a plugin work beside the transactions; one that ends is started again."""
-        while not self._means.stop.is_set:
+        while not self._resources.stop.is_set:
             try:
-                await plugin.run(self._means.client)
+                await plugin.run(self._resources.client)
             except Exception:  # whatever a third party's plugin raises
                 _log.exception("what a plugin runs beside ended", plugin=type(plugin).__name__)
-            await self._means.stop.pause(_PLUGIN_RESTART_S)
+            await self._resources.stop.pause(_PLUGIN_RESTART_S)
 
     async def _get_ready(self) -> bool:
         """Fill the mirrors and the fence; False: the process is to stop."""
-        synced = asyncio.create_task(self._means.view.wait_synced())
-        stopping = asyncio.create_task(self._means.stop.wait())
+        synced = asyncio.create_task(self._resources.view.wait_synced())
+        stopping = asyncio.create_task(self._resources.stop.wait())
         await asyncio.wait({synced, stopping}, return_when=asyncio.FIRST_COMPLETED)
         synced.cancel()
         stopping.cancel()
-        while not self._means.stop.is_set:
+        while not self._resources.stop.is_set:
             try:
                 # A stale request must not be begun before the newer scheduler's are seen.
-                for request in await self._means.client.list(_TOKEN_CARRIERS):
+                for request in await self._resources.client.list(_TOKEN_CARRIERS):
                     self._manager.note_token(request.metadata.labels, request.token)
             except KubeError as error:
                 _log.warning("the BindRequests could not be listed", error=str(error))
-                await self._means.stop.pause(_LIST_RETRY_S)
+                await self._resources.stop.pause(_LIST_RETRY_S)
             else:
                 return True
         return False

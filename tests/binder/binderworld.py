@@ -1,4 +1,4 @@
-"""A fake edge: pods, nodes and BindRequests in dictionaries, and a binder that can be killed.
+"""A fake API: pods, nodes and BindRequests in dictionaries, and a binder that can be killed.
 
 `World` outlives the binders. Each `Binder` has its own door to it, which obeys a script of
 troubles that meet some of the calls: an error, an answer lost before or after the effect, or death.
@@ -14,6 +14,7 @@ from typing import Any, cast
 import msgspec
 
 from bindery.binder.bindingmetadata import BindingMetadata
+from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
 from bindery.binder.manager import Malformed, Manager
 from bindery.binder.outcome import Outcome
@@ -21,7 +22,6 @@ from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.retention import Finished
-from bindery.binder.surroundings import Surroundings
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, NotFoundError, OutcomeUnknownError, ServerError
 from bindery.kube.objects import (
@@ -330,7 +330,7 @@ class Binder:
             lambda _namespace, _priority: cast("Client", None),
             lambda _plugin, _step, _outcome, _seconds: None,
         )
-        around = Surroundings(
+        dependencies = RunDependencies(
             port=self.door,
             store=self.door,
             plugins=chain,
@@ -340,7 +340,7 @@ class Binder:
             draw=lambda: 0.5,
             max_backoff_s=300.0,
         )
-        self.manager = Manager(around, Fence(), self.notes, self.notes)
+        self.manager = Manager(dependencies, Fence(), self.notes, self.notes)
 
     def list_requests(self) -> None:
         """See all requests, as at a start."""

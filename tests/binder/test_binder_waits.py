@@ -1,4 +1,4 @@
-"""Which requests are told what they wait for: pure memory, over a fake edge."""
+"""Which requests are told what they wait for: pure memory, over a fake API."""
 
 import asyncio
 

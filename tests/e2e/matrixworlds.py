@@ -13,7 +13,7 @@ from storagecorner import Storage, claim_spec
 from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
-from bindery.binder.plugins.volumewrites import CHOSEN_FOR
+from bindery.binder.plugins.volumes.writes import CHOSEN_FOR
 from bindery.kube.storage import CLAIMS, VOLUMES, Claim, PersistentVolume
 from fakes.provisioner import SELECTED_NODE, ProvisionerStandIn
 

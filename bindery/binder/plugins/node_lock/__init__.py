@@ -1,6 +1,6 @@
 """node_lock: HAMi's side of a binding, for nodes whose device plugin speaks that protocol.
 
-`plugin` has the steps, `turns` the queue for a node, `lock` the compare-and-swap, `holders` the
+`plugin` has the steps, `queues` the queue for a node, `lock` the compare-and-swap, `holders` the
 judgement of who has a lock, `sweep` the locks that are left behind, `mirror` the watches, `pods`
 what is written onto pods.
 """

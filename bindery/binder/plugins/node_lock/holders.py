@@ -1,6 +1,6 @@
 """Whether whoever holds a node's lock still needs it: the rules of healing, pure.
 
-Asked by `turns` when a lock stands in the way, and by `sweep` about all locks. The invariant: a
+Asked by `queues` when a lock stands in the way, and by `sweep` about all locks. The invariant: a
 lock is never taken from a holder that may still be between its binding and its devices, however old
 the lock is; such a node is waited for, and said to be stalled.
 """

@@ -1,6 +1,6 @@
 """Taking and giving back a node's lock: compare-and-swap on what was observed.
 
-Used by `turns` and by the plugin's rollback. Every write carries what it expects to find (the
+Used by `queues` and by the plugin's rollback. Every write carries what it expects to find (the
 node's version where there is no lock yet, else the lock's very value), so that two who saw the same
 dead lock cannot both get it, and nobody removes what another has set meanwhile.
 """
@@ -15,7 +15,7 @@ from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 
 
-class LockDesk:
+class LockWriter:
     """Writes locks. `clock`: seconds since the epoch."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:

@@ -1,6 +1,6 @@
 """The plugin's view of nodes' locks and of the pods that hold them, kept by watches.
 
-`turns` subscribes to the places it waits for; a change wakes it. Only pods with HAMi's label are
+`queues` subscribes to the places it waits for; a change wakes it. Only pods with HAMi's label are
 watched: a holder without it (of an old version, or on a node with a very long name) is looked up
 and asked about again after a while.
 """

@@ -1,6 +1,6 @@
 """What the queues for locks are made of: places, waiters, and what is found out about holders.
 
-Used by `turns`, which alone changes them. Plain data; the words of its errors are here too.
+Used by `queues`, which alone changes them. Plain data; the words of its errors are here too.
 """
 
 import asyncio

@@ -24,12 +24,12 @@ from bindery.api.hami.errors import HamiFormatError
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
 from bindery.binder.plugins.node_lock import admission, holders, pods
-from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.lock import LockWriter
 from bindery.binder.plugins.node_lock.mirror import Mirror
 from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
 from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
+from bindery.binder.plugins.node_lock.queues import LockQueues
 from bindery.binder.plugins.node_lock.sweep import LockSweep
-from bindery.binder.plugins.node_lock.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import PodBinding
@@ -59,7 +59,7 @@ class NodeLock:
     def __init__(self, arguments: Arguments) -> None:
         expire_s = arguments.expire_seconds or _default_expire_s()
         self._timing = Timing(expire_s, arguments.stall_seconds)
-        self._turns: Turns | None = None
+        self._queues: LockQueues | None = None
         self._mirror: Mirror | None = None
 
     @property
@@ -72,16 +72,16 @@ class NodeLock:
         release the locks that are left behind.
         """
         mirror = self._mirror = Mirror(client)
-        desk = LockDesk(client, time.time)
-        self._turns = Turns(mirror, desk, self._timing, time.time)
-        sweep = LockSweep(mirror, desk, self.expire_s, time.time)
+        writer = LockWriter(client, time.time)
+        self._queues = LockQueues(mirror, writer, self._timing, time.time)
+        sweep = LockSweep(mirror, writer, self.expire_s, time.time)
         try:
             async with asyncio.TaskGroup() as group:
                 group.create_task(mirror.run())
                 group.create_task(sweep.run())
         finally:
-            turns, self._turns, self._mirror = self._turns, None, None
-            await turns.close()
+            queues, self._queues, self._mirror = self._queues, None, None
+            await queues.close()
 
     # ---- the steps ------------------------------------------------------------------------------
 
@@ -95,9 +95,9 @@ class NodeLock:
         if assignment is None:
             return
         node = context.binding.selected_node
-        turns = await self._ready_turns()
+        queues = await self._ready_queues()
         for lock in assignment.locks:
-            held_by = turns.stalled(Place(node, lock))
+            held_by = queues.stalled(Place(node, lock))
             if held_by:
                 raise PluginError(f"the lock of {node} is held by {held_by}", reason=STALLED)
         patch = pods.prepared(assignment, context.pod.uid, node, time.time())
@@ -110,10 +110,10 @@ class NodeLock:
             return
         pod = (context.pod.namespace, context.pod.name)
         for lock in assignment.locks:
-            turns = await self._ready_turns()
+            queues = await self._ready_queues()
             place = Place(context.binding.selected_node, lock)
             context.waits_for = f"the lock of node {place.node}"
-            value = await turns.take(place, pod, context.request.spec.priority)
+            value = await queues.take(place, pod, context.request.spec.priority)
             _values(context)[lock] = value
         await self._demand_unchanged(context, assignment)
 
@@ -129,9 +129,9 @@ class NodeLock:
 
     async def not_bound(self, context: BindContext) -> None:
         """Give the locks back that this process has taken for the pod."""
-        desk = LockDesk(context.client, time.time)
+        writer = LockWriter(context.client, time.time)
         for lock, value in reversed(_values(context).items()):
-            await desk.remove(context.binding.selected_node, lock, value)
+            await writer.remove(context.binding.selected_node, lock, value)
         _values(context).clear()
 
     async def rollback(self, context: BindContext) -> None:
@@ -174,12 +174,12 @@ class NodeLock:
 
     async def _release(self, context: BindContext, node: str) -> None:
         """Remove the node's lock if it is this pod's."""
-        desk = LockDesk(context.client, time.time)
-        seen = await desk.read(node)
+        writer = LockWriter(context.client, time.time)
+        seen = await writer.read(node)
         value = seen.lock(Lock.NODE) if seen is not None else None
         lock = holders.read(value) if value is not None else None
         if value is not None and lock and lock.is_of(context.pod.namespace, context.pod.name):
-            await desk.remove(node, Lock.NODE, value)
+            await writer.remove(node, Lock.NODE, value)
 
     # ---- admission ------------------------------------------------------------------------------
 
@@ -191,12 +191,12 @@ class NodeLock:
         """Return the pod with the defaults that HAMi's own webhook would set."""
         return admission.with_defaults(pod)
 
-    async def _ready_turns(self) -> Turns:
-        if self._mirror is None or self._turns is None:
+    async def _ready_queues(self) -> LockQueues:
+        if self._mirror is None or self._queues is None:
             raise PluginError("the watches have not been started", reason="NotReady")
-        turns = self._turns
+        queues = self._queues
         await self._mirror.ready.wait()
-        return turns
+        return queues
 
 
 def _default_expire_s() -> float:

@@ -14,7 +14,7 @@ import structlog
 
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.node_lock import holders, metrics
-from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.lock import LockWriter
 from bindery.binder.plugins.node_lock.mirror import Mirror
 from bindery.kube.errors import KubeError
 
@@ -30,9 +30,9 @@ class LockSweep:
     """
 
     def __init__(
-        self, mirror: Mirror, desk: LockDesk, expire_s: float, clock: Callable[[], float]
+        self, mirror: Mirror, writer: LockWriter, expire_s: float, clock: Callable[[], float]
     ) -> None:
-        self._mirror, self._desk = mirror, desk
+        self._mirror, self._writer = mirror, writer
         self._expire_s, self._clock = expire_s, clock
 
     async def run(self) -> None:
@@ -58,6 +58,6 @@ class LockSweep:
         reason = holders.left_behind(lock, await self._mirror.read(key), now_s, self._expire_s)
         if not reason:
             return
-        await self._desk.remove(node, Lock.NODE, value)
+        await self._writer.remove(node, Lock.NODE, value)
         _log.warning("a lock is released", node=node, lock=value, why=reason)
         metrics.HEALED.labels(reason).inc()

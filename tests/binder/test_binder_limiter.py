@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.binder.turns import Turns
+from bindery.binder.limiter import FairLimiter
 
 Claim = tuple[str, int]
 """Namespace and priority."""
@@ -15,13 +15,13 @@ Claim = tuple[str, int]
 
 async def order_of(claims: Sequence[Claim]) -> list[Claim]:
     """Return in which order `claims`, made in their order while the one place was taken, get it."""
-    turns, order = Turns(1), list[Claim]()
+    limiter, order = FairLimiter(1), list[Claim]()
 
     async def claim(namespace: str, priority: int) -> None:
-        async with turns.taken(namespace, priority):
+        async with limiter.taken(namespace, priority):
             order.append((namespace, priority))
 
-    async with asyncio.TaskGroup() as group, turns.taken("before", 0):
+    async with asyncio.TaskGroup() as group, limiter.taken("before", 0):
         for namespace, priority in claims:
             group.create_task(claim(namespace, priority))
             await asyncio.sleep(0)
@@ -36,11 +36,11 @@ def test_the_highest_priority_goes_first_and_equals_in_the_order_in_which_they_c
 
 def test_a_namespace_with_few_bindings_does_not_wait_for_one_with_many() -> None:
     async def play() -> list[str]:
-        turns, order = Turns(2), list[str]()
+        limiter, order = FairLimiter(2), list[str]()
         release = asyncio.Event()
 
         async def claim(namespace: str) -> None:
-            async with turns.taken(namespace, 0):
+            async with limiter.taken(namespace, 0):
                 order.append(namespace)
                 await release.wait()
 
@@ -57,20 +57,20 @@ def test_a_namespace_with_few_bindings_does_not_wait_for_one_with_many() -> None
 
 def test_whoever_stops_waiting_leaves_the_place_to_others() -> None:
     async def play() -> bool:
-        turns = Turns(1)
-        async with turns.taken("a", 0):
-            waiting = asyncio.create_task(_take_once(turns))
+        limiter = FairLimiter(1)
+        async with limiter.taken("a", 0):
+            waiting = asyncio.create_task(_take_once(limiter))
             await asyncio.sleep(0)
             waiting.cancel()
-        granted = asyncio.create_task(_take_once(turns))
+        granted = asyncio.create_task(_take_once(limiter))
         async with asyncio.timeout(5):
             return await granted
 
     assert asyncio.run(play())
 
 
-async def _take_once(turns: Turns) -> bool:
-    async with turns.taken("b", 0):
+async def _take_once(limiter: FairLimiter) -> bool:
+    async with limiter.taken("b", 0):
         return True
 
 
@@ -85,10 +85,10 @@ def test_no_more_than_the_places_are_taken_and_everybody_gets_one_unless_cancell
     places: int, claims: list[tuple[str, int, int, bool]]
 ) -> None:
     async def play() -> None:
-        turns, held, served = Turns(places), Counter[str](), list[int]()
+        limiter, held, served = FairLimiter(places), Counter[str](), list[int]()
 
         async def claim(number: int, namespace: str, priority: int, steps: int) -> None:
-            async with turns.taken(namespace, priority):
+            async with limiter.taken(namespace, priority):
                 held[namespace] += 1
                 try:
                     assert held.total() <= places

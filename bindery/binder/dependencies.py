@@ -24,7 +24,7 @@ class Reporter(Protocol):
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class RunDependencies:
     """What all Runs share."""
 
     port: BindingPort
@@ -40,7 +40,7 @@ class Surroundings:
     max_backoff_s: float
 
 
-class Admission(Protocol):
+class StartGate(Protocol):
     """The manager's part in the start of a Run."""
 
     @property

@@ -1,9 +1,9 @@
-"""Whose turn it is: a bounded number of places, given to the most urgent, and fairly among equals.
+"""Limits concurrent work: a fixed number of places, by priority and fairly among namespaces.
 
-Every binding takes a place (`edge`), and so does every call of a plugin for a pod (`term`). Among
-those that wait, the highest priority goes first; among equals the namespace that has the fewest
-places now, so that one with thousands of pods does not keep out one with few; within a namespace,
-whoever came first. A place is never given twice.
+Every binding takes a place (`api_adapter`), and so does every call of a plugin for a pod (`term`).
+The highest priority goes first; among equals the namespace that has the fewest places now, so that
+one with thousands of pods does not keep out one with few; within a namespace, first come first
+served. A place is never given twice.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager
 _Line = deque[asyncio.Future[None]]
 
 
-class Turns:
+class FairLimiter:
     """`places` at once. For one event loop."""
 
     def __init__(self, places: int) -> None:

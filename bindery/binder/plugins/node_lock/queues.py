@@ -16,7 +16,7 @@ from bindery.api.bindrequest import BindFailureReason
 from bindery.api.hami.vendor import Lock
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.plugins.node_lock import holders, metrics
-from bindery.binder.plugins.node_lock.lock import LockDesk
+from bindery.binder.plugins.node_lock.lock import LockWriter
 from bindery.binder.plugins.node_lock.mirror import Mirror, PodKey
 from bindery.binder.plugins.node_lock.objects import LockedNode
 from bindery.binder.plugins.node_lock.places import (
@@ -42,13 +42,13 @@ _PAUSE_S: Final = 0.5
 """After an answer that the API server could not give."""
 
 
-class Turns:
+class LockQueues:
     """All queues. `clock`: seconds since the epoch, as locks have them."""
 
     def __init__(
-        self, mirror: Mirror, desk: LockDesk, timing: Timing, clock: Callable[[], float]
+        self, mirror: Mirror, writer: LockWriter, timing: Timing, clock: Callable[[], float]
     ) -> None:
-        self._mirror, self._desk, self._timing, self._clock = mirror, desk, timing, clock
+        self._mirror, self._writer, self._timing, self._clock = mirror, writer, timing, clock
         self._queues: dict[Place, Queue] = {}
         self._stalled_by: dict[Place, str] = {}
         self._tasks: set[asyncio.Task[None]] = set()
@@ -118,7 +118,7 @@ class Turns:
             waiter.granted.set_result(value)
             return
         try:  # it was cancelled while the lock was being written
-            await self._desk.remove(place.node, place.lock, value)
+            await self._writer.remove(place.node, place.lock, value)
         except KubeError as error:
             _log.warning("a lock is left to expire", node=place.node, error=str(error))
 
@@ -153,7 +153,7 @@ class Turns:
         if seen is not None and queue.written and queue.written[0] is mirrored:
             seen = queue.written[1]  # the mirror does not show yet what was written here
         if seen is None:
-            seen = await self._desk.read(node)
+            seen = await self._writer.read(node)
         if seen is None:
             message = f"the node {node} does not exist"
             raise PluginError(message, reason=BindFailureReason.NODE_GONE, permanent=True)
@@ -163,9 +163,9 @@ class Turns:
         """Write the lock if nobody stands in the way; None: the node is not as it was seen."""
         place, mirrored = queue.place, self._mirror.node(queue.place.node)
         standing = seen.lock(place.lock)
-        value = self._desk.value_for(place.lock, *waiter.pod)
+        value = self._writer.value_for(place.lock, *waiter.pod)
         if standing is None:
-            written = await self._desk.put(seen, place.lock, value)
+            written = await self._writer.put(seen, place.lock, value)
         else:
             if not self._is_own(queue, waiter, standing):
                 held = await self._held(queue, standing)
@@ -175,7 +175,7 @@ class Turns:
                 _log.warning("a lock is healed", node=place.node, lock=standing, why=reason)
                 metrics.HEALED.labels(reason).inc()
             # Also a lock left by an earlier attempt or process: from now on it counts anew.
-            written = await self._desk.swap(place.node, place.lock, standing, value)
+            written = await self._writer.swap(place.node, place.lock, standing, value)
         if written is None:
             return None
         queue.written = (mirrored, written)

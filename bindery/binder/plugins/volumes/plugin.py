@@ -15,8 +15,8 @@ from pydantic import Field
 
 from bindery.api.base import ApiModel
 from bindery.binder.plugins.interface import BindContext, PluginError
-from bindery.binder.plugins.volumewatch import VolumeWatch
-from bindery.binder.plugins.volumewrites import (
+from bindery.binder.plugins.volumes.watch import VolumeWatch
+from bindery.binder.plugins.volumes.writes import (
     CHOSEN_FOR,
     SELECTED_NODE,
     VolumeWriter,

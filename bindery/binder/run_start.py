@@ -1,6 +1,6 @@
 """The start of one Run: after those that come before it, and one Run a pod.
 
-Made by `manager` for each Run, which calls it in the order of `surroundings.Admission`.
+Made by `manager` for each Run, which calls it in the order of `dependencies.StartGate`.
 """
 
 import asyncio
@@ -8,28 +8,29 @@ from collections.abc import Mapping, Sequence
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.outcome import PodFailure, Wait, WaitReason
+from bindery.binder.pod_claims import PodClaims
 from bindery.binder.predecessors import Predecessor
 from bindery.binder.run import Run
 from bindery.binder.statements import settled_refusals
 from bindery.kube.objects import BindRequest
 
 
-class RunAdmission:
-    """Implements `surroundings.Admission` over what the Runs of one manager share."""
+class RunStart:
+    """Implements `dependencies.StartGate` over what the Runs of one manager share."""
 
     def __init__(
-        self, run: Run, before: Sequence[Run], predecessor: Predecessor, holders: dict[str, Run]
+        self, run: Run, before: Sequence[Run], predecessor: Predecessor, claims: PodClaims
     ) -> None:
-        """Make the admission of `run`.
+        """Make the start of `run`.
 
         Args:
             run: the Run.
             before: the Runs of earlier states of the same requests.
             predecessor: the Statement on which that of the Run builds.
-            holders: pod UID -> the Run that has it; is changed.
+            claims: the pods that Runs have.
         """
         self._run, self._before, self._predecessor = run, before, predecessor
-        self._holders = holders
+        self._claims = claims
         self._waits_for = ""
 
     @property
@@ -50,26 +51,19 @@ class RunAdmission:
 
     async def claim(self, requests: Sequence[BindRequest]) -> Mapping[str, PodFailure]:
         """Take the pods; refuse those that another Run has and will not give back."""
-        uids = self._run.pod_uids
         # kopf keeps the order of one request's events, not of two: that the other request is gone
         # may not have been told yet.
-        for holder in self._holders_of(uids):
+        for holder in self._claims.others(self._run):
             await holder.look_again()
-        while leaving := [run for run in self._holders_of(uids) if run.is_leaving]:
+        while leaving := [run for run in self._claims.others(self._run) if run.is_leaving]:
             self._waits_for = f"the request {leaving[0].names[0]} gives back pods of this one"
             await leaving[0].ended.wait()
             # `ended` comes a moment before the pods are given back.
             await asyncio.sleep(0)
         refusals = settled_refusals(requests)
         message = "another request that is being carried out has the pod"
-        for uid in uids:
-            if self._holders.setdefault(uid, self._run) is not self._run:
-                refusals[uid] = PodFailure(
-                    BindFailureReason.HELD_BY_OTHER_REQUEST, message, permanent=True
-                )
+        for uid in self._claims.claim(self._run):
+            refusals[uid] = PodFailure(
+                BindFailureReason.HELD_BY_OTHER_REQUEST, message, permanent=True
+            )
         return refusals
-
-    def _holders_of(self, uids: list[str]) -> list[Run]:
-        """Return the other Runs that have some of these pods."""
-        holders = {id(run): run for run in map(self._holders.get, uids) if run is not None}
-        return [run for run in holders.values() if run is not self._run]

@@ -14,10 +14,10 @@ import structlog
 
 from bindery.api.names import STATEMENT_LABEL
 from bindery.binder.bindingmetadata import BindingMetadata
+from bindery.binder.limiter import FairLimiter
 from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
-from bindery.binder.turns import Turns
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
@@ -30,14 +30,14 @@ _RETRY_CAP_S: Final = 10.0
 """The longest wait between two tries of a status write."""
 
 
-class KubeEdge:
+class ApiAdapter:
     """Implements `BindingPort`, `RequestStore` and `MalformedSink`."""
 
     def __init__(
-        self, client: Client, view: ClusterView, events: EventRecorder, turns: Turns
+        self, client: Client, view: ClusterView, events: EventRecorder, limiter: FairLimiter
     ) -> None:
         self._client, self._view, self._events = client, view, events
-        self._turns = turns
+        self._limiter = limiter
 
     # ---- BindingPort ----------------------------------------------------------------------------
 
@@ -58,7 +58,7 @@ class KubeEdge:
     ) -> None:
         """Bind the pod to the node, when its turn among the bindings in flight has come."""
         labels, annotations = metadata.labels, metadata.annotations
-        async with self._turns.taken(pod.namespace, priority):
+        async with self._limiter.taken(pod.namespace, priority):
             await self._client.bind(
                 pod.namespace, pod.name, pod.uid, node, labels=labels, annotations=annotations
             )
