@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 from difflib import get_close_matches
 
 from bindery.api.yamlfile import Location
-from bindery.scenario import wholes
+from bindery.scenario import raw_objects
 from bindery.scenario.fields import MOST_NODES, MOST_PODS, expand
 from bindery.scenario.format import Scenario
 from bindery.scenario.jobs import ScenarioJob
@@ -33,10 +33,10 @@ def check(scenario: Scenario) -> list[Finding]:
     return [
         *_duplicates(scenario),
         *_priorities(scenario),
-        *_happenings(scenario),
+        *_events(scenario),
         *_expected(scenario),
         *_usage(scenario),
-        *_whole_objects(scenario),
+        *_raw_objects_of(scenario),
     ]
 
 
@@ -54,11 +54,11 @@ def _sizes(scenario: Scenario) -> Iterator[Finding]:
             return
 
 
-def _whole_objects(scenario: Scenario) -> Iterator[Finding]:
-    for field in wholes.KINDS:
+def _raw_objects_of(scenario: Scenario) -> Iterator[Finding]:
+    for field in raw_objects.KINDS:
         key = Scenario.model_fields[field].alias or field
         for index, item in enumerate(getattr(scenario, field)):
-            problem = wholes.problem(item, field)
+            problem = raw_objects.problem(item, field)
             if problem is not None:
                 yield (key, index), problem
 
@@ -112,7 +112,7 @@ def _priorities(scenario: Scenario) -> Iterator[Finding]:
             yield (*place, "priority"), f"there is no priority class {job.priority}"
 
 
-def _happenings(scenario: Scenario) -> Iterator[Finding]:
+def _events(scenario: Scenario) -> Iterator[Finding]:
     nodes = {name for node in scenario.nodes for name in expand(node.name, node.count)}
     pods = {name for job in scenario.all_jobs() for name in pod_names(job)}
     for index, request in enumerate(scenario.bind_requests):

@@ -22,15 +22,15 @@ from bindery.kube.objects import (
 from bindery.kube.store import Change, EventType
 from bindery.scenario import hami, objects, shares
 from bindery.scenario.claims import ClaimKeeper
+from bindery.scenario.events import Event, InFlightRequest
 from bindery.scenario.fields import expand
-from bindery.scenario.flight import request_object
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
-from bindery.scenario.happenings import Event, InFlightRequest
+from bindery.scenario.in_flight import request_object
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.objects import PodIdentity
+from bindery.scenario.raw_objects import raw_objects_of
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
-from bindery.scenario.wholes import whole_objects
 
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
@@ -87,7 +87,7 @@ class ScenarioCluster:
         for entry in self._scenario.nodes:
             for name in expand(entry.name, entry.count):
                 self._put_node(name, entry)
-        for item in whole_objects(self._scenario, self.now):
+        for item in raw_objects_of(self._scenario, self.now):
             if isinstance(item, (ResourceClaim, ResourceClaimTemplate)):
                 self._claims.put(item)
             else:

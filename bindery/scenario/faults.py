@@ -5,7 +5,7 @@ Asked by `runner` and `binding` before each call that a scenario can make fail.
 
 from collections.abc import Collection, Iterable
 
-from bindery.scenario.happenings import Fault
+from bindery.scenario.events import Fault
 
 
 class Faults:

@@ -16,9 +16,9 @@ from bindery.api.configuration import (
     SchedulerConfiguration,
 )
 from bindery.api.usage import UsageConfiguration
+from bindery.scenario.events import Event, Fault, InFlightRequest
 from bindery.scenario.expectations import Expectation
 from bindery.scenario.fields import AnyObject, NotYet, Repetitions, ScenarioModel
-from bindery.scenario.happenings import Event, Fault, InFlightRequest
 from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue

@@ -10,9 +10,9 @@ from sizes import examples
 
 from bindery.api.times import seconds
 from bindery.scenario.binding import bind_requests
+from bindery.scenario.events import Event
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
-from bindery.scenario.happenings import Event
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
 

@@ -34,7 +34,7 @@ from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.manifests.defaulting import Defaults, admitted
 from bindery.scenario.manifests.podtemplates import TEMPLATED, claims_of, pods_of
-from bindery.scenario.wholes import KINDS
+from bindery.scenario.raw_objects import KINDS
 
 Item = TypeVar("Item", bound=KubeObject)
 

@@ -1,4 +1,4 @@
-"""What happens to a scenario's cluster from outside: requests in flight, events, faults.
+"""Events from outside a scenario's cluster: requests in flight, changes, faults.
 
 Read by `format`; `cluster` plays the events, `faults` answers for the API server.
 """

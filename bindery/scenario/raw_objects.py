@@ -30,8 +30,8 @@ KINDS: Final[Mapping[str, Sequence[Resource[Any]]]] = {
 """Field of `Scenario` -> the kinds that it may hold."""
 
 
-def whole_objects(scenario: "Scenario", now: float) -> Iterator[KubeObject]:
-    """Yield all whole objects, in the order of the file; created `now` unless they say when."""
+def raw_objects_of(scenario: "Scenario", now: float) -> Iterator[KubeObject]:
+    """Yield the objects under these keys in file order; `now` is their default creation time."""
     for key, resources in KINDS.items():
         for item in getattr(scenario, key):
             yield _object(item, resources, now)

@@ -15,7 +15,7 @@ from bindery.kube.objects import (
     StatementReference,
     UnboundPod,
 )
-from bindery.scenario.happenings import InFlightRequest
+from bindery.scenario.events import InFlightRequest
 from bindery.scenario.objects import object_uid
 
 
