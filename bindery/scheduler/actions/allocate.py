@@ -186,7 +186,7 @@ class Attempts:
         Greedy: a pod that cannot be placed is left out with all that are alike, and the next ones
         are tried instead, for as long as they are enough.
         """
-        attempt = _Attempt(job, statement, wanted, finder, Barred(self._session))
+        attempt = _Attempt(job, statement, wanted, finder, Barred(self._session.placement))
         savepoint, problem = statement.savepoint(), None
         tasks = wanted.next(attempt.barred)
         asked = len(tasks or ())

@@ -53,7 +53,7 @@ class MakeRoom:
 
     def _serve(self, session: Session, job: Job, failed: "_Failed") -> "Commit | _Outcome":
         """Return the committed plan for `job`. `failed`: what is known of claims without a plan."""
-        barred = Barred(session)
+        barred = Barred(session.placement)
         while (claim := next_claim(session, job, barred)) is not None:
             tried = self._try(session, claim, failed)
             if tried.made is not _Outcome.NO_PLAN:
@@ -69,7 +69,7 @@ class MakeRoom:
         return False
 
     def _could_serve(self, session: Session, job: Job) -> bool:
-        barred = Barred(session)
+        barred = Barred(session.placement)
         while (claim := next_claim(session, job, barred)) is not None:
             if self._rule.refuse(session, claim):
                 lost = None

@@ -83,7 +83,7 @@ def find(session: Session, job: Job) -> Reservation | None:
     None: it never fits on nodes of this size, its queue's limit never lets it, or it is not for
     lack of room that it waits.
     """
-    claim = next_claim(session, job, Barred(session))
+    claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
         return None
     found = [

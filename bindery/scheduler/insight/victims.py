@@ -117,7 +117,7 @@ def cheapest_victims(
     `actions`: those that are configured; `most_moved`: how many jobs consolidation may move;
     `blocking_budget`: returns the disruption budget that protects a pod.
     """
-    claim = next_claim(session, job, Barred(session))
+    claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
         return None
     table = VictimTable(session, _is_somewhere)

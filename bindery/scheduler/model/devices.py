@@ -17,8 +17,9 @@ from numpy.typing import NDArray
 
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
+from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.model.views import DevicesView
 
-Rows = NDArray[np.intp]
 Holder = Hashable
 """A pod's UID."""
 
@@ -325,7 +326,7 @@ class DeviceTable:
 
 
 def in_order(
-    table: DeviceTable, row: int, among: Iterable[int], *, spread: bool
+    table: DevicesView, row: int, among: Iterable[int], *, spread: bool
 ) -> tuple[int, ...]:
     """Return the devices `among`, the most wanted first: those that are shared already and used
     most, or with `spread` those used least; ties by index.

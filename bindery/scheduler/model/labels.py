@@ -11,7 +11,7 @@ import numpy as np
 
 from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.views import NodesView
 
 _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
@@ -19,7 +19,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 class LabelColumns:
     """Label values as columns over node rows, made when first asked for."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodesView) -> None:
         self._nodes = nodes.nodes
         self._columns: dict[str, list[str | None]] = {}
         self._masks: dict[tuple[str, str], BoolColumn] = {}

@@ -5,19 +5,16 @@ what was decided. The engine puts it into conditions; `bindery explain` shows it
 """
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.planning.placement import JobFinder, Placement
-
-if TYPE_CHECKING:
-    from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.view import PlanningView
 
 
 def node_reasons(
-    session: "Session", placement: Placement, finder: JobFinder, task: Task
+    session: PlanningView, placement: Placement, finder: JobFinder, task: Task
 ) -> Counter[str]:
     """Return how many nodes cannot take `task`, by reason.
 
@@ -53,7 +50,7 @@ def node_reasons(
     return Counter({reason: count for reason, count in counts.items() if count})
 
 
-def no_place_text(session: "Session", counts: Counter[str]) -> str:
+def no_place_text(session: PlanningView, counts: Counter[str]) -> str:
     """Return `counts` as one sentence, most nodes first."""
     total = len(session.order)
     if not total:

@@ -10,22 +10,20 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
-
-if TYPE_CHECKING:
-    from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.placement import Placement
+from bindery.scheduler.planning.view import PlanningView
 
 
 class Barred:
     """Pods that an attempt leaves out: single ones, or all that are alike."""
 
-    def __init__(self, session: "Session") -> None:
-        self._placement = session.placement
+    def __init__(self, placement: Placement) -> None:
+        self._placement = placement
         self._pods: set[Uid] = set()
         self._shapes: set[Shape] = set()
 
@@ -65,12 +63,12 @@ class Wanted:
         return self._select(_pending(self.candidates, barred))
 
 
-def of_gang(session: "Session", job: Job) -> Wanted:
+def of_gang(session: PlanningView, job: Job) -> Wanted:
     """Return what fills up the sub-groups, roles and minimum of `job`."""
     return Wanted(session.pods_in_order(job), partial(_minimum, job))
 
 
-def of_leaf(session: "Session", job: Job, leaf: Group) -> Wanted:
+def of_leaf(session: PlanningView, job: Job, leaf: Group) -> Wanted:
     """Return what fills up the sub-group `leaf` of `job`."""
     tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
     return Wanted(tasks, lambda pending: _first(pending, job.lacking(leaf)))
@@ -81,7 +79,7 @@ def of_one(task: Task) -> Wanted:
     return Wanted([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
 
 
-def next_pods(session: "Session", job: Job, barred: Barred | None = None) -> Sequence[Task]:
+def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:
     """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
 
     Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete. None

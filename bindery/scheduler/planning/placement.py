@@ -9,7 +9,6 @@ the first name and the same input gives the same plan.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,10 +17,8 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
-
-if TYPE_CHECKING:
-    from bindery.scheduler.planning.session import Session
-    from bindery.scheduler.plugins.interface import NodeRoom
+from bindery.scheduler.planning.view import PlanningView
+from bindery.scheduler.plugins.interface import NodeRoom
 
 _NOWHERE = -np.inf
 
@@ -43,7 +40,7 @@ class FilterCache:
         self._failures: dict[Shape, tuple[NodeFailure, ...]] = {}
         self._passing: dict[Shape, BoolColumn] = {}
 
-    def failures(self, session: "Session", shape: Shape) -> tuple[NodeFailure, ...]:
+    def failures(self, session: PlanningView, shape: Shape) -> tuple[NodeFailure, ...]:
         """Return what the filter plugins say against nodes for `shape`."""
         if session.state.nodes.version != self._version:
             self._failures.clear()
@@ -59,7 +56,7 @@ class FilterCache:
             )
         return found
 
-    def passing(self, session: "Session", shape: Shape) -> BoolColumn:
+    def passing(self, session: PlanningView, shape: Shape) -> BoolColumn:
         """Return which rows pass all static filters for `shape`."""
         failures = self.failures(session, shape)
         mask = self._passing.get(shape)
@@ -74,7 +71,13 @@ class FilterCache:
 class ShapeVectors:
     """Scores of one shape over all positions, kept true as nodes change."""
 
-    def __init__(self, session: "Session", shape: Shape, allowed: BoolColumn) -> None:
+    def __init__(
+        self,
+        session: PlanningView,
+        shape: Shape,
+        allowed: BoolColumn,
+        rooms: Sequence[NodeRoom],
+    ) -> None:
         self._session = session
         self._shape = shape
         self._allowed = allowed[session.order]
@@ -83,7 +86,7 @@ class ShapeVectors:
         """Score by position; minus infinity where the pod does not fit into idle room."""
         self._later: BoolColumn = np.zeros(len(session.order), dtype=np.bool_)
         """Position -> whether the pod fits once all that is being released has gone."""
-        self._rooms = session.placement.rooms(shape)
+        self._rooms = rooms
         self._seen = len(session.node_ledger.touched)
         candidates = np.flatnonzero(self._allowed)
         self._refresh(candidates)
@@ -174,7 +177,7 @@ class ShapeVectors:
 class Placement:
     """Finds places for pods of any shape during one session."""
 
-    def __init__(self, session: "Session", filters: FilterCache) -> None:
+    def __init__(self, session: PlanningView, filters: FilterCache) -> None:
         self._session = session
         self._filters = filters
         self._vectors: dict[Shape, ShapeVectors] = {}
@@ -193,10 +196,12 @@ class Placement:
         vectors = self._vectors.get(shape)
         if vectors is None:
             passing = self._filters.passing(self._session, shape)
-            vectors = self._vectors[shape] = ShapeVectors(self._session, shape, passing)
+            vectors = self._vectors[shape] = ShapeVectors(
+                self._session, shape, passing, self.rooms(shape)
+            )
         return vectors
 
-    def rooms(self, shape: Shape) -> "list[NodeRoom]":
+    def rooms(self, shape: Shape) -> list[NodeRoom]:
         """Return the plugins that keep room for pods of `shape` in ledgers of their own."""
         return [room for room in self._session.plugins.rooms if room.keeps_room_for(shape)]
 
@@ -221,7 +226,8 @@ class Placement:
     def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
         """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
         passing = self._filters.passing(self._session, shape)
-        return ShapeVectors(self._session, shape, passing if allowed is None else passing & allowed)
+        mask = passing if allowed is None else passing & allowed
+        return ShapeVectors(self._session, shape, mask, self.rooms(shape))
 
     def mask(self, rows: Iterable[int]) -> BoolColumn:
         """Return `rows` as a mask over node rows."""

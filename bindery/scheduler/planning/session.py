@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,7 @@ from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
-from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.endings import Endings
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
@@ -41,6 +41,8 @@ from bindery.scheduler.usage.source import PastUsage, nothing_past
 
 if TYPE_CHECKING:
     from bindery.scheduler.solver.victims import VictimTable
+
+L = TypeVar("L", bound=Ledger)
 
 WAITS_FOR_RELEASE = "WaitsForRelease"
 """The reason of a job whose places are promised to it."""
@@ -117,7 +119,8 @@ class Session:
         self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
         """What each queue deserves."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
-        self.ledgers += [plugin.ledger(self) for plugin in plugins.ledgers]
+        self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]
+        self._ledger_by_type = {type(ledger): ledger for ledger in self.ledgers}
         self.placement = Placement(self, filters)
         self.victims: VictimTable | None = None
         """Who could be evicted; made by the first action that asks."""
@@ -165,6 +168,36 @@ class Session:
         """Give the columns back: promises and reservations end here."""
         self.reservations.close()
         self.undo(self._promises)
+
+    # -- what plugins offer each other ---------------------------------------------------------
+
+    def ledger(self, kind: type[L]) -> L:
+        """Return the ledger of this type.
+
+        Raises:
+            LookupError: no plugin offers one.
+        """
+        found = self._ledger_by_type[kind]
+        assert isinstance(found, kind)
+        return found
+
+    def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
+        """Return the devices that the first `DeviceChoice` with a wish wants for `task`."""
+        choices = (each.choose_devices(self, task, row) for each in self.plugins.device_choices)
+        return next((devices for devices in choices if devices is not None), None)
+
+    def gpu_strategy(self) -> str | None:
+        """Return how the first `GpuStrategy` places pods that ask for GPUs."""
+        return self.plugins.gpu_strategy
+
+    def passing(self, shape: Shape) -> BoolColumn:
+        """Return which node rows pass all `NodeFilter`s for pods of `shape`."""
+        return self.placement.passing(shape)
+
+    @property
+    def reserved_in_queues(self) -> IntColumns | None:
+        """What reservations keep of queues [resource, queue row]; None if there are none."""
+        return self.reservations.kept_in_queues
 
     # -- errors --------------------------------------------------------------------------------
 

@@ -7,8 +7,8 @@ import numpy as np
 
 from bindery.scheduler.model.jobs import NO_ROW, Job
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Cooldown:
@@ -19,12 +19,12 @@ class Cooldown:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def invalid(self, session: Session, job: Job) -> Refusal | None:
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Leave alone for a while a job whose BindRequest could not be created."""
         why = session.postponed(job)
         return Refusal("CommitFailed", why) if why is not None else None
 
-    def job_node_failures(self, session: Session, job: Job) -> Iterator[NodeFailure]:
+    def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes that refused the job lately."""
         rows = [
             row

@@ -10,8 +10,8 @@ from typing import Any
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 
 class FairShare:
@@ -22,7 +22,7 @@ class FairShare:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:
+    def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
         """Return the key of a queue whose next job is `job`.
 
         Not above its fair share in all that it holds first; then who stays within its quota with
@@ -41,7 +41,9 @@ class FairShare:
             shares.size(queue_row),
         )
 
-    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+    def over_capacity(
+        self, session: SessionView, job: Job, tasks: Sequence[Task]
+    ) -> Refusal | None:
         """Refuse work that cannot be evicted where it would not fit the quota."""
         pinned = total(task.shape.request for task in tasks if not task.is_preemptible)
         ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota

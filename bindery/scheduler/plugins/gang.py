@@ -7,8 +7,8 @@ from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Gang:
@@ -23,7 +23,7 @@ class Gang:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def invalid(self, session: Session, job: Job) -> Refusal | None:  # noqa: ARG002
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:  # noqa: ARG002
         """Refuse a job whose PodGroup is missing or wrong, or that has too few pods."""
         if not job.exists:
             return Refusal("PodGroupDoesNotExist", f"PodGroup {job.key.name} does not exist")
@@ -40,15 +40,15 @@ class Gang:
             return _await_outcome(job)
         return None
 
-    def is_ready(self, session: Session, job: Job) -> bool:  # noqa: ARG002
+    def is_ready(self, session: SessionView, job: Job) -> bool:  # noqa: ARG002
         """Whether the minimum is placed."""
         return job.is_satisfied
 
-    def is_pipelined(self, session: Session, job: Job) -> bool:  # noqa: ARG002
+    def is_pipelined(self, session: SessionView, job: Job) -> bool:  # noqa: ARG002
         """Whether the minimum is placed or promised."""
         return job.is_promised
 
-    def job_key(self, session: Session, job: Job) -> SortKey:  # noqa: ARG002
+    def job_key(self, session: SessionView, job: Job) -> SortKey:  # noqa: ARG002
         """Below the minimum first, then at it, then above it."""
         placed = job.placed.total
         if not job.is_satisfied:

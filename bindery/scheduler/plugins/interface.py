@@ -8,7 +8,7 @@ Objects are observed between cycles only, so that a plan is made from one state 
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,10 +20,9 @@ from bindery.scheduler.ledgers.base import Ledger, Operation
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows, SortKey
-
-if TYPE_CHECKING:
-    from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Plugin(Protocol):
@@ -42,7 +41,7 @@ class Plugin(Protocol):
 class QueueOrder(Protocol):
     """Which queue is served next. Asked again after each job of the queue."""
 
-    def queue_key(self, session: "Session", queue_row: int, job: Job) -> SortKey:
+    def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
         """Return the sort key of the queue at `queue_row`; `job` is the next that it would serve.
 
         Asked of every level of the tree; it may depend on what the queue holds, not on others'.
@@ -54,7 +53,7 @@ class QueueOrder(Protocol):
 class JobOrder(Protocol):
     """Which job of a queue is served next. Asked again after each placement of the job."""
 
-    def job_key(self, session: "Session", job: Job) -> SortKey:
+    def job_key(self, session: SessionView, job: Job) -> SortKey:
         """Return the sort key of `job`."""
         ...
 
@@ -63,7 +62,7 @@ class JobOrder(Protocol):
 class PodOrder(Protocol):
     """Which pods of a job are placed first."""
 
-    def pod_key(self, session: "Session", task: Task) -> SortKey:
+    def pod_key(self, session: SessionView, task: Task) -> SortKey:
         """Return the sort key of `task`."""
         ...
 
@@ -78,7 +77,7 @@ class NodeFilter(Protocol):
     The answer is cached until a node's labels, taints, allocatable or readiness change.
     """
 
-    def node_failures(self, session: "Session", shape: Shape) -> Iterable[NodeFailure]:
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes; a node that is in none passes."""
         ...
 
@@ -87,7 +86,7 @@ class NodeFilter(Protocol):
 class JobNodeFilter(Protocol):
     """Which nodes one job cannot use at this moment."""
 
-    def job_node_failures(self, session: "Session", job: Job) -> Iterable[NodeFailure]:
+    def job_node_failures(self, session: SessionView, job: Job) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes for `job`; usually none."""
         ...
 
@@ -96,7 +95,7 @@ class JobNodeFilter(Protocol):
 class NodeScore(Protocol):
     """How much a node is wanted. Scores of all plugins are added; each keeps to its decade."""
 
-    def node_scores(self, session: "Session", shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return one score for each of `rows`. It may depend on these rows alone, so that placing a
         pod makes only its own node's score stale.
         """
@@ -107,7 +106,7 @@ class NodeScore(Protocol):
 class CandidateDomains(Protocol):
     """Into which sets of nodes a job may be placed as a whole; the first that fits wins."""
 
-    def domains(self, session: "Session", job: Job) -> Iterable[BoolColumn] | None:
+    def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
         """Return masks over node rows, best first; None: the job asks for no domain."""
         ...
 
@@ -119,7 +118,7 @@ class DeviceChoice(Protocol):
     Whole devices are all alike to it.
     """
 
-    def choose_devices(self, session: "Session", task: Task, row: int) -> Sequence[str] | None:
+    def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return device ids, the most wanted first, or None to leave it to the next plugin.
 
         The id of a GPU is its index on the node, from 0.
@@ -134,7 +133,7 @@ class DeviceChoice(Protocol):
 class JobValid(Protocol):
     """Whether a job can be looked at at all."""
 
-    def invalid(self, session: "Session", job: Job) -> Refusal | None:
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Return why `job` cannot be planned whatever is free; None when it can."""
         ...
 
@@ -143,7 +142,9 @@ class JobValid(Protocol):
 class CapacityGate(Protocol):
     """Whether a job may get more now."""
 
-    def over_capacity(self, session: "Session", job: Job, tasks: Sequence[Task]) -> Refusal | None:
+    def over_capacity(
+        self, session: SessionView, job: Job, tasks: Sequence[Task]
+    ) -> Refusal | None:
         """Return why `tasks` of `job` may not be placed now; None when they may."""
         ...
 
@@ -152,7 +153,7 @@ class CapacityGate(Protocol):
 class JobReady(Protocol):
     """Whether enough of a job is placed for it to be committed. All plugins must agree."""
 
-    def is_ready(self, session: "Session", job: Job) -> bool:
+    def is_ready(self, session: SessionView, job: Job) -> bool:
         """Return whether what is active of `job`, planned pods included, may be bound."""
         ...
 
@@ -161,7 +162,7 @@ class JobReady(Protocol):
 class JobPipelined(Protocol):
     """Whether enough of a job is placed or promised for its promises to be kept this session."""
 
-    def is_pipelined(self, session: "Session", job: Job) -> bool:
+    def is_pipelined(self, session: SessionView, job: Job) -> bool:
         """Return whether the promises of `job` are worth holding. All plugins must agree."""
         ...
 
@@ -170,7 +171,7 @@ class JobPipelined(Protocol):
 class JobStarving(Protocol):
     """Whether others may be evicted, or moved, for a job. All plugins must agree."""
 
-    def is_starving(self, session: "Session", job: Job) -> bool:
+    def is_starving(self, session: SessionView, job: Job) -> bool:
         """Return whether `job` lacks so much that room may be made for it."""
         ...
 
@@ -185,7 +186,7 @@ class VictimFilter(Protocol):
     Asked of every pod that could go, for every job for which room is to be made: be quick.
     """
 
-    def may_evict(self, session: "Session", victim: Task, preemptor: Job, action: str) -> bool:
+    def may_evict(self, session: SessionView, victim: Task, preemptor: Job, action: str) -> bool:
         """Return whether `action` may evict `victim`, or move it, for `preemptor`."""
         ...
 
@@ -197,8 +198,8 @@ class VictimFilter(Protocol):
 class LedgerProvider(Protocol):
     """A ledger of the plugin's own, told of every operation and of its undoing."""
 
-    def ledger(self, session: "Session") -> Ledger:
-        """Return the ledger for this session."""
+    def ledger(self, session: SessionView, state: PlanState) -> Ledger:
+        """Return the ledger for this session, which may write the columns of `state`."""
         ...
 
 
@@ -206,7 +207,9 @@ class LedgerProvider(Protocol):
 class BindRequestMutation(Protocol):
     """What a plugin adds to a BindRequest when a Statement is committed."""
 
-    def annotations(self, session: "Session", operations: Sequence[Operation]) -> Mapping[str, str]:
+    def annotations(
+        self, session: SessionView, operations: Sequence[Operation]
+    ) -> Mapping[str, str]:
         """Return annotations for the BindRequest."""
         ...
 
@@ -215,7 +218,7 @@ class BindRequestMutation(Protocol):
 class BindData(Protocol):
     """What a plugin hands to the binder plugin of the same name, pod by pod."""
 
-    def bind_data(self, session: "Session", task: Task, row: int) -> Mapping[str, Any] | None:
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:
         """Return JSON data for `task`, to stand in `pluginData` under the plugin's name."""
         ...
 
@@ -224,7 +227,7 @@ class BindData(Protocol):
 class WaitExplanation(Protocol):
     """What to say about a pod that waits, beside the engine's own words."""
 
-    def explain_wait(self, session: "Session", job: Job, task: Task, message: str) -> str | None:
+    def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:
         """Return a sentence to add to `message`, the outcome of the last transaction."""
         ...
 
@@ -265,7 +268,7 @@ class Supports(Protocol):
 class TaskValid(Protocol):
     """Whether one pod can be planned at all."""
 
-    def invalid_task(self, session: "Session", task: Task) -> Refusal | None:
+    def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:
         """Return why `task` cannot be planned whatever is free; None when it can. Be quick.
 
         Running pods are asked about too, before they are moved; `session.pod` does not have them.
@@ -283,7 +286,7 @@ class TaskNodeFilter(Protocol):
         """
         ...
 
-    def task_node_failures(self, session: "Session", task: Task) -> Iterable[NodeFailure]:
+    def task_node_failures(self, session: SessionView, task: Task) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes for `task`, as the plan stands at this moment."""
         ...
 
@@ -296,7 +299,7 @@ class NodeRoom(Protocol):
         """Return whether pods of `shape` take any of this room. Must depend on `shape` alone."""
         ...
 
-    def has_room(self, session: "Session", shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether one more pod of `shape` fits.
 
         `later`: once all that is being released has gone. It may depend on these rows alone; it is
@@ -314,7 +317,7 @@ class WorthWaiting(Protocol):
     """Prefers room that is being released on some nodes to idle room on others."""
 
     def worth_waiting(
-        self, session: "Session", shape: Shape, row: int, rows: Rows
+        self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
         """Return which of `rows` pods of `shape` wait for rather than take the node at `row`.
 
@@ -328,7 +331,7 @@ class WorthWaiting(Protocol):
 class WaitsForRelease(Protocol):
     """Holds a gang back that fits on its nodes until something else has been released."""
 
-    def waits_for_release(self, session: "Session", job: Job, tasks: Sequence[Task]) -> bool:
+    def waits_for_release(self, session: SessionView, job: Job, tasks: Sequence[Task]) -> bool:
         """Return whether `tasks` of `job`, which were just placed, wait for pods that are going.
 
         They are promised their nodes then. Asked for each gang once all of it has a place.

@@ -17,7 +17,7 @@ from bindery.scheduler.model.devices import in_order
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.planning.session import Session
+from bindery.scheduler.plugins.view import SessionView
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0
@@ -46,7 +46,7 @@ class NodePlacement:
         """Return how pods that ask for GPUs are placed."""
         return self._arguments.gpu
 
-    def choose_devices(self, session: Session, task: Task, row: int) -> Sequence[str] | None:
+    def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return the node's devices, by strategy the fullest or the emptiest first."""
         if task.shape.request.share is None:
             return None
@@ -55,7 +55,7 @@ class NodePlacement:
         return [str(d) for d in in_order(table, row, range(table.count(row)), spread=spread)]
 
     def worth_waiting(
-        self, session: Session, shape: Shape, row: int, rows: Rows
+        self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
         """Return where a part of a GPU will fit onto a shared one: with binpack it waits for that
         rather than take a GPU that pods could have which ask for whole ones.
@@ -67,7 +67,7 @@ class NodePlacement:
             return None
         return table.joins_later(share, rows)
 
-    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.
 
         Binpack 9 * (1 - free / largest allocatable): the least free first, as KAI's

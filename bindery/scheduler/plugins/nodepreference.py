@@ -14,8 +14,8 @@ from bindery.kube.taints import tolerates
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 _DECADE = 100.0
 _AVOIDED = 50.0
@@ -30,7 +30,7 @@ class NodePreference:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return the weighted part of preferred terms that match, less 50 for an avoided taint."""
         scores = np.zeros(len(rows), dtype=np.float64)
         preferred = (shape.node_affinity.preferred if shape.node_affinity else None) or ()

@@ -6,7 +6,7 @@ filter of a plugin: the node ledger owns it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,8 +19,8 @@ from bindery.scheduler.model.nodereading import is_ready
 from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
@@ -33,7 +33,7 @@ class Predicates:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield why nodes cannot take pods of `shape`."""
         nodes = session.state.nodes.nodes
         yield NodeFailure("are not ready", _mask(nodes, lambda node: not is_ready(node)))
@@ -49,7 +49,7 @@ class Predicates:
             matches = np.logical_or.reduce(masks) if masks else np.zeros(len(nodes), np.bool_)
             yield NodeFailure("do not match node affinity", ~matches)
 
-    def _taint_failures(self, nodes: list[Node | None], shape: Shape) -> Iterator[NodeFailure]:
+    def _taint_failures(self, nodes: Sequence[Node | None], shape: Shape) -> Iterator[NodeFailure]:
         untolerated: defaultdict[str, list[int]] = defaultdict(list)
         for row, node in enumerate(nodes):
             if node is None or not node.spec.taints:
@@ -65,5 +65,5 @@ class Predicates:
             yield NodeFailure(f"had untolerated taint {{{text}}}", mask)
 
 
-def _mask(nodes: list[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
+def _mask(nodes: Sequence[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
     return np.fromiter((n is not None and test(n) for n in nodes), np.bool_, len(nodes))

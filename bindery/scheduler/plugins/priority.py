@@ -5,8 +5,8 @@ from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 
 class Priority:
@@ -17,21 +17,21 @@ class Priority:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def invalid(self, session: Session, job: Job) -> Refusal | None:
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job of a class that does not exist, rather than plan it out of its order."""
         if session.priority_is_known(job):
             return None
         text = f"PriorityClass {job.priority_class} does not exist"
         return Refusal("PriorityClassDoesNotExist", text)
 
-    def queue_key(self, session: Session, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
+    def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
         """Higher priority first."""
         return (-session.state.queues.entries[queue_row].priority,)
 
-    def job_key(self, session: Session, job: Job) -> SortKey:
+    def job_key(self, session: SessionView, job: Job) -> SortKey:
         """Higher priority first."""
         return (-session.priority(job),)
 
-    def pod_key(self, session: Session, task: Task) -> SortKey:  # noqa: ARG002
+    def pod_key(self, session: SessionView, task: Task) -> SortKey:  # noqa: ARG002
         """Higher priority first."""
         return (-task.priority,)

@@ -12,8 +12,8 @@ import numpy as np
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import ResourceAxis, total
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 
 
 class QueueLimits:
@@ -24,16 +24,18 @@ class QueueLimits:
     def __init__(self, arguments: Mapping[str, Any]) -> None:
         demand_none(arguments)
 
-    def invalid(self, session: Session, job: Job) -> Refusal | None:
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job whose queue does not exist, is closed or cannot be used."""
         problem = session.queue_problem(session.queue_row(job))
         return Refusal(*problem) if problem is not None else None
 
-    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
+    def over_capacity(
+        self, session: SessionView, job: Job, tasks: Sequence[Task]
+    ) -> Refusal | None:
         """Refuse `tasks` if they would lift a queue above a limit."""
         ledger, axis = session.queue_ledger, session.state.axis
         request = total(session.state.nodes.least(task.shape.request) for task in tasks)
-        reserved = session.reservations.kept_in_queues
+        reserved = session.reserved_in_queues
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():
                 limit = session.shares.limit[index, row]
@@ -50,7 +52,7 @@ class QueueLimits:
                     )
         return None
 
-    def waits_for_release(self, session: Session, job: Job, tasks: Sequence[Task]) -> bool:
+    def waits_for_release(self, session: SessionView, job: Job, tasks: Sequence[Task]) -> bool:
         """Return whether a queue would be above a limit until pods that are going have gone.
 
         Their eviction may still be refused, and a pod may take as long to stop as its owner likes.

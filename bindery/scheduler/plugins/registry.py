@@ -59,6 +59,8 @@ class PluginSet:
     waits: Sequence[points.WorthWaiting] = field(init=False)
     release_gates: Sequence[points.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
+    gpu_strategy: str | None = field(init=False)
+    """The strategy of the first plugin that has one."""
 
     def __post_init__(self) -> None:
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
@@ -91,6 +93,8 @@ class PluginSet:
         self.rooms = [p for p in self.plugins if isinstance(p, points.NodeRoom)]
         self.waits = [p for p in self.plugins if isinstance(p, points.WorthWaiting)]
         self.release_gates = [p for p in self.plugins if isinstance(p, points.WaitsForRelease)]
+        strategies = (p.gpu_strategy() for p in self.plugins if isinstance(p, points.GpuStrategy))
+        self.gpu_strategy = next(strategies, None)
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:

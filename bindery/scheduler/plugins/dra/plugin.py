@@ -24,14 +24,15 @@ from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Change
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.dra.claims import ClaimError
 from bindery.scheduler.plugins.dra.known import Known
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
 from bindery.scheduler.plugins.dra.references import ClaimKey, ClaimReferenceError
 from bindery.scheduler.plugins.dra.rooms import Rooms
+from bindery.scheduler.plugins.view import SessionView
 
 
 class DynamicResources:
@@ -43,7 +44,7 @@ class DynamicResources:
         demand_none(arguments)
         self._known = Known()
         self._rooms = Rooms(self._known)
-        self._ledger: ClaimLedger | None = None
+        self._last: ClaimLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
         """Return what it has to see: devices, and who has them."""
@@ -58,29 +59,29 @@ class DynamicResources:
         """Return that pods may ask for claims."""
         return (Need.RESOURCE_CLAIMS,)
 
-    def ledger(self, session: Session) -> ClaimLedger:
+    def ledger(self, session: SessionView, state: PlanState) -> ClaimLedger:
         """Return the ledger of claims for `session`."""
-        if self._ledger is not None:
-            self._ledger.close()
-        self._rooms.freshen(session.state.nodes)
+        if self._last is not None:
+            self._last.close()
+        self._rooms.freshen(state.nodes)
         given = ((uid, data) for uid, _, data in session.handed_over(self.name))
-        self._ledger = ClaimLedger(self._known, self._rooms, session.state, given)
-        return self._ledger
+        self._last = ClaimLedger(self._known, self._rooms, state, given)
+        return self._last
 
-    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
+    def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # the protocol's
         """Return what is wrong with the claims of `task`."""
         if Need.RESOURCE_CLAIMS not in task.shape.needs:
             return None
-        problem = self._current().check(task)
+        problem = session.ledger(ClaimLedger).check(task)
         return Refusal("ResourceClaimNotReady", problem, is_lasting=True) if problem else None
 
     def filters_tasks_of(self, shape: Shape) -> bool:
         """Return whether pods of `shape` have claims."""
         return Need.RESOURCE_CLAIMS in shape.needs
 
-    def task_node_failures(self, session: Session, task: Task) -> Iterator[NodeFailure]:
+    def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
         """Yield the nodes from which its claims' devices cannot be used, or that have none left."""
-        ledger, nodes = self._current(), session.state.nodes
+        ledger, nodes = session.ledger(ClaimLedger), session.state.nodes
         try:
             needs = ledger.needs(task)
             signature = ledger.signature(needs)
@@ -94,9 +95,9 @@ class DynamicResources:
         if signature:
             yield from self._rooms.failures(nodes, signature, ledger.later)
 
-    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the allocations of the claims of `task`, for the binder to write."""
-        handover = self._current().handover(task)
+        handover = session.ledger(ClaimLedger).handover(task)
         return msgspec.to_builtins(handover) if handover is not None else None
 
     def bind_effects(
@@ -111,10 +112,6 @@ class DynamicResources:
             claim = self._known.claims.get(ClaimKey(pod.metadata.namespace, each.name))
             if claim is not None:
                 yield _bound(claim, each.allocation, consumer)
-
-    def _current(self) -> ClaimLedger:
-        assert self._ledger is not None, "sessions ask for their ledgers when they open"
-        return self._ledger
 
 
 def _bound(

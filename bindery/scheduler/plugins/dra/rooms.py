@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from bindery.kube.podspec import NodeSelector
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import LabelColumns, term_mask
-from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.dra.allocator import Choice, allocate
 from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidates
 from bindery.scheduler.plugins.dra.claims import PreparedClaim
@@ -60,7 +60,7 @@ class Rooms:
         self._candidates: dict[int, Candidates] = {}
         self._masks: dict[bytes, BoolColumn] = {}
 
-    def freshen(self, nodes: NodeTable) -> None:
+    def freshen(self, nodes: NodesView) -> None:
         """Forget what is no longer true if nodes, devices or classes have changed."""
         version = (self._known.version, nodes.version)
         if version != self._version or len(self._known.touched) > _MOST_TOUCHES:
@@ -70,7 +70,7 @@ class Rooms:
             self._known.touched.clear()
             self._version = version
 
-    def selected(self, nodes: NodeTable, selector: NodeSelector) -> BoolColumn:
+    def selected(self, nodes: NodesView, selector: NodeSelector) -> BoolColumn:
         """Return which rows `selector` selects; not to be written to."""
         key = msgspec.msgpack.encode(selector)
         mask = self._masks.get(key)
@@ -82,7 +82,7 @@ class Rooms:
         return mask
 
     def find(
-        self, nodes: NodeTable, row: int, signature: Signature, usage: UsageView
+        self, nodes: NodesView, row: int, signature: Signature, usage: UsageView
     ) -> list[list[Choice]] | None:
         """Return devices of the node at `row` for all claims of `signature`, if there are.
 
@@ -92,7 +92,7 @@ class Rooms:
         return allocate(signature, self._candidates_of(nodes, row), usage)
 
     def failures(
-        self, nodes: NodeTable, signature: Signature, usage: UsageView
+        self, nodes: NodesView, signature: Signature, usage: UsageView
     ) -> Sequence[NodeFailure]:
         """Return which nodes have no devices for `signature`, by reason."""
         answers = self._answers.get(signature)
@@ -111,7 +111,7 @@ class Rooms:
             if text != FITS
         ]
 
-    def _verdict(self, nodes: NodeTable, row: int, signature: Signature, usage: UsageView) -> str:
+    def _verdict(self, nodes: NodesView, row: int, signature: Signature, usage: UsageView) -> str:
         try:
             if self.find(nodes, row, signature, usage) is not None:
                 return FITS
@@ -121,7 +121,7 @@ class Rooms:
             return f"cannot serve its claims: {error}"
         return NO_DEVICES
 
-    def _stale_rows(self, nodes: NodeTable, answers: _Answers) -> set[int]:
+    def _stale_rows(self, nodes: NodesView, answers: _Answers) -> set[int]:
         rows: set[int] = set()
         for pool in set(self._known.touched[answers.seen :]):
             names = self._known.inventory.nodes_of(pool)
@@ -130,7 +130,7 @@ class Rooms:
             rows.update(nodes.rows[name] for name in names if name in nodes.rows)
         return rows
 
-    def _candidates_of(self, nodes: NodeTable, row: int) -> Candidates:
+    def _candidates_of(self, nodes: NodesView, row: int) -> Candidates:
         found = self._candidates.get(row)
         if found is None:
 

@@ -6,7 +6,7 @@ ledger of devices, and prefers nodes on which a share fits onto a device that is
 of GPUs are planned.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -23,9 +23,10 @@ from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.nodereading import shares_by_hami
 from bindery.scheduler.model.resources import reservation_amounts
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.gpu_sharing.ledger import DeviceLedger
+from bindery.scheduler.plugins.view import SessionView
 
 _JOINS = 10_000.0
 
@@ -50,12 +51,12 @@ class GpuSharing:
         """Return that shares of GPUs are cared for."""
         return (Need.GPU_SHARE,)
 
-    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002
+    def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002
         """Refuse a share that makes no sense, or that nobody could hand to the container."""
         problems = task.shape.share_problems
         return Refusal("InvalidGpuShare", "; ".join(problems)) if problems else None
 
-    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield why nodes can never take a share, whatever is free on them."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
@@ -78,7 +79,7 @@ class GpuSharing:
         """Return whether pods of `shape` ask for GPUs, whole or in part."""
         return shape.request.share is not None
 
-    def has_room(self, session: Session, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return on which of `rows` enough devices have room for one more pod."""
         share, table = shape.request.share, session.state.nodes.devices
         assert share is not None, "asked only about pods that want GPUs"
@@ -95,37 +96,34 @@ class GpuSharing:
             return "have GPUs free only in part"
         return f"have no GPU with room for {_part(share)}"
 
-    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 10 000 for nodes on which a share fits onto devices that are shared already."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return np.zeros(len(rows), dtype=np.float64)
         return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
 
-    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return the share that the plan grants, which the binder records on the pod."""
         share = task.shape.request.share
         if share is None or share.portion == WHOLE:
             return None
         return {"share": gpushare.as_annotations(share)}
 
-    def ledger(self, session: Session) -> DeviceLedger:
+    def ledger(self, session: SessionView, state: PlanState) -> DeviceLedger:
         """Return the ledger of devices for this session."""
 
         def wanted(task: Task, row: int) -> list[int] | None:
-            for plugin in session.plugins.device_choices:
-                devices = plugin.choose_devices(session, task, row)
-                if devices is not None:
-                    return [int(device) for device in devices]
-            return None
+            devices = session.chosen_devices(task, row)
+            return [int(device) for device in devices] if devices is not None else None
 
-        session.state.nodes.set_reservation(session.state.axis.request(self._reservation))
-        return DeviceLedger(session.state, wanted)
+        state.nodes.set_reservation(state.axis.request(self._reservation))
+        return DeviceLedger(state, wanted)
 
 
 def _part(share: GpuShare) -> str:
     return str(GpuShare(share.portion, share.memory_mib))
 
 
-def _mask(nodes: list[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
+def _mask(nodes: Sequence[Node | None], test: Callable[[Node], bool]) -> BoolColumn:
     return np.fromiter((n is not None and test(n) for n in nodes), np.bool_, len(nodes))

@@ -28,15 +28,15 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
-from bindery.scheduler.planning.session import Session
-from bindery.scheduler.plugins.interface import GpuStrategy
 from bindery.scheduler.plugins.node_lock import order
 from bindery.scheduler.plugins.node_lock.asks import Asks
 from bindery.scheduler.plugins.node_lock.fleet import Fleet
 from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
 from bindery.scheduler.plugins.node_lock.quotas import NOT_FIT, Limits
 from bindery.scheduler.plugins.node_lock.reasons import Reasons
+from bindery.scheduler.plugins.view import SessionView
 
 _PER_POINT = 3.0
 """HAMi's node score goes to 30: above nodeplacement's decade, below preferences of pods."""
@@ -78,7 +78,6 @@ class NodeLock:
         self._fleet = Fleet(vendors)
         self._asks = Asks(vendors, self._arguments.device_policy)
         self._limits = Limits()
-        self._ledger: HamiLedger | None = None
         self._explained: dict[Shape, str | None] = {}
         """What is said of pods that wait, at the end of this session."""
 
@@ -110,27 +109,28 @@ class NodeLock:
         """Return that parts of devices by HAMi's resources are cared for."""
         return (Need.HAMI_DEVICES,)
 
-    def ledger(self, session: Session) -> HamiLedger:
+    def ledger(self, session: SessionView, state: PlanState) -> HamiLedger:
         """Return the ledger of devices for `session`."""
         handed = session.handed_over(self.name)
         self._explained = {}
-        self._ledger = HamiLedger(self._fleet, self._asks, session.state, handed, self._limits)
-        return self._ledger
+        return HamiLedger(self._fleet, self._asks, state, handed, self._limits)
 
     # ---- where pods fit -------------------------------------------------------------------------
 
-    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
+    def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
         """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
         forged = task.shape.forged_annotation
         problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
         return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
 
-    def over_capacity(self, session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:  # noqa: ARG002  # the protocol's
+    def over_capacity(
+        self, session: SessionView, job: Job, tasks: Sequence[Task]  # noqa: ARG002
+    ) -> Refusal | None:
         """Refuse pods with which their namespace would have more than its ResourceQuota says."""
-        excess = self._current().over_quota(tasks)
+        excess = session.ledger(HamiLedger).over_quota(tasks)
         return Refusal(NOT_FIT, str(excess)) if excess is not None else None
 
-    def node_failures(self, session: Session, shape: Shape) -> Iterator[NodeFailure]:
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield the nodes that have none of the devices that pods of `shape` ask for."""
         ask = self._asks.of(shape)
         if ask is None:
@@ -154,9 +154,9 @@ class NodeLock:
         """Return whether pods of `shape` ask for devices that HAMi may share."""
         return self._asks.of(shape) is not None
 
-    def has_room(self, session: Session, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return on which of `rows` devices have room; nodes without HAMi are for others."""
-        ledger, fits = self._current(), np.ones(len(rows), dtype=np.bool_)
+        ledger, fits = session.ledger(HamiLedger), np.ones(len(rows), dtype=np.bool_)
         if self._fleet.nodes:
             for position, name in self._own(session, rows):
                 fits[position] = ledger.fits(shape, name, later=later)
@@ -166,7 +166,7 @@ class NodeLock:
         """Return what is said of nodes whose devices have no room."""
         return "have no room on their devices"
 
-    def explain_wait(self, session: Session, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
+    def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
         """Return what HAMi would say about the devices of some of the nodes."""
         if self._asks.of(task.shape) is None or not self._fleet.nodes:
             return None
@@ -176,31 +176,31 @@ class NodeLock:
             self._explained[task.shape] = self._explain(session, task)
         return self._explained[task.shape]
 
-    def _explain(self, session: Session, task: Task) -> str | None:
-        passing, found = session.placement.passing(task.shape), Reasons()
+    def _explain(self, session: SessionView, task: Task) -> str | None:
+        passing, found = session.passing(task.shape), Reasons()
         for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
-            found += self._current().reasons(task, session.state.nodes.name(int(row)))
+            found += session.ledger(HamiLedger).reasons(task, session.state.nodes.name(int(row)))
         return f"devices: {found}" if found else None
 
-    def node_scores(self, session: Session, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 90 by how full devices are, for pods that ask for some."""
         scores = np.zeros(len(rows), dtype=np.float64)
         ask = self._asks.of(shape)
         if ask is None or not self._fleet.nodes:
             return scores
         wished = ask.wishes.node_policy or self._arguments.node_policy
-        spreads = (wished or _strategy(session)) == NodePolicy.SPREAD
+        spreads = (wished or session.gpu_strategy() or NodePolicy.BINPACK) == NodePolicy.SPREAD
         for position, name in self._own(session, rows):
             devices = [d for found in self._fleet.nodes[name].devices.values() for d in found]
-            full = order.node_score(devices, self._current().usage(name).now.used)
+            full = order.node_score(devices, session.ledger(HamiLedger).usage(name).now.used)
             scores[position] = _PER_POINT * (_FULLEST - full if spreads else full)
         return scores
 
     # ---- what the binder gets -------------------------------------------------------------------
 
-    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the devices of `task`, for the binder to write."""
-        assignment = self._current().assignment(task.uid)
+        assignment = session.ledger(HamiLedger).assignment(task.uid)
         return assignment.to_data() if assignment is not None else None
 
     def bind_effects(
@@ -217,20 +217,10 @@ class NodeLock:
         )
         yield msgspec.structs.replace(pod, metadata=meta)
 
-    def _own(self, session: Session, rows: Rows) -> Iterator[tuple[int, str]]:
+    def _own(self, session: SessionView, rows: Rows) -> Iterator[tuple[int, str]]:
         """Yield the positions in `rows` of nodes with HAMi's devices, and their names."""
         nodes = session.state.nodes.nodes
         for position, row in enumerate(rows):
             node = nodes[row]
             if node is not None and node.metadata.name in self._fleet.nodes:
                 yield position, node.metadata.name
-
-    def _current(self) -> HamiLedger:
-        assert self._ledger is not None, "sessions ask for their ledgers when they open"
-        return self._ledger
-
-
-def _strategy(session: Session) -> str:
-    """Return how the session places pods that ask for GPUs."""
-    plugins = (p for p in session.plugins.plugins if isinstance(p, GpuStrategy))
-    return next((plugin.gpu_strategy() for plugin in plugins), NodePolicy.BINPACK.value)

@@ -15,8 +15,8 @@ from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
 from bindery.kube.storage import LabelSelector, PersistentVolume, TopologyTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import LabelColumns, term_mask
-from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.model.views import NodesView
 
 ZONE_LABELS: Final = (
     "topology.kubernetes.io/zone",
@@ -30,7 +30,7 @@ _NEWER: Final = dict(zip(ZONE_LABELS[2:], ZONE_LABELS[:2], strict=True))
 class NodeIndex:
     """Rows of nodes by their labels, as of one version of the node table."""
 
-    def __init__(self, nodes: NodeTable) -> None:
+    def __init__(self, nodes: NodesView) -> None:
         self.version = nodes.version
         self._nodes = nodes.nodes
         self._columns = LabelColumns(nodes)

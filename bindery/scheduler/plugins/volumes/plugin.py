@@ -18,9 +18,10 @@ from bindery.kube.store import Change, Key
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.jobs import NO_ROW, Task
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.arguments import demand_none
+from bindery.scheduler.plugins.view import SessionView
 from bindery.scheduler.plugins.volumes import foresight
 from bindery.scheduler.plugins.volumes.catalog import Catalog, PodVolumes, class_name, is_bound
 from bindery.scheduler.plugins.volumes.ledger import VolumeLedger
@@ -36,7 +37,6 @@ class Volumes:
         demand_none(arguments)
         self._catalog = Catalog()
         self._index: NodeIndex | None = None
-        self._ledger: VolumeLedger | None = None
 
     # -- what it knows ---------------------------------------------------------------------------
 
@@ -55,20 +55,20 @@ class Volumes:
 
     # -- planning --------------------------------------------------------------------------------
 
-    def ledger(self, session: Session) -> Ledger:
+    def ledger(self, session: SessionView, state: PlanState) -> Ledger:
         """Return a ledger that knows what is on its way to the nodes."""
-        nodes = session.state.nodes
+        nodes = state.nodes
         if self._index is None or self._index.version != nodes.version:
             self._index = NodeIndex(nodes)
-        self._ledger = VolumeLedger(self._catalog, nodes, self._index)
+        ledger = VolumeLedger(self._catalog, nodes, self._index)
         for uid, node_name, data in session.handed_over(self.name):
             pod = self._catalog.pods.get(uid)
             if pod is not None:
                 row = nodes.rows.get(node_name, NO_ROW)
-                self._ledger.expect(uid, row, _chosen(pod, data))
-        return self._ledger
+                ledger.expect(uid, row, _chosen(pod, data))
+        return ledger
 
-    def invalid_task(self, session: Session, task: Task) -> Refusal | None:  # noqa: ARG002
+    def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:
         """Return what is wrong with the claims of `task`, if anything is."""
         if Need.VOLUMES not in task.shape.needs:
             return None
@@ -77,31 +77,32 @@ class Volumes:
             return Refusal("VolumesUnknown", "what it says of its volumes is not known yet")
         problems = (self._problem(pod, key) for key in pod.claims)
         text = next((problem for problem in problems if problem is not None), None)
-        if text is None and self._ledger is not None:
-            text = self._ledger.single_user(pod)
+        if text is None:
+            text = session.ledger(VolumeLedger).single_user(pod)
         return None if text is None else Refusal("VolumesNotReady", text)
 
     def filters_tasks_of(self, shape: Shape) -> bool:
         """Return whether pods of `shape` have claims."""
         return Need.VOLUMES in shape.needs
 
-    def task_node_failures(self, session: Session, task: Task) -> Iterator[NodeFailure]:  # noqa: ARG002
+    def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
         """Yield which nodes cannot have the volumes of `task`."""
         pod = self._catalog.pods.get(task.uid)
-        if pod is None or self._ledger is None or any(self._problem(pod, k) for k in pod.claims):
+        if pod is None or any(self._problem(pod, k) for k in pod.claims):
             return
-        yield from self._ledger.against(pod)
+        yield from session.ledger(VolumeLedger).against(pod)
 
-    def bind_data(self, session: Session, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
         """Return for each claim of `task` its UID, and the volume that it gets.
 
         `volume` is that which the claim is to be bound to; empty where one is to be provisioned.
         Neither for a claim that is bound.
         """
         pod = self._catalog.pods.get(task.uid)
-        if Need.VOLUMES not in task.shape.needs or pod is None or self._ledger is None:
+        if Need.VOLUMES not in task.shape.needs or pod is None:
             return None
-        return {"claims": [self._entry(self._ledger, key) for key in pod.claims]}
+        ledger = session.ledger(VolumeLedger)
+        return {"claims": [self._entry(ledger, key) for key in pod.claims]}
 
     def bind_effects(
         self,

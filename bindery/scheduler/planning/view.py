@@ -1,0 +1,52 @@
+"""What the parts of a session use of it: the view of plugins, and what planning adds."""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.ledgers.nodes import NodeLedger
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.model.verdicts import Rows
+from bindery.scheduler.planning.reservations import Reservations
+from bindery.scheduler.plugins.registry import PluginSet
+from bindery.scheduler.plugins.view import SessionView
+
+
+class PlanningView(SessionView, Protocol):
+    """A session as placement, the choice of pods and the explanation of places see it."""
+
+    @property
+    def state(self) -> PlanState:
+        """Columns and jobs."""
+        ...
+
+    @property
+    def plugins(self) -> PluginSet:
+        """The plugins by extension point."""
+        ...
+
+    @property
+    def node_ledger(self) -> NodeLedger:
+        """What the plan has changed on nodes."""
+        ...
+
+    @property
+    def position(self) -> NDArray[np.intp]:
+        """Node row -> position in `order`."""
+        ...
+
+    @property
+    def reservations(self) -> Reservations:
+        """Room that is kept for gangs which do not fit now."""
+        ...
+
+    def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+        """Return the sum of all plugins' scores of `rows` for pods of `shape`."""
+        ...
+
+    def pods_in_order(self, job: Job) -> list[Task]:
+        """Return the pending pods of `job` in the order in which they are placed."""
+        ...
