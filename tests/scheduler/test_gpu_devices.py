@@ -246,6 +246,34 @@ def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_p
     assert placed(again) == ({"u"} if is_there else set())
 
 
+@settings(max_examples=examples(200), deadline=None)
+@given(data=st.data())
+def test_news_in_any_order_leave_no_device_to_be_given_away_twice(data: st.DataObject) -> None:
+    """Watches are cut and made again: what has gone may be seen after what came in its place."""
+    half = {"gpu-fraction": "0.5"}
+
+    def tenants(name: str) -> list[Any]:
+        kind = data.draw(st.sampled_from(["share", "reserved", "whole"]), label=name)
+        if kind == "whole":
+            return [pod(name, 0, 1, on="a")]
+        user = sharer(name, half, (name,), on="a")
+        holder = reservation(name, "a", index=data.draw(st.sampled_from(["", "0", "2"])))
+        return [holder, user] if kind == "share" else [holder]
+
+    old = [item for number in range(3) for item in tenants(f"old{number}")]
+    new = [item for number in range(4) for item in tenants(f"new{number}")]
+    engine = engine_with(node("a", gpu=4, cpu=64))
+    events = [(add, item) for item in (*old, *new)]
+    for act, item in data.draw(st.permutations(events)):
+        act(engine.cluster, item)
+    for item in data.draw(st.permutations(old)):
+        delete(engine.cluster, item)
+
+    check(engine.cluster)
+    add(engine.cluster, pod("whole", 0, 1))
+    assert placed(engine) == set()
+
+
 def test_room_for_a_reservation_that_is_yet_to_come_is_kept() -> None:
     cluster = Cluster(SchedulerConfiguration(tenancy_policy_enforced=True), lambda: NOW)
     add(cluster, node("a", gpu=1, pods=10))

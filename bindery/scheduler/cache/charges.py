@@ -67,6 +67,7 @@ class Charges:
     def node_goes(self, node_name: str) -> None:
         """Take the tasks off a node that is about to be forgotten, or to change its GPU model."""
         self.writes += 1
+        self.devices.crowded.discard(self._state.nodes.rows.get(node_name, NO_ROW))
         for uid in self._on_node.get(node_name, ()):
             task = self._state.tasks[uid]
             if task.row != NO_ROW:
@@ -81,6 +82,9 @@ class Charges:
         nodes, request = self._state.nodes, task.shape.request
         if sign < 0:
             self.devices.withdraw(task)
+            if task.row in self.devices.crowded:
+                self.devices.crowded.remove(task.row)
+                self.devices.resettle(self._others_on(task))
         else:
             self.devices.enter(task)
         nodes.hold(task.row, request, sign)
@@ -88,6 +92,10 @@ class Charges:
             nodes.hold_foreign(task.row, request, sign)
         if task.status is TaskStatus.RELEASING:
             nodes.release(task.row, request, sign)
+
+    def _others_on(self, task: Task) -> list[Task]:
+        others = (self._state.tasks[uid] for uid in self._on_node.get(task.node_name, ()))
+        return [other for other in others if other.row == task.row and other is not task]
 
     def _charge_queue(self, task: Task, sign: int) -> None:
         """Count what an active or leaving task holds, or a pending one asks for: on its node's

@@ -6,6 +6,8 @@ one stands for it, always the same one for as long as the pod is known. The one 
 entered for a task is withdrawn exactly.
 """
 
+from collections.abc import Iterable
+
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.scheduler.model.devices import DeviceTable, Places, in_order
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
@@ -19,6 +21,9 @@ class DevicePlaces:
         self._last: dict[Uid, Places] = {}
         self._reserving: dict[Uid, tuple[int, str]] = {}
         """Reservation pod -> node row and group."""
+        self.crowded: set[int] = set()
+        """Node rows on which somebody stands on a device that was not free: the watches of pods and
+        requests come in any order, and users may name a pod's node themselves."""
 
     def enter(self, task: Task) -> None:
         """Enter what `task`, which holds room on a known node, holds of its devices."""
@@ -48,6 +53,21 @@ class DevicePlaces:
     def empty(self) -> None:
         """Forget what is entered, as the table was emptied; where pods stood stays known."""
         self._reserving.clear()
+        self.crowded.clear()
+
+    def resettle(self, tasks: Iterable[Task]) -> None:
+        """Enter `tasks`, all that stand on a node which was crowded, again as if just seen.
+
+        Somebody has left. Where two stood on one device, the device that has become free would
+        otherwise count as free for ever.
+        """
+        # Those first of which it is known which devices they hold: the others take what is left.
+        entered = sorted(tasks, key=lambda task: (not task.gpu_indexes, task.uid))
+        for task in entered:
+            self.withdraw(task)
+            self.forget(task.uid)
+        for task in entered:
+            self.enter(task)
 
     def forget(self, uid: Uid) -> None:
         """Forget where a pod stood that is gone."""
@@ -113,8 +133,11 @@ class DevicePlaces:
             for index in range(table.count(row))
             if index not in taken and not table.is_shared(row, index) and not table.held(row, index)
         ]
-        if wish is not None and (wish in free or not free):
+        if wish is not None and wish in free:
             return wish
         if free:
             return free[0]
+        self.crowded.add(row)
+        if wish is not None:
+            return wish
         return in_order(table, row, range(table.count(row)), spread=True)[0]

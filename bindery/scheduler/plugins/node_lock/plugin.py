@@ -124,7 +124,10 @@ class NodeLock:
         return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
 
     def over_capacity(
-        self, session: SessionView, job: Job, tasks: Sequence[Task]  # noqa: ARG002
+        self,
+        session: SessionView,
+        job: Job,  # noqa: ARG002
+        tasks: Sequence[Task],
     ) -> Refusal | None:
         """Refuse pods with which their namespace would have more than its ResourceQuota says."""
         excess = session.ledger(HamiLedger).over_quota(tasks)
