@@ -23,7 +23,7 @@ from bindery.kube.errors import KubeError
 from bindery.observability import interpreter, logs
 from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
-app = typer.Typer(help="Carries out what the scheduler decided.", no_args_is_help=True)
+app = typer.Typer(help="Carries out the scheduler's decisions.", no_args_is_help=True)
 
 
 @app.callback()
@@ -47,7 +47,7 @@ def run(
     ] = "",
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Carry out BindRequests: bind gangs whole or not at all."""
+    """Carry out BindRequests: bind all pods of a gang, or none."""
     try:
         configuration, plugins = load_plugins(config)
     except yamlfile.FileError as error:

@@ -142,7 +142,7 @@ def wait_for_outcomes(plane: ControlPlane, examples: Sequence[Example], report: 
             report(text)
         return all(_is_settled(example, objects) for example in examples)
 
-    _wait(settled, lambda: f"not all examples came to where they must be: {seen[-1]}")
+    _wait(settled, lambda: f"not all examples reached their expected state: {seen[-1]}")
 
 
 def steps(plane: ControlPlane) -> Iterator[Step]:

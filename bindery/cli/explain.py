@@ -22,10 +22,10 @@ _EXAMPLES = examples(
     ("explain my-gang", "why a gang waits"),
     ("explain pod/worker-3 -n team", "a pod, with its gang"),
     ("explain job/train", "the gang of a Job's pods; so deploy/, sts/"),
-    ("explain br/my-gang-1", "the gang that a BindRequest binds"),
-    ("explain queue/research", "a queue, and what waits in it"),
+    ("explain br/my-gang-1", "the gang of a BindRequest"),
+    ("explain queue/research", "a queue and the jobs that wait in it"),
     ("explain my-gang -o json", "for programs"),
-    ("explain my-gang --file cluster.yaml", "in what snapshot wrote"),
+    ("explain my-gang --file cluster.yaml", "a snapshot"),
 )
 
 
@@ -45,13 +45,13 @@ def explain(
     config: ConfigOption = None,
     node_pool: PoolOption = None,
 ) -> None:
-    """Say why a gang, a pod or what is in a queue waits, and what would help.
+    """Explain why a gang, a pod or the jobs of a queue wait, and what would help.
 
-    Which nodes are against it and why; what its queue is granted and holds; whose turn it is.
+    Shows which nodes do not fit and why, the shares of the queue, and the position in the order.
 
-    Whose going would make room, and which rule or disruption budget forbids that.
+    Shows which evictions would make room, and which rule or disruption budget forbids them.
 
-    All is planned in memory with the scheduler's own engine: nothing is changed.
+    The scheduler's own engine plans in memory: nothing is changed.
     """
     from bindery.cli.explanation import answer
 

@@ -61,7 +61,7 @@ def queue_lines(said: QueueExplanation) -> Iterator[str]:
     if said.below:
         yield f"Below it: {listed(said.below)}."
     if said.problem:
-        yield f"Nothing of it is planned: {said.problem}"
+        yield f"Its jobs are not scheduled: {said.problem}"
     used = [name for name, share in own.resources.items() if share.requested or name == "gpu"]
     yield from share_lines(said.shares, used)
     if said.would_start:

@@ -124,7 +124,7 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     yield from outlook_lines(explained)
     if explained.would_bind:
         if not scheduler_waits:
-            yield "If nothing happens, see whether the scheduler runs."
+            yield "If nothing happens, check that the scheduler runs."
         return
     if said is None or said.message != explained.message:
         yield f"Held by: {explained.reason}: {explained.message}".rstrip(": ")

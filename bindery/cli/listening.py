@@ -8,7 +8,7 @@ ListenAddress = Annotated[
     str,
     typer.Option(
         metavar="ADDRESS",
-        help="Where probes, metrics and the webhook are served; the default is this machine only.",
+        help="Address of probes, metrics and the webhook. Default: this machine only.",
     ),
 ]
 HealthPort = Annotated[
@@ -20,5 +20,5 @@ HealthPort = Annotated[
     ),
 ]
 MetricsPort = Annotated[
-    int | None, typer.Option(min=0, max=65535, help="Serve /metrics on a port of its own.")
+    int | None, typer.Option(min=0, max=65535, help="Serve /metrics on another port.")
 ]

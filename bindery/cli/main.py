@@ -21,7 +21,7 @@ _MOST_ERROR = 8192
 app = typer.Typer(
     cls=LazyGroup,
     name="bindery",
-    help="Bindery schedules gangs of pods: whole, or not at all.",
+    help="Bindery schedules gangs of pods: all pods of a gang, or none.",
     epilog="Try: bindery get gangs -A · bindery explain my-gang · bindery scenario run FILE",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ def choose_cluster(
         str | None, typer.Option("--context", metavar="NAME", help="A context of the kubeconfig.")
     ] = None,
 ) -> None:
-    """Bindery schedules gangs of pods: whole, or not at all."""
+    """Bindery schedules gangs of pods: all pods of a gang, or none."""
     context.obj = ClusterChoice(kubeconfig, cluster_context)
 
 

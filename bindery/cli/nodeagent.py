@@ -21,7 +21,7 @@ from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, exp
 from bindery.observability import interpreter, logs
 from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
-app = typer.Typer(help="The node's half: what makes bound pods run.", no_args_is_help=True)
+app = typer.Typer(help="Runs bound pods: the node agent.", no_args_is_help=True)
 
 
 @app.callback()
@@ -37,7 +37,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     shapes: Annotated[
         Path | None, typer.Option(metavar="FILE", help="Run the hollow nodes of a YAML file.")
     ] = None,
-    name_prefix: Annotated[str, typer.Option(help="Names are this and a number.")] = "hollow-",
+    name_prefix: Annotated[str, typer.Option(help="Prefix of the names.")] = "hollow-",
     cpu: Annotated[str, typer.Option(help="Cores of each node.")] = "64",
     memory: Annotated[str, typer.Option(help="Memory of each node.")] = "512Gi",
     gpus: Annotated[int, typer.Option(min=0, help="GPUs of each node.")] = 8,
@@ -62,7 +62,7 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
         raise typer.BadParameter(
             "only hollow nodes exist so far: say --hollow N, or --shapes FILE"
             if hollow is None
-            else "--hollow and --shapes exclude each other: a shapes file says its counts itself",
+            else "--hollow and --shapes exclude each other: a shapes file has its own counts",
             param_hint="--hollow",
         )
     if shapes is not None:

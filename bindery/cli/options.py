@@ -30,14 +30,15 @@ class Origin:
 
 FileOption = Annotated[
     Path | None,
-    typer.Option("--file", metavar="SCENARIO", help="Ask about this file, not about a cluster."),
+    typer.Option("--file", metavar="SCENARIO", help="Use this scenario, not a cluster."),
 ]
 ConfigOption = Annotated[
     Path | None,
     typer.Option("--config", metavar="FILE", help="The scheduler's configuration file."),
 ]
 PoolOption = Annotated[
-    str | None, typer.Option("--node-pool", metavar="POOL", help="Whose scheduler is asked.")
+    str | None,
+    typer.Option("--node-pool", metavar="POOL", help="Ask this pool's scheduler."),
 ]
 NamespaceOption = Annotated[
     str | None,

@@ -43,7 +43,7 @@ def show(
 def _watch(context: typer.Context, origin: Origin, resource: str, output: Form) -> None:
     """Draw, wait and draw again until the user interrupts."""
     if output in (Form.JSON, Form.YAML):
-        raise CommandError(f"--watch draws; it does not go with -o {output}", ExitCode.BAD_INPUT)
+        raise CommandError(f"--watch cannot be used with -o {output}", ExitCode.BAD_INPUT)
     console = _console()
     try:
         with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:

@@ -23,7 +23,7 @@ _EXAMPLES = examples(
     ("queues", "the shares of GPUs"),
     ("queues --resource cpu -o wide", "of cores, with weights and counts"),
     ("queues --watch", "draw again every two seconds"),
-    ("queues --file cluster.yaml -o json", "in what snapshot wrote, for programs"),
+    ("queues --file cluster.yaml -o json", "a snapshot, for programs"),
 )
 
 
@@ -41,11 +41,11 @@ def queues(
 ) -> None:
     """Draw the tree of queues with their shares as bars.
 
-    A bar shows what a queue, with all below it, holds and what waits in it.
+    A bar shows what a queue and those below it hold, and what waits in them.
 
-    Marks on it show its quota, its fair share and its limit.
+    Marks show its quota, its fair share and its limit.
 
-    All bars have one scale: from nothing to all that there is.
+    All bars have the same scale: from 0 to the capacity of the cluster.
     """
     from bindery.cli.queuepicture import show
 

@@ -46,7 +46,7 @@ def answer(
     _demand_something(submission, manifests, [why for _, why in left_out])
     outcome = rehearse(source.later(submission.takes_s).world, submission.objects)
     for name, why in submission.passed_over.items():
-        typer.echo(f"{name} is passed over: {why}", err=True)
+        typer.echo(f"{name} is ignored: {why}", err=True)
     told: dict[str, str] = {}
     for pod, why in left_out:
         told.setdefault(_maker(pod), why)
@@ -75,7 +75,7 @@ def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tup
         if scheduler != asked.scheduler_name:
             text = f"is planned by {scheduler}; write schedulerName: {asked.scheduler_name}"
         elif pool != asked.node_pool:
-            text = f"is of node pool {pool!r}, and that of {asked.node_pool!r} is asked"
+            text = f"belongs to node pool {pool!r}; the plan is for node pool {asked.node_pool!r}"
         else:
             continue
         found.append((pod, f"pod {pod.metadata.name} {text}"))
@@ -93,10 +93,10 @@ def _demand_something(submission: Submission, path: Path, left_out: Sequence[str
     if left_out:
         problem = left_out[0]
     elif submission.objects:
-        problem = "it has PodGroups, and no pods that name them"
+        problem = "it has PodGroups but no pods that name them"
     else:
         reasons = [f"{name}: {why}" for name, why in submission.passed_over.items()]
-        problem = f"nothing in it is planned ({listed(reasons)})"
+        problem = f"nothing in it is scheduled ({listed(reasons)})"
     raise CommandError(f"{path}: {problem}", ExitCode.BAD_INPUT)
 
 

@@ -74,7 +74,7 @@ def run(
         hangs = group.subgroup(CycleHangsError)
         if hangs is None:
             raise
-        typer.echo(f"{_first(hangs)}; the log says where it is", err=True)
+        typer.echo(f"{_first(hangs)}; see the log", err=True)
         raise typer.Exit(1) from group
 
 

@@ -21,7 +21,7 @@ def snapshot(
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Default: standard output."),
     ] = None,
-    node_pool: Annotated[str, typer.Option(help="Plan for this pool's scheduler.")] = "",
+    node_pool: Annotated[str, typer.Option(help="Plan for the scheduler of this node pool.")] = "",
 ) -> None:
     """Write the live cluster as a scenario that `bindery scenario run` reads back."""
     import yaml

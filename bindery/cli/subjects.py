@@ -134,7 +134,7 @@ def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject
     pods = [pod for pod in snapshot.pods if pod.metadata.uid in uids]
     line = _request_line(request)
     if not pods:
-        raise CommandError(f"{line} None of its pods is there any more.")
+        raise CommandError(f"{line} None of its pods exists any more.")
     return replace(_leading(snapshot, pods), introduction=line)
 
 
@@ -158,7 +158,7 @@ def _of_workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str
     keys = {job_key(pod) for pod in pods}
     line = f"{kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
     if len(keys) > 1:
-        line += f"; they are {len(keys)} gangs, of which this is the first that waits"
+        line += f"; they belong to {len(keys)} gangs, and this is the first that waits"
     return replace(_leading(snapshot, pods), introduction=f"{line}.")
 
 

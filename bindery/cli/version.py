@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False)
 @app.command(epilog="Example: bindery version --client")
 def version(
     context: typer.Context,
-    client: Annotated[bool, typer.Option("--client", help="Ask no cluster.")] = False,
+    client: Annotated[bool, typer.Option("--client", help="Do not ask the cluster.")] = False,
 ) -> None:
     """Show the versions of this command and, if a cluster answers, of the cluster."""
     typer.echo(f"client: {bindery.__version__}")

@@ -38,7 +38,7 @@ def run(
     metrics_port: MetricsPort = None,
     log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
 ) -> None:
-    """Serve /validate and /mutate with certificates of its own, and keep these fresh."""
+    """Serve /validate and /mutate with certificates that are created and renewed here."""
     configuration, plugins = load_plugins(config)
     logs.configure(process.COMPONENT, log_level)
     listening = Listening(health_port, metrics_port, listen_address)

@@ -20,10 +20,10 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 _EXAMPLES = examples(
-    ("whatif job.yaml", "would it run, where, at whose cost"),
+    ("whatif job.yaml", "would it run, where, and what is evicted for it"),
     ("whatif job.yaml -n team -o json", "for programs"),
-    ("whatif lower-limit.yaml", "a Queue as it would be"),
-    ("whatif job.yaml --file cluster.yaml", "in what snapshot wrote"),
+    ("whatif lower-limit.yaml", "with a changed Queue"),
+    ("whatif job.yaml --file cluster.yaml", "a snapshot"),
 )
 
 
@@ -39,19 +39,19 @@ def whatif(
     config: ConfigOption = None,
     node_pool: PoolOption = None,
 ) -> None:
-    """Say what would happen if FILE were submitted now.
+    """Show what would happen if FILE were submitted now.
 
-    Which pods go where; who is evicted or moved for it, by which action; who waits instead.
+    Shows the node of each pod, and which pods are evicted or moved by which action.
 
-    Or why it waits, and what would help.
+    Or shows why FILE waits, and what would help.
 
-    FILE holds PodGroups, pods, Jobs, CronJobs (one run) and their like, queues, priority classes,
-    nodes; or a scenario. What another scheduler plans is left out, and named.
+    FILE has manifests or a scenario: PodGroups, pods, Jobs, CronJobs (one run) and other workloads,
+    queues, priority classes, nodes. Pods of other schedulers are left out and named.
 
-    It is played in memory until nothing changes any more; the cluster is only read.
+    Cycles run in memory until nothing changes any more; the cluster is only read.
 
-    Ends with 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used
-    or nothing in it is planned, 3 if the cluster does not answer, 4 if Bindery itself fails.
+    Exit code: 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used
+    or has nothing to schedule, 3 if the cluster does not answer, 4 if Bindery itself fails.
     """
     from bindery.cli.rehearsing import answer
 

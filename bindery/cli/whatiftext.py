@@ -31,7 +31,7 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
     for job in outcome.jobs:
         yield from _job_lines(job)
     if not outcome.jobs:
-        yield "  it brings no pods of its own"
+        yield "  it has no pods"
     for queue in outcome.queues:
         yield from _queue_lines(queue)
     if outcome.evictions:
@@ -68,9 +68,9 @@ def _queue_lines(queue: QueueOutcome) -> Iterator[str]:
         f"{amount(name, over.held)} {title(name)} of a limit of {amount(name, over.limit)}"
         for name, over in queue.over_limit.items()
     ]
-    yield f"  queue {queue.name} would hold more than it may: {', '.join(amounts)}"
-    yield "    Nothing is evicted for a limit: what runs goes on."
-    yield "    Nothing more of this queue, or of one below it, starts until it holds less."
+    yield f"  queue {queue.name} would exceed its limit: {', '.join(amounts)}"
+    yield "    A limit evicts nothing: running pods continue."
+    yield "    No other pod of this queue, or of one below it, starts until it holds less."
 
 
 def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:

@@ -67,7 +67,10 @@ def _usage(scenario: Scenario) -> Iterator[Finding]:
     if scenario.config.usage.source == "record":
         for index, queue in enumerate(scenario.queues):
             if queue.usage:
-                yield ("queues", index, "usage"), "config.usage.source says that it is recorded"
+                yield (
+                    ("queues", index, "usage"),
+                    "not with config.usage.source: record",
+                )
 
 
 def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:

@@ -21,7 +21,7 @@ def _parse_states(value: object) -> tuple[PodState, ...]:
     texts = value if isinstance(value, list | tuple) else [value]
     unknown = [text for text in texts if text not in STATE_NAMES]
     if unknown:
-        raise ValueError(f"{unknown[0]} is no state of a pod; there are {', '.join(PodState)}")
+        raise ValueError(f"{unknown[0]} is not a pod state; known: {', '.join(PodState)}")
     return tuple(PodState(str(text)) for text in texts)
 
 

@@ -71,7 +71,7 @@ def parse_duration(value: object) -> float:
         parts = _DURATION.findall(value)
         if parts and "".join(number + unit for number, unit in parts) == value:
             return sum(float(number) * _SECONDS[unit] for number, unit in parts)
-    raise ValueError(f"{value!r} is no duration; write it as 90s, 10m or 1h30m")
+    raise ValueError(f"{value!r} is not a duration; write it as 90s, 10m or 1h30m")
 
 
 def _parse_grace(value: object) -> float:

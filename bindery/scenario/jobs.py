@@ -105,9 +105,9 @@ class ScenarioPod(Request):
         if self.state in ON_NODE and not self.node:
             raise ValueError(f"a pod that is {self.state} needs a node")
         if self.node and self.state in (PodState.PENDING, PodState.GATED):
-            raise ValueError(f"a pod that is {self.state} is on no node")
+            raise ValueError(f"a pod that is {self.state} has no node")
         if self.charged_queue and self.state not in ON_NODE:
-            raise ValueError(f"a pod that is {self.state} is charged to no queue")
+            raise ValueError(f"a pod that is {self.state} has no chargedQueue")
         if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):
             raise ValueError("a BestEffort pod asks for no cpu and no memory")
         return self

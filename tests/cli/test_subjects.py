@@ -97,7 +97,7 @@ def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
     found = subject(replace(SOURCE.snapshot, pods=pods), "job/all", "default")
 
     assert found.key.name == "going"
-    assert "they are 5 gangs, of which this is the first that waits" in found.introduction
+    assert "they belong to 5 gangs, and this is the first that waits" in found.introduction
 
 
 @pytest.mark.parametrize("asked", ["pg/train", "podgroup/train", "PodGroups/train", "gang/train"])
@@ -153,7 +153,7 @@ def test_a_queue_that_cannot_be_used_says_what_to_do(
 ) -> None:
     answer = command_line("explain", "queue/closed", "--file", cluster).stdout
 
-    assert "Nothing of it is planned: QueueClosed: " in answer
+    assert "Its jobs are not scheduled: QueueClosed: " in answer
     assert answer.splitlines()[-1].startswith("What to do: Open the queue")
 
 

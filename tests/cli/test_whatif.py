@@ -219,7 +219,7 @@ def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
     [
         (JOB.replace("minMember", "minMembers"), "submitted.yaml:4: spec.minMembers: unknown key"),
         ("a: [", "submitted.yaml:1: not YAML"),
-        ("", "there is nothing in the file"),
+        ("", "the file is empty"),
         (JOB.replace("schedulerName: bindery", "priority: 5"), "is planned by default-scheduler"),
         (JOB.replace("parallelism: 2", "parallelism: two"), "spec.parallelism: a number"),
         (
@@ -228,7 +228,7 @@ def test_pods_of_other_pools_are_left_alone(desk: Desk) -> None:
         ),
         ("jobs: [{name: a, pod: []}]", "submitted.yaml:1: jobs[0].pod: unknown key"),
         ("kind: Pod\nmetadata: {name: a}", "submitted.yaml:1: apiVersion: this key is required"),
-        ("jobs: [{name: run0, pods: [{cpu: 1}]}]", "run0 is there already; ask bindery explain"),
+        ("jobs: [{name: run0, pods: [{cpu: 1}]}]", "run0 already exists; use bindery explain"),
         ("apiVersion: v1\nkind: Pod\nmetadata: {}", "metadata.name: this key is required"),
     ],
 )
@@ -249,7 +249,7 @@ def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: De
     code, _, errors = desk.ask(service + JOB)
 
     assert code == 0
-    assert errors == "Service/web is passed over: it makes no pods that are known\n"
+    assert errors == "Service/web is ignored: Bindery does not know which pods it creates\n"
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_what_has_nothing_to_do_with_scheduling_is_passed_over_and_said(desk: De
     [
         (
             "apiVersion: v1\nkind: Service\nmetadata: {name: web}",
-            "nothing in it is planned (Service/web: it makes no pods that are known)",
+            "nothing in it is scheduled (Service/web: Bindery does not know which pods it creates)",
         ),
-        (JOB.partition("---")[0], "submitted.yaml: it has PodGroups, and no pods that name them"),
+        (JOB.partition("---")[0], "submitted.yaml: it has PodGroups but no pods that name them"),
     ],
 )
 def test_a_file_with_nothing_to_answer_about_ends_with_2(
@@ -310,7 +310,7 @@ def test_pods_of_another_pool_are_left_out_and_said(desk: Desk) -> None:
 
     assert code == 1
     assert "default/b (queue default) waits: 0 of 1 pod placed" in answer
-    assert "pod b-0 is of node pool 'x', and that of '' is asked" in errors
+    assert "pod b-0 belongs to node pool 'x'; the plan is for node pool ''" in errors
 
 
 def queue(name: str, **resources: dict[str, Any]) -> str:
@@ -328,8 +328,8 @@ def test_a_limit_below_what_runs_is_explained(desk: Desk) -> None:
     code, answer, _ = desk.ask(queue("research", gpu={"quota": 4, "limit": 3}))
 
     assert code == 0
-    assert "queue research would hold more than it may: 7 GPUs of a limit of 3" in answer
-    assert "Nothing is evicted for a limit: what runs goes on." in answer
+    assert "queue research would exceed its limit: 7 GPUs of a limit of 3" in answer
+    assert "A limit evicts nothing: running pods continue." in answer
     assert "Room would be made" not in answer
 
 
@@ -377,7 +377,7 @@ def test_a_suspended_cron_job_makes_no_pods(desk: Desk) -> None:
     code, _, errors = desk.ask(CRON.replace("schedule:", "suspend: true\n  schedule:"))
 
     assert code == 2
-    assert "CronJob/nightly: it is suspended, or asks for no pods" in errors
+    assert "CronJob/nightly: it is suspended or requests no pods" in errors
 
 
 def test_a_cron_job_without_a_template_is_refused_at_its_line(desk: Desk) -> None:

@@ -118,7 +118,7 @@ def _count(document: Document, kind: str, spec: Mapping[str, Any], where: tuple[
         if "parallelism" not in spec:
             count = min(count or 0, 1)
     if not isinstance(count, int) or count < 0:
-        raise document.error((*where, key), "a number from 0 up is expected")
+        raise document.error((*where, key), "a number of 0 or more is expected")
     if count > MOST_PODS:
-        raise document.error(("spec", key), f"more than {MOST_PODS:,} pods are not looked at")
+        raise document.error(("spec", key), f"at most {MOST_PODS:,} pods are supported")
     return count

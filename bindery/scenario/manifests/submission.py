@@ -86,7 +86,7 @@ def read_submission(
     reader = _Reader(snapshot, namespace, now)
     documents = read(path)
     if not documents:
-        raise FileError(str(path), 1, "there is nothing in the file")
+        raise FileError(str(path), 1, "the file is empty")
     for document in documents:
         reader.take(document)
     return reader.finished(documents[0])
@@ -135,7 +135,7 @@ class _Reader:
         for item in self._completed(first):
             if isinstance(item, Pod | PodGroup) and _name(item) in self._taken:
                 kind, meta = type(item).__name__, item.metadata
-                text = f"{kind} {meta.namespace}/{meta.name} is there already; ask bindery explain"
+                text = f"{kind} {meta.namespace}/{meta.name} already exists; use bindery explain"
                 raise first.error((), text)
             objects.append(admitted(item, values, default, first))
         self._found.objects = objects
@@ -187,7 +187,7 @@ class _Reader:
         elif kind in TEMPLATED:
             pods = list(pods_of(document, meta))
             if not pods:
-                self._pass_over(kind, meta, "it is suspended, or asks for no pods")
+                self._pass_over(kind, meta, "it is suspended or requests no pods")
             for pod_meta, data in pods:
                 self._found.objects.append(_converted(document, Pod, pod_meta, data))
                 for claim_meta, claim in claims_of(document, pod_meta):
@@ -197,7 +197,7 @@ class _Reader:
             of_kind = meta if resource.namespaced else msgspec.structs.replace(meta, namespace="")
             self._found.objects.append(_converted(document, resource.type, of_kind, document.data))
         else:
-            self._pass_over(kind, meta, "it makes no pods that are known")
+            self._pass_over(kind, meta, "Bindery does not know which pods it creates")
 
     def _pass_over(self, kind: str, meta: Meta, why: str) -> None:
         self._found.passed_over[f"{kind}/{meta.name}"] = why
