@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from bindery.cli.importing import importing
 from bindery.cli.options import (
     ConfigOption,
     FileOption,
@@ -53,7 +54,8 @@ def explain(
 
     The scheduler's own engine plans in memory: nothing is changed.
     """
-    from bindery.cli.explanation import answer
+    with importing():
+        from bindery.cli.explanation import answer
 
     about = (name, namespace_of(context, namespace, file))
     answer(context, Origin(file, config, node_pool), about, output)

@@ -11,6 +11,7 @@ from typing import Annotated, Final
 
 import typer
 
+from bindery.cli.importing import importing
 from bindery.cli.options import NamespaceOption, examples, namespace_of
 from bindery.cli.tables import Column, Row, print_json, print_table
 
@@ -121,12 +122,14 @@ def get(
 
 def _rows(context: typer.Context, kind: Kind, namespace: str) -> Sequence[Row]:
     """Return the rows of `kind`; `namespace` is empty for those of all namespaces."""
-    from bindery.cli import cluster, listings
-    from bindery.cli.connection import with_client
+    with importing():
+        from bindery.cli import cluster, listings
+        from bindery.cli.connection import with_client
+
+        if kind is Kind.QUEUES:
+            from bindery.cli.queuerows import queue_rows
 
     if kind is Kind.QUEUES:
-        from bindery.cli.queuerows import queue_rows
-
         return queue_rows(with_client(context, cluster.read_queues))
     if kind is Kind.GANGS:
         read, make = cluster.read_gangs, listings.gang_rows

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.cli.cluster import demanding_kinds, read
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.importing import importing
 from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.client import Client
@@ -88,7 +89,8 @@ def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resour
         CommandError: a plugin cannot be made.
     """
     try:
-        found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
+        with importing():
+            found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
     except registry.PluginError as error:
         raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
     watched = [each for each in found.watched_resources() if each not in WATCHED]

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bindery.cli.importing import importing
 from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption, examples
 
 app = typer.Typer(add_completion=False)
@@ -47,6 +48,7 @@ def queues(
 
     All bars have the same scale: from 0 to the capacity of the cluster.
     """
-    from bindery.cli.queuepicture import show
+    with importing():
+        from bindery.cli.queuepicture import show
 
     show(context, Origin(file, config, node_pool), resource, output, watch=watch)

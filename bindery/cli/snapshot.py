@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from bindery.cli.errors import CommandError
+from bindery.cli.importing import importing
 
 app = typer.Typer(add_completion=False)
 
@@ -24,11 +25,12 @@ def snapshot(
     node_pool: Annotated[str, typer.Option(help="Plan for the scheduler of this node pool.")] = "",
 ) -> None:
     """Write the live cluster as a scenario that `bindery scenario run` reads back."""
-    import yaml
+    with importing():
+        import yaml
 
-    from bindery.cli.connection import with_client
-    from bindery.cli.live import read_cluster
-    from bindery.scenario.capture import capture
+        from bindery.cli.connection import with_client
+        from bindery.cli.live import read_cluster
+        from bindery.scenario.capture import capture
 
     text = yaml.safe_dump(
         capture(with_client(context, read_cluster), datetime.now(UTC), node_pool),

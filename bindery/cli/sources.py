@@ -14,6 +14,7 @@ import typer
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.yamlfile import load
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.importing import importing
 from bindery.cli.options import Origin
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.engine import UnknownActionError
@@ -76,10 +77,12 @@ def read_source(context: typer.Context, origin: Origin, *, with_jobs: bool = Fal
         KubeError: the cluster does not answer, or refuses.
     """
     if origin.file is not None:
-        from bindery.cli.scenariosource import read_scenario_source
+        with importing():
+            from bindery.cli.scenariosource import read_scenario_source
 
         return read_scenario_source(origin.file, origin)
-    from bindery.cli.livesource import read_live_source
+    with importing():
+        from bindery.cli.livesource import read_live_source
 
     return read_live_source(context, origin, with_jobs=with_jobs)
 

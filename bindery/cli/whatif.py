@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from bindery.cli.importing import importing
 from bindery.cli.options import (
     ConfigOption,
     FileOption,
@@ -53,7 +54,8 @@ def whatif(
     Exit code: 0 if all of it would run, 1 if some of it would wait, 2 if FILE cannot be used
     or has nothing to schedule, 3 if the cluster does not answer, 4 if Bindery itself fails.
     """
-    from bindery.cli.rehearsing import answer
+    with importing():
+        from bindery.cli.rehearsing import answer
 
     submitted = (manifests, namespace_of(context, namespace, file))
     answer(context, Origin(file, config, node_pool), submitted, output)
