@@ -28,12 +28,13 @@ demo-down: $(VENV)/ready ## Take down what demo-up left up.
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Each worker has a control plane of its own (about 1 GiB), from the first test on that needs one.
-WORKERS ?= 2
+# Tests on a control plane mostly wait, so three run at once on two cores. Each worker has a control
+# plane of its own (about 1 GiB), from the first test on that needs one.
+WORKERS ?= 3
 PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
 
 check: lint ## Check the style and run every test that needs no control plane (two minutes).
-	$(PYTEST) -m "not e2e"
+	$(RUN)/pytest --numprocesses=2 -m "not e2e"
 
 test: lint controlplane ## Check the style and run every test, those on a real API server too.
 	$(PYTEST)

@@ -9,10 +9,34 @@ import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-APART = frozenset({"tests/e2e/test_e2e_kill_matrix.py"})
+KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
+APART = frozenset({KILL_MATRIX})
 
-LONGEST = ("tests/e2e/test_e2e_kill_matrix.py",)
-"""Files that take more than twenty seconds, the longest first. Others may come in any order."""
+LONGEST = (
+    KILL_MATRIX,
+    "tests/controlplane/test_demo.py",
+    "tests/cli/test_live.py",
+    "tests/e2e/test_e2e_chaos.py",
+    "tests/binder/test_binder_volumes.py",
+    "tests/e2e/test_e2e_webhook.py",
+    "tests/hami/test_hami_node_lock.py",
+    "tests/benchmarks/test_binder_alone.py",
+    "tests/nodeagent/test_hollow_nodes.py",
+    "tests/binder/test_binder_interrupted.py",
+    "tests/binder/test_binder_binds.py",
+    "tests/e2e/test_e2e_binder_crash.py",
+    "tests/scenario/test_scenarios.py",
+    "tests/e2e/test_e2e_scheduler_crash.py",
+    "tests/binder/test_binder_under_fire.py",
+    "tests/e2e/test_e2e_between_plan_and_bind.py",
+    "tests/binder/test_binder_extras.py",
+    "tests/controlplane/test_install.py",
+    "tests/hami/test_hami_end_to_end.py",
+    "tests/cli/test_asking.py",
+    "tests/scheduler/test_make_room_properties.py",
+    "tests/e2e/test_e2e_evictions.py",
+)
+"""The files that take longest, which comes first. Others may come in any order."""
 
 
 class Spread(LoadScopeScheduling):
