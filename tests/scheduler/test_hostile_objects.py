@@ -28,7 +28,7 @@ from sizes import examples
 from bindery.kube import objects as kube
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.decoding import LenientDecoder
-from bindery.kube.resources import Resource
+from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Malformed
 from bindery.scheduler.cache.defects import Stage
 from bindery.scheduler.cache.observers import WATCHED
@@ -74,6 +74,20 @@ def test_a_gang_is_planned_beside_an_object_with_any_content(
     assert engine.cluster.defects.take() == []
     delete(engine.cluster, *items)
     assert view(engine.cluster.state) == recount(engine.cluster.state)
+
+
+def test_a_pod_with_a_number_beyond_64_bits_is_taken_in() -> None:
+    body = {
+        "metadata": {"name": "odd", "namespace": "team", "uid": "uid-odd-pods"},
+        "spec": {
+            "schedulerName": "bindery",
+            "containers": [{"name": "main", "ports": [{"hostPort": 10**30}]}],
+        },
+    }
+    engine = engine_with(node("n"), *told(PODS, body), *gang("good", 2))
+
+    assert {"good-0", "good-1"} <= plan(engine).keys()
+    assert engine.cluster.defects.take() == []
 
 
 # ---- when taking in raises --------------------------------------------------------------------

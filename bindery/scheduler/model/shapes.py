@@ -8,8 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
-import msgspec
-
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
 from bindery.api.hami import assignment, requests, wishes
@@ -20,6 +18,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
+from bindery.scheduler.model.likeness import content_key
 from bindery.scheduler.model.resources import (
     CardPart,
     CardParts,
@@ -103,7 +102,7 @@ class ShapeBook:
             key: pod.metadata.annotations[key]
             for key in sorted(PLACEMENT_ANNOTATIONS & pod.metadata.annotations.keys())
         }
-        key = msgspec.msgpack.encode(
+        key = content_key(
             (
                 [(c.resources, c.ports) for c in spec.containers],
                 [(c.resources, c.restart_policy) for c in spec.init_containers or ()],

@@ -8,13 +8,13 @@ looked at anew. So a gang of equal pods costs little more than one.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.kube.podspec import NodeSelector
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import LabelColumns, term_mask
+from bindery.scheduler.model.likeness import content_key
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.dra.allocator import Choice, allocate
@@ -72,7 +72,7 @@ class Rooms:
 
     def selected(self, nodes: NodesView, selector: NodeSelector) -> BoolColumn:
         """Return which rows `selector` selects; not to be written to."""
-        key = msgspec.msgpack.encode(selector)
+        key = content_key(selector)
         mask = self._masks.get(key)
         if mask is None:
             columns = LabelColumns(nodes)

@@ -10,14 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-import msgspec
-
 from bindery.api.quantity import QuantityError, parse
 from bindery.kube.labels import meets
 from bindery.kube.podspec import NodeSelectorRequirement
 from bindery.kube.storage import Claim, CSIStorageCapacity, LabelSelector, PersistentVolume
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.likeness import content_key
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.plugins.volumes.catalog import (
     Catalog,
@@ -103,7 +102,7 @@ class Matching:
     def _shared(self, claim: Claim) -> tuple[Candidate, ...]:
         """Return the volumes that nobody is promised, the smallest first; made once for equals."""
         spec = claim.spec
-        likeness = msgspec.msgpack.encode(
+        likeness = content_key(
             (
                 class_name(claim),
                 requested_bytes(claim),
