@@ -1,4 +1,4 @@
-"""`python -m fakes`: the hardware of a demo, played beside hollow nodes until it is stopped.
+"""`python -m fakes`: fake hardware for a demo, beside hollow nodes, until stopped.
 
 Started by `bindery demo`. Nodes are told apart by how their names begin: on `hollow-` GPUs are
 shared by reservation pods, `hami-` speaks HAMi's protocol, `claimed-` offers devices to claims. A

@@ -1,4 +1,4 @@
-"""HAMi's NVIDIA device plugin and the kubelet that calls it, played.
+"""A fake of HAMi's NVIDIA device plugin and of the kubelet that calls it.
 
 They play the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
 admitted, one after the other; each of its containers with a GPU is one Allocate, which finds out
@@ -33,7 +33,7 @@ class AllocateError(Exception):
 
 @dataclass
 class HamiDevicePlugin:
-    """The plugin of one node. `works` False: it never answers, as one that hangs."""
+    """The plugin of one node. With `works` False it never answers."""
 
     client: Client
     node: str

@@ -1,4 +1,4 @@
-"""HAMi's device plugins on many nodes at once, played: by the whole handshake, or promptly.
+"""Fakes of HAMi's device plugins on many nodes: with the whole handshake, or a short one.
 
 Used by benchmarks, which have hundreds of nodes and want one watch for all of them. `Prompt` does
 what HAMi's plugin does with what its watches have told it already: what is left of a hand-over is
@@ -71,7 +71,7 @@ class HamiDevicePlugins:
 
 
 class Prompt:
-    """Plugins that read nothing: they say success and release the node as soon as a pod is bound.
+    """Plugins that write success and release the node as soon as a pod is bound.
 
     A node is released only of the very pod that has come; so a second holder would wait for ever.
     """

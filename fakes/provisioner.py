@@ -1,4 +1,4 @@
-"""A CSI driver's external-provisioner, played: it makes volumes of nothing.
+"""A fake of a CSI driver's external-provisioner: creates empty volumes.
 
 The protocol is that of sig-storage-lib-external-provisioner: it waits until the volume controller
 has named it on the claim and the scheduler has named the node, creates a volume that refers to the

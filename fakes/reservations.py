@@ -1,4 +1,4 @@
-"""NVIDIA's device plugin on nodes whose GPUs are shared, played.
+"""A fake of NVIDIA's device plugin on nodes with shared GPUs.
 
 It gives each reservation pod a device that no other has, as the plugin does, and does what the
 container in the pod would: it writes the device on the pod.

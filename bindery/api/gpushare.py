@@ -55,8 +55,8 @@ PLUGIN: Final = "gpu_sharing"
 """The plugin of the scheduler, and the one of the binder, to which it hands its choice over."""
 
 NOT_PREPARED: Final = (
-    f"it has no annotation {CONFIG_MAP_ANNOTATION}, so nobody can tell it its devices: "
-    "it was created while the admission webhook was not at work; create it anew"
+    f"it has no annotation {CONFIG_MAP_ANNOTATION}, so its container cannot read its devices: "
+    "it was created while the admission webhook was not running; re-create it"
 )
 
 WHOLE: Final = 10**9
@@ -217,7 +217,7 @@ def _wrong_values(annotations: Mapping[str, str]) -> list[str]:
     if devices is not None:
         if fraction is None and memory is None:
             needs = f"{FRACTION_ANNOTATION} or {MEMORY_ANNOTATION}"
-            found.append(f"{DEVICES_ANNOTATION} says nothing without {needs}")
+            found.append(f"{DEVICES_ANNOTATION} has no effect without {needs}")
         if not _is_positive(devices) or int(devices) > _MOST_DEVICES:
             found.append(
                 f"{DEVICES_ANNOTATION} must be a whole number from 1 to {_MOST_DEVICES}, "

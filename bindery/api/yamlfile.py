@@ -176,7 +176,7 @@ def _bottom_up(root: yaml.Node, file: str) -> list[yaml.Node]:
         if id(node) in is_done:
             if not is_done[id(node)]:
                 line = node.start_mark.line + 1
-                raise FileError(file, line, "an alias stands within what it stands for")
+                raise FileError(file, line, "an alias refers to a value that contains it")
             continue
         is_done[id(node)] = False
         stack.append((node, True))
@@ -197,7 +197,7 @@ def _check(root: yaml.Node, file: str) -> None:
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in _children(node))
         if sizes[id(node)] > len(nodes) + MOST_ALIASED:
             line = node.start_mark.line + 1
-            raise FileError(file, line, f"aliases stand for more than {MOST_ALIASED:,} values")
+            raise FileError(file, line, f"aliases expand to more than {MOST_ALIASED:,} values")
 
 
 def _demand_unique_keys(node: yaml.Node, file: str) -> None:

@@ -1,4 +1,4 @@
-"""The binder's way to the API server: `ports` over `bindery.kube`.
+"""Calls to the API server: implements `ports` over `bindery.kube`.
 
 Used by all Runs at once. Bindings wait for their turns as the calls of plugins do. A status write
 is repeated until it is known to stand, because the scheduler holds the pods' room until it sees an
@@ -141,7 +141,7 @@ class ApiAdapter:
     # ---- MalformedSink --------------------------------------------------------------------------
 
     async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
-        """Write the status if the API server takes it; say it in an event in any case."""
+        """Write an event and, if the API server accepts it, the status."""
         _log.warning(
             "malformed request",
             namespace=request.namespace,

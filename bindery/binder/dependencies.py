@@ -1,4 +1,4 @@
-"""What all Runs share, and what they need of the manager: data and Protocols only.
+"""Dependencies of Runs, and the manager's part in their start: data and Protocols only.
 
 Filled by `term`; used by `run`.
 """
@@ -14,7 +14,7 @@ from bindery.kube.objects import BindRequest
 
 
 class Reporter(Protocol):
-    """Told what became of Statements; for events and metrics."""
+    """Reports outcomes of Statements as events and metrics."""
 
     def attempt_failed(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
         """Take in an attempt that will be repeated."""
@@ -25,7 +25,7 @@ class Reporter(Protocol):
 
 @dataclass(frozen=True)
 class RunDependencies:
-    """What all Runs share."""
+    """The dependencies of all Runs."""
 
     port: BindingPort
     store: RequestStore

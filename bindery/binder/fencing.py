@@ -1,4 +1,4 @@
-"""Fencing: requests of a scheduler that is not the leader any more are refused.
+"""Fencing: refuses requests of schedulers that no longer lead.
 
 The `manager` shows every request to `Fence.note`, also finished ones and those that are there at
 the start; each attempt of a transaction asks `Fence.refusal`. The token is the count of the
@@ -27,5 +27,5 @@ class Fence:
         newest = self._newest.get(labels.get(NODE_POOL_LABEL, ""), -1)
         if token >= newest:
             return None
-        message = f"fencing token {token} is older than {newest}, of the scheduler that leads now"
+        message = f"fencing token {token} is older than {newest}, the token of the current leader"
         return PodFailure(BindFailureReason.STALE_SCHEDULER, message, permanent=True)

@@ -1,4 +1,4 @@
-"""Which Statement is carried out, and when: the binder's memory of BindRequests.
+"""Decides when each Statement is carried out: the binder's memory of BindRequests.
 
 `operator` shows it every change of every BindRequest by `observe`, `gone` and `malformed`, which
 only take note and start or interrupt a `run`. It keeps the rules that go over more than one
@@ -47,7 +47,7 @@ class Retention(Protocol):
 
 @dataclass(frozen=True)
 class UnsaidWait:
-    """A request whose status does not say yet what it waits for."""
+    """A waiting request without a wait reason in its status."""
 
     request: BindRequest
     wait: Wait
@@ -56,7 +56,7 @@ class UnsaidWait:
 
 @dataclass(frozen=True)
 class Malformed:
-    """A BindRequest that cannot be understood: what is known of it, and what is wrong."""
+    """A BindRequest that cannot be decoded or carried out: its identity and the problem."""
 
     namespace: str
     name: str
@@ -68,7 +68,7 @@ class MalformedSink(Protocol):
     """Tells the world that a request is malformed."""
 
     async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
-        """Write the status if the API server takes it; say it in an event in any case."""
+        """Write an event and, if the API server accepts it, the status."""
 
 
 class Manager:
@@ -153,7 +153,7 @@ class Manager:
         self._spawn(self._malformed.refuse(request, status))
 
     def is_needed(self, request: Finished) -> bool:
-        """Whether what became of the request still matters to other requests.
+        """Whether other requests still need the outcome of this one.
 
         These are other parts of its Statement, or of one that builds on it, without an outcome.
         """
@@ -163,7 +163,7 @@ class Manager:
         )
 
     def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
-        """Return the requests that wait for longer than `patience_s` and do not say for what."""
+        """Return the requests that have waited longer than `patience_s` without a wait reason."""
         latest_s = self._dependencies.clock() - patience_s
         found = []
         for key, request in self._known.items():
@@ -178,7 +178,7 @@ class Manager:
         return found
 
     def wait_said(self, request: BindRequest, written: BindRequest | None) -> None:
-        """Take in that `request` was told what it waits for, or could not be."""
+        """Note that the wait reason of `request` was written, or could not be."""
         key = request.key
         self._said.add(key)
         run = self._runs.get(key)
@@ -186,7 +186,7 @@ class Manager:
             run.rewritten(key, request, written)
 
     async def drain(self, grace_s: float) -> None:
-        """Let what is under way come to its end, for `grace_s` at most; then cut off the rest.
+        """Wait at most `grace_s` for Runs in progress, then cancel the rest.
 
         The pause of the dependencies answers False by now, so that waiting Runs end at once.
         """

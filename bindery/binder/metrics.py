@@ -10,7 +10,7 @@ from prometheus_client import Counter, Gauge, Histogram
 
 PODS: Final = Counter(
     "bindery_binder_pods",
-    "Pods of finished requests by outcome: Bound, or why not.",
+    "Pods of finished requests by outcome: Bound or the failure reason.",
     ["outcome"],
 )
 BIND_REQUEST_SECONDS: Final = Histogram(
@@ -28,7 +28,7 @@ IN_FLIGHT: Final = Gauge(
 )
 PLUGIN_SECONDS: Final = Histogram(
     "bindery_binder_plugin_seconds",
-    "Time of one step of a plugin for one pod by how it ended: Done, CutOff, or why it failed.",
+    "Time of one step of a plugin for one pod by how it ended: Done, CutOff or the failure reason.",
     ["plugin", "step", "outcome"],
     buckets=(0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 120, 300),
 )

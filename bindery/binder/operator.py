@@ -1,4 +1,4 @@
-"""kopf's part: the watch over BindRequests, and the translation of its events.
+"""The kopf operator: watches BindRequests and translates its events.
 
 Started by `process` while this binder leads; `manager` takes over every request. The handler only
 decodes: no annotations, no finalizers, no peering and no handler state are written, so that an
@@ -110,7 +110,7 @@ class Operator:
 
 
 def translate(kind: str | None, raw: Any, manager: Manager) -> None:
-    """Tell the manager what a watch event means.
+    """Translate a watch event into calls of the manager.
 
     Args:
         kind: ADDED, MODIFIED, DELETED; None: the object was there before we looked.
@@ -121,7 +121,7 @@ def translate(kind: str | None, raw: Any, manager: Manager) -> None:
         request = msgspec.convert(raw, BindRequest)
     except msgspec.ValidationError as error:
         if kind != "DELETED":
-            _translate_malformed(raw, f"the request does not decode: {error}", manager)
+            _translate_malformed(raw, f"the request cannot be decoded: {error}", manager)
         return
     if kind == "DELETED":
         manager.gone(request)

@@ -1,4 +1,4 @@
-"""What can become of a pod and of a whole transaction.
+"""Outcomes of pods and of whole transactions.
 
 Written by `transaction`, read by `run` (what next), `status` (what the object says) and `reports`
 (events and metrics). Plain frozen data: nothing here does anything.
@@ -59,7 +59,7 @@ class PodFailure:
 
 @dataclass(frozen=True)
 class PodOutcome:
-    """Where a pod stands after an attempt: bound, or not and why."""
+    """The state of a pod after an attempt: bound, or the failure."""
 
     binding: PodBinding
     bound: bool

@@ -1,4 +1,4 @@
-"""Which Run has which pod: at most one at a time.
+"""Ownership of pods by Runs: each pod has at most one Run at a time.
 
 Owned by `manager`. A Run claims its pods by its `run_start`, before its first attempt; `manager`
 releases them once the Run has ended.

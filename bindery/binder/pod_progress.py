@@ -48,13 +48,13 @@ class PodProgress:
         return self.step is Step.WAITING and self.failure is not None and self.failure.permanent
 
     def judge(self, view: PodView | None) -> None:
-        """Take in what the API server says about the pod."""
+        """Update the state from the pod's current object."""
         binding = self.binding
         if view is None:
             self._lose(BindFailureReason.POD_GONE, "the pod does not exist")
         elif view.uid != binding.pod_uid:
             self._lose(
-                BindFailureReason.POD_REPLACED, f"the pod of this name is another one ({view.uid})"
+                BindFailureReason.POD_REPLACED, f"another pod has this name now ({view.uid})"
             )
         elif view.node == binding.selected_node:
             self.step, self.failure, self.prepared = Step.BOUND, None, False

@@ -55,7 +55,7 @@ class RequestGoneError(Exception):
 
 
 class RequestChangedError(Exception):
-    """The BindRequest's spec is another one now. The caller rolls back and begins anew."""
+    """The spec of the BindRequest has changed. The caller rolls back and starts again."""
 
 
 class RequestStore(Protocol):

@@ -1,4 +1,4 @@
-"""What became of Statements on which others build, and the wait for it.
+"""Prerequisite Statements: their outcomes, and waiting for them.
 
 `manager` notes every request that it sees here, and asks for a `Predecessor` for each Run. A
 Statement whose predecessor is not known was told before it, or after that one had gone: kopf keeps
@@ -36,7 +36,7 @@ class _Part(NamedTuple):
 
 
 class Predecessors:
-    """The phases of all requests by Statement, and who waits for them."""
+    """The phases of all requests by Statement, and their waiters."""
 
     def __init__(self, store: RequestStore, pause: Callable[[float], Awaitable[bool]]) -> None:
         """Make an empty memory.
@@ -74,7 +74,7 @@ class Predecessors:
             self.note(request)
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
-        """Whether a Statement that is being carried out builds on this one."""
+        """Whether a Statement in progress has this one as its prerequisite."""
         return (namespace, statement_id) in self._followers
 
     def of(self, request: BindRequest) -> "Predecessor":
@@ -102,13 +102,13 @@ class Predecessors:
             if not phases:
                 phases = await self._ask(identity)
             if Phase.FAILED in phases:
-                message = f"the Statement {identity[1]}, without which it must not be, has failed"
+                message = f"prerequisite Statement {identity[1]} failed"
                 return PodFailure(BindFailureReason.PREDECESSOR_FAILED, message, permanent=True)
             # All parts have one outcome: one tells of all.
             if Phase.SUCCEEDED in phases:
                 return None
             if not phases:
-                message = f"the Statement {identity[1]}, without which it must not be, is gone"
+                message = f"prerequisite Statement {identity[1]} is gone"
                 return PodFailure(BindFailureReason.PREDECESSOR_GONE, message, permanent=True)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_LOOK_AGAIN_S):
@@ -132,7 +132,7 @@ class Predecessors:
 
 
 class Predecessor:
-    """The Statement on which that of one Run builds, if there is one."""
+    """The prerequisite Statement of one Run, if it has one."""
 
     def __init__(self, memory: Predecessors, identity: _Identity | None) -> None:
         self._memory, self._identity = memory, identity
@@ -144,7 +144,7 @@ class Predecessor:
         """What `wait` waits for, in words; "" if nothing comes before."""
         if self._identity is None:
             return ""
-        return f"the Statement {self._identity[1]}, on which it builds, has no outcome yet"
+        return f"prerequisite Statement {self._identity[1]} has no outcome yet"
 
     async def wait(self) -> None:
         """Wait until the Run may go on, or is known to be refused."""

@@ -1,4 +1,4 @@
-"""The binder process: stands by or leads, answers probes, and stops gracefully.
+"""The binder process: waits for the Lease or leads, answers probes, and stops gracefully.
 
 Called by the command line; `term` does the work while this process holds the Lease. While it stands
 by, its mirrors of pods and nodes are filled already. At SIGTERM it starts nothing new, finishes the
@@ -35,7 +35,7 @@ _OTHER_CONNECTIONS: Final = 32
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The command line options."""
 
     configuration: BinderConfiguration
     plugins: tuple[BinderPlugin, ...]

@@ -32,12 +32,12 @@ class Reports:
         self._dropped_at = clock()
 
     def attempt_failed(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
-        """Count an attempt that will be repeated and say why on the PodGroup or the pods."""
+        """Count an attempt that will be retried; write why to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         self._say(requests, outcome)
 
     def concluded(self, requests: Sequence[BindRequest], outcome: Outcome) -> None:
-        """Count a final outcome and say it on the PodGroup or the pods."""
+        """Count a final outcome; write it to the PodGroup or the pods."""
         ATTEMPTS.labels(outcome.verdict).inc()
         for pod in outcome.pods.values():
             PODS.labels(_outcome_of(pod)).inc()
@@ -84,7 +84,7 @@ class Reports:
             text = f"bound {count} to {nodes}"
             self._events.normal(regarding, BOUND_EVENT, text, is_minor=is_minor)
         else:
-            again = "; it is tried again" if outcome.verdict is Verdict.RETRY else ""
+            again = "; will be retried" if outcome.verdict is Verdict.RETRY else ""
             text = f"{outcome.reason}: {outcome.message} ({count} are bound{again})"
             self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
 

@@ -1,4 +1,4 @@
-"""One Statement being carried out: attempts, waits between them, status writes, interruption.
+"""Carries out one Statement: attempts, waits between them, status writes, interruption.
 
 `manager` makes a Run when all parts have come and calls `start`, which makes a task of its own; a
 waiting Run holds nothing that others need. It ends by an outcome that stands in the status of every
@@ -164,7 +164,9 @@ class Run:
             if self._interruption is not None and not self._concluded:
                 await self._take_back()
         except Exception:  # a defect must not stop the other Runs
-            self._log.exception("a Statement was left; the scheduler clears it when its time is up")
+            self._log.exception(
+                "a Statement was abandoned; the scheduler removes it after its timeout"
+            )
         finally:
             self.ended.set()
 

@@ -1,4 +1,4 @@
-"""The start of one Run: after those that come before it, and one Run a pod.
+"""The start of one Run: waits for earlier Runs and claims its pods.
 
 Made by `manager` for each Run, which calls it in the order of `dependencies.StartGate`.
 """
@@ -42,7 +42,7 @@ class RunStart:
 
     async def wait_turn(self) -> None:
         """Wait for the ends of the Runs of the same requests, and of the Statement before."""
-        self._waits_for = "an earlier state of the same request is still being taken back"
+        self._waits_for = "an earlier version of this request is still being rolled back"
         for run in self._before:
             await run.ended.wait()
         self._waits_for = self._predecessor.waits_for
@@ -56,12 +56,12 @@ class RunStart:
         for holder in self._claims.others(self._run):
             await holder.look_again()
         while leaving := [run for run in self._claims.others(self._run) if run.is_leaving]:
-            self._waits_for = f"the request {leaving[0].names[0]} gives back pods of this one"
+            self._waits_for = f"request {leaving[0].names[0]} is releasing pods of this one"
             await leaving[0].ended.wait()
             # `ended` comes a moment before the pods are given back.
             await asyncio.sleep(0)
         refusals = settled_refusals(requests)
-        message = "another request that is being carried out has the pod"
+        message = "another request in progress has the pod"
         for uid in self._claims.claim(self._run):
             refusals[uid] = PodFailure(
                 BindFailureReason.HELD_BY_OTHER_REQUEST, message, permanent=True

@@ -1,4 +1,4 @@
-"""Statements put together from their parts, and what is wrong with a request.
+"""Assembles Statements from their parts, and validates requests.
 
 A Statement that is too large for one BindRequest comes in several, which share `statement.id`;
 `manager` shows every request to `Gatherings` and begins when all parts have come. Pure memory.
@@ -84,7 +84,7 @@ class Gatherings:
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         if gathering is None or gathering.is_complete:
             return None
-        text = f"{len(gathering.parts)} of the {gathering.count} parts of its Statement have come"
+        text = f"{len(gathering.parts)} of the {gathering.count} parts of its Statement exist"
         return Wait(WaitReason.WAITS_FOR_PARTS, text)
 
     def has_open_part(self, namespace: str, statement_id: str) -> bool:
@@ -101,7 +101,7 @@ def problem_of(request: BindRequest) -> str:
     if spec.statement.part >= spec.statement.parts:
         return f"part {spec.statement.part} of {spec.statement.parts} does not exist"
     if spec.statement.after == spec.statement.id:
-        return "the Statement is to come after itself"
+        return "the Statement names itself as its prerequisite"
     return _problem_of_pods([request])
 
 
@@ -114,7 +114,7 @@ def problem_of_parts(requests: list[BindRequest]) -> str:
 
 
 def _common(spec: BindRequestSpec) -> tuple[int, str | None, int | None]:
-    """Return what all parts of a Statement must say alike."""
+    """Return the fields in which all parts of a Statement must agree."""
     return spec.statement.parts, spec.statement.after, spec.min_bound
 
 
@@ -123,7 +123,7 @@ def _problem_of_pods(requests: Iterable[BindRequest]) -> str:
     for request in requests:
         for pod in request.spec.pods:
             if not (pod.pod_name and pod.pod_uid and pod.selected_node):
-                return f"pod {pod.pod_name!r} lacks its name, UID or node"
+                return f"pod {pod.pod_name!r} has no name, UID or node"
             if pod.pod_uid in seen:
                 return f"pod {pod.pod_name} ({pod.pod_uid}) is named twice"
             seen.add(pod.pod_uid)

@@ -1,4 +1,4 @@
-"""What a BindRequest's status says of an outcome: pure text-making.
+"""Builds the status of a BindRequest from an outcome: pure.
 
 Called by `run` for each outcome and by `manager` for requests that cannot be carried out; written
 by `api_adapter`. Each part of a Statement lists only its own pods. All fields are always given,
@@ -48,7 +48,7 @@ def retry_status(
 
 
 def waiting_status(wait: Wait) -> Status:
-    """Return what a request without any outcome says about what it waits for."""
+    """Return the status of a request that waits and has no outcome yet."""
     return {
         "phase": Phase.BINDING if wait.is_begun else Phase.PENDING,
         "reason": wait.reason,

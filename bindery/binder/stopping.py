@@ -1,4 +1,4 @@
-"""The wish to stop, which comes by a signal, and the pauses that it cuts short.
+"""The stop signal, and pauses that end with it.
 
 Made by `process`; `run` pauses with it between attempts.
 """

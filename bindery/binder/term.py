@@ -1,4 +1,4 @@
-"""One term of leadership: everything that acts on BindRequests, from its start to its end.
+"""One term of leadership: all parts that act on BindRequests.
 
 Made by `process` when the Lease is won. A term remembers nothing of the terms before it: requests,
 pods and nodes say all there is to know.
@@ -140,7 +140,7 @@ class Term:
             try:
                 await plugin.run(self._resources.client)
             except Exception:  # whatever a third party's plugin raises
-                _log.exception("what a plugin runs beside ended", plugin=type(plugin).__name__)
+                _log.exception("a plugin's background task ended", plugin=type(plugin).__name__)
             await self._resources.stop.pause(_PLUGIN_RESTART_S)
 
     async def _get_ready(self) -> bool:

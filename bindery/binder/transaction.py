@@ -92,8 +92,8 @@ class BindTransaction:
             return Wait(WaitReason.PREPARING, message, self.begun)
         bound = sum(pod.step is Step.BOUND for pod in self._pods.values())
         message = (
-            f"{bound} of {len(self._pods)} pods are bound; the rest waits for its turn among the "
-            "bindings under way, or for the API server"
+            f"{bound} of {len(self._pods)} pods are bound; the rest wait for a free place among "
+            "the bindings in progress, or for the API server"
         )
         return Wait(WaitReason.WAITS_FOR_TURN, message, self.begun)
 
@@ -145,7 +145,7 @@ class BindTransaction:
         return not any(pod.prepared and pod.step is not Step.BOUND for pod in self._pods.values())
 
     def outcome_of_abandonment(self, failure: PodFailure) -> Outcome:
-        """Return what is to be said of the parts that are still there after `abandon`."""
+        """Return the outcome for the parts that still exist after `abandon`."""
         for pod in self._pods.values():
             if pod.step is not Step.BOUND:
                 pod.failure = failure

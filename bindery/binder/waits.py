@@ -1,4 +1,4 @@
-"""Says at a BindRequest what it waits for, when it has no outcome after two seconds.
+"""Writes a wait reason to BindRequests that have no outcome after two seconds.
 
 Run by `term` beside the transactions. One status write a request, whatever happens later: its
 outcome, or a failed attempt, replaces it. Most requests never get one. The writes keep to a rate,
@@ -21,7 +21,7 @@ _AT_ONCE: Final = 5
 
 
 class WaitSink(Protocol):
-    """Writes what a request waits for."""
+    """Writes the wait reason of a request."""
 
     async def try_to_write(
         self, request: BindRequest, status: dict[str, object]

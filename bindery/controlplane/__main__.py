@@ -1,4 +1,4 @@
-"""Get ready what the control plane needs, with visible progress.
+"""Prepares the control plane's binaries, with visible progress.
 
 Run by `make` as `python -m bindery.controlplane` before the tests, whose own output is captured.
 It builds nothing where a cluster or binaries are at hand.

@@ -35,13 +35,13 @@ Report = Callable[[str], None]
 
 
 def cache_directory() -> Path:
-    """Return where Bindery keeps what it builds."""
+    """Return the directory of built binaries."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(base) / "bindery" / "controlplane"
 
 
 def key() -> str:
-    """Return what the binaries depend on, as the name of their directory."""
+    """Return a name for the binaries' directory, derived from all their inputs."""
     module = checkout.directory("controlplane")
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):

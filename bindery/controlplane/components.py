@@ -25,7 +25,7 @@ class Component:
     """One process of Bindery; it can be killed and started again with the same arguments."""
 
     def __init__(self, command: Command, health_port: int, *, tethered: bool) -> None:
-        """Start it; `wait_ready` says when it is at work."""
+        """Start it; `wait_ready` waits until it is ready."""
         self.name = command.name
         self.health_port = health_port
         self._command = command
@@ -38,7 +38,7 @@ class Component:
         return self._command.log
 
     def wait_ready(self, timeout_s: float = _READY_SECONDS) -> Self:
-        """Wait until it says that it is ready.
+        """Wait until it reports ready.
 
         Raises:
             ProcessError: it ended, or is not ready after `timeout_s`.

@@ -6,7 +6,7 @@ invariant: each text says what the reader can do next.
 
 
 class ControlPlaneError(Exception):
-    """No control plane can be had, or one of its steps failed; the text says what to do."""
+    """No control plane is available, or a step failed; the text has the advice."""
 
 
 class BuildError(ControlPlaneError):
@@ -18,4 +18,4 @@ class ProcessError(ControlPlaneError):
 
 
 class UnsupportedError(ControlPlaneError):
-    """What was asked is beyond this control plane: its API server is not ours to stop."""
+    """The operation is not allowed on this control plane: its API server belongs to others."""

@@ -30,7 +30,7 @@ ENGINE_TIMEOUT_SECONDS: Final = 5.0
 
 @dataclass(frozen=True)
 class Options:
-    """How the control plane is to be run."""
+    """Options for the control plane."""
 
     state_dir: Path | None = None
     """Where its files go; default: a temporary directory that is removed at the end."""
@@ -50,7 +50,7 @@ def find(
     if kubeconfig:
         path = Path(kubeconfig)
         if not path.is_file():
-            raise ControlPlaneError(f"{KUBECONFIG_VARIABLE}={kubeconfig}: there is no such file")
+            raise ControlPlaneError(f"{KUBECONFIG_VARIABLE}={kubeconfig}: no such file")
         report(f"using the cluster of {path}")
         return GivenControlPlane(path, _tools(report), state_dir=options.state_dir)
     kind = shutil.which("kind")
@@ -95,7 +95,7 @@ def _assets(environment: Mapping[str, str]) -> dict[str, Path]:
     if not directory:
         return {}
     if not Path(directory).is_dir():
-        raise ControlPlaneError(f"{ASSETS_VARIABLE}={directory}: there is no such directory")
+        raise ControlPlaneError(f"{ASSETS_VARIABLE}={directory}: no such directory")
     found = {name: Path(directory, name).resolve() for name in build.PACKAGES}
     return {name: path for name, path in found.items() if os.access(path, os.X_OK)}
 

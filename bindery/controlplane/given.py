@@ -1,4 +1,4 @@
-"""Control planes that somebody else runs: an explicit kubeconfig, or a kind cluster.
+"""Existing control planes: an explicit kubeconfig, or a kind cluster.
 
 Made by `find`. Bindery's processes run on this machine all the same and reach the API server by
 the kubeconfig's address.
@@ -29,7 +29,7 @@ class GivenControlPlane(ControlPlane):
 
     @property
     def is_shared(self) -> bool:
-        """Yes: somebody else runs it."""
+        """Yes: it exists independently of this process."""
         return True
 
     def start(self) -> None:

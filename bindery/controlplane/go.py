@@ -42,7 +42,7 @@ def find(cache: Path, report: Callable[[str], None]) -> Path:
         _install(directory)
     if not go.exists() or _version(go) < MINIMUM:
         raise BuildError(
-            f"{PACKAGE} brought no working go at {go}; install Go "
+            f"{PACKAGE} contains no working go at {go}; install Go "
             f"{MINIMUM[0]}.{MINIMUM[1]} or newer and put it on the PATH"
         )
     return go

@@ -91,7 +91,7 @@ def install(
 
 
 def render(control_plane: ControlPlane, values: Mapping[str, object]) -> list[dict[str, object]]:
-    """Return what helm makes of the chart with `values`.
+    """Render the chart with `values` by helm.
 
     Raises:
         ControlPlaneError: helm refused the values; the text names the key.

@@ -126,7 +126,7 @@ class LocalControlPlane(ControlPlane):
 
     @property
     def processes(self) -> tuple[Process, ...]:
-        """What runs, in the order in which it was started."""
+        """The running processes, in start order."""
         return tuple(self._running.values())
 
     def _start(self, name: str, program: Path, arguments: list[str]) -> Process:

@@ -44,11 +44,11 @@ class ControlPlane(ABC):
 
     @abstractmethod
     def stop(self) -> None:
-        """Take down what `start` brought up; may be called again."""
+        """Stop everything that `start` started; may be called again."""
 
     @abstractmethod
     def detach(self) -> Detached:
-        """Let go of what `start` brought up, which goes on; return how it is taken down.
+        """Leave everything from `start` running; return how to stop it.
 
         Raises:
             ControlPlaneError: it was not made to outlive this process.
@@ -98,7 +98,9 @@ class ControlPlane(ABC):
                 env={**os.environ, "KUBECACHEDIR": str(self.state_dir / "kubectl-cache")},
             )
         except subprocess.TimeoutExpired as error:
-            raise ControlPlaneError(f"{command[0]} did not end in {timeout_s:.0f} s") from error
+            raise ControlPlaneError(
+                f"{command[0]} did not exit within {timeout_s:.0f} s"
+            ) from error
         if result.returncode != 0:
             text = result.stderr.strip() or result.stdout.strip()
             raise ControlPlaneError(f"{Path(command[0]).name}: {text}")

@@ -17,7 +17,7 @@ such a port could find a client's connection there, even one that has connected 
 
 
 def free_port() -> int:
-    """Return a port of 127.0.0.1 that nobody listens on."""
+    """Return a free port of 127.0.0.1."""
     candidates = list(range(_FIRST, _LAST))
     random.shuffle(candidates)
     for port in candidates:

@@ -98,7 +98,7 @@ class Process:
         return self._child.poll()
 
     def record(self) -> Record:
-        """Return what another process needs to stop this one."""
+        """Return the data with which another process can stop this one."""
         return Record(self.name, self.pid, _start_time(self.pid))
 
     def wait(self, timeout_s: float) -> int:
@@ -110,7 +110,7 @@ class Process:
         try:
             return self._child.wait(timeout_s)
         except subprocess.TimeoutExpired as error:
-            raise self.error(f"still runs after {timeout_s:.0f} s") from error
+            raise self.error(f"is still running after {timeout_s:.0f} s") from error
 
     def kill(self) -> None:
         """End it as a crash does (SIGKILL), and wait until it is gone."""

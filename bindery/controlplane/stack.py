@@ -1,4 +1,4 @@
-"""A control plane with Bindery at work on it: what the demo shows and leaves up.
+"""A control plane with Bindery running: used by the demo.
 
 Called by `bindery demo`. A stack either ends with its creator or is detached: then a file says how
 `take_down` ends it later, by process id. The one invariant: a stack that did not come up whole is
@@ -33,7 +33,7 @@ _SHARES_PER_CARD: Final = 10
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be brought up."""
+    """The components to start."""
 
     hollow_nodes: int
     options: find.Options

@@ -1,4 +1,4 @@
-"""Become another program that dies with its parent: `tether.py PARENT_PID PROGRAM ARGUMENT...`.
+"""Runs a program that ends with its parent: `tether.py PARENT_PID PROGRAM ARGUMENT...`.
 
 Run by `processes` as a script, so that no Python code runs between fork and exec of a process
 with threads. Whoever started a control plane may be killed with -9 and still leaves nothing

@@ -1,4 +1,4 @@
-"""Talking to the API server: client, watch caches, Lease election, events, patches.
+"""Client of the API server: calls, watch caches, leader election, events.
 
 The only package that speaks HTTP to Kubernetes. Imports `bindery.api` alone.
 """

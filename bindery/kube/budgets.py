@@ -1,4 +1,4 @@
-"""Disruption budgets, as they are read by those who ask what an eviction would meet.
+"""PodDisruptionBudgets, as the scheduler reads them.
 
 Whether a pod may be evicted is not decided here: the Eviction API counts by itself.
 """

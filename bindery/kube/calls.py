@@ -1,4 +1,4 @@
-"""Calls: requests that are repeated until they succeed, fail for good, or run out of time.
+"""Calls: requests with retries, until success, a permanent error or a timeout.
 
 Stands between `bindery.kube.client`, which says what is asked, and a `bindery.kube.carrier`, which
 carries one request once. `bindery.kube.retry` decides about repeating.

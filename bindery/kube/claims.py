@@ -1,4 +1,4 @@
-"""Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: what claims ask and get.
+"""Dynamic resource allocation (`resource.k8s.io/v1`) as msgspec structs: claims, allocations.
 
 Read by the scheduler's device allocator and by the binder's dra plugin; built by scenarios and
 tests too. Same rules as `objects`. What is written back (an allocation) is declared whole, so that
@@ -127,7 +127,7 @@ class Allocation(
 class ConsumerReference(
     msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
 ):
-    """`ResourceClaimConsumerReference`: who has reserved a claim."""
+    """`ResourceClaimConsumerReference`: a consumer with a reservation."""
 
     resource: str
     name: str
@@ -136,7 +136,7 @@ class ConsumerReference(
 
 
 class DeviceStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`AllocatedDeviceStatus`: what a driver reports about a device that is allocated."""
+    """`AllocatedDeviceStatus`: a driver's report about an allocated device."""
 
     driver: str
     pool: str

@@ -211,7 +211,7 @@ class Client:
         *,
         subresource: str = "",
     ) -> T:
-        """Read an object, ask `change` for a merge patch, and write it if nobody was faster.
+        """Read an object, and write the merge patch from `change` if it is unchanged since.
 
         When somebody was, or when an answer was lost, the object is read again and `change` is
         asked again: it must look at the object that it is given. None means that nothing is to
@@ -324,7 +324,7 @@ def _carrier(
 
 
 class Connecting:
-    """A client to be: await it, or enter it."""
+    """A client that is not connected yet: await it, or enter it."""
 
     def __init__(self, make: Callable[[], Coroutine[Any, Any, Client]]) -> None:
         self._make = make

@@ -1,4 +1,4 @@
-"""Where the API server is and who we are: kubeconfig files and in-cluster configuration.
+"""Address and credentials of the API server: kubeconfig files, in-cluster configuration.
 
 Read by `bindery.kube.transport`. `kubeconfig` finds cluster and user, `tokens` the Authorization
 header, `execplugin` runs what cloud providers bring. Client certificates are read once; tokens are
@@ -44,7 +44,7 @@ _DEFAULT_NAMESPACE: Final = "default"
 
 @dataclass(frozen=True)
 class _Access:
-    """How to reach a server, and as who."""
+    """A server and the user's credentials for it."""
 
     server: str
     tokens: TokenSource

@@ -28,7 +28,7 @@ _meta_decoder = msgspec.json.Decoder(KubeObject)
 
 
 class LenientDecoder(Generic[T]):
-    """Decodes the objects of one kind; what does not fit becomes `Malformed`."""
+    """Decodes the objects of one kind; invalid objects become `Malformed`."""
 
     def __init__(self, resource: Resource[T]) -> None:
         self._decode = resource.decode

@@ -1,4 +1,4 @@
-"""What can go wrong between Bindery and the API server, by what the caller can do about it.
+"""Errors of calls to the API server, by the caller's options.
 
 Raised by `bindery.kube.client` and everything above it; aiohttp's own errors never leave the
 package. The line that matters most is drawn between `UnreachableError` (nothing was sent, so
@@ -17,7 +17,7 @@ class UnreachableError(KubeError):
 
 
 class ConfigurationError(UnreachableError):
-    """A kubeconfig, or what it names, cannot be used; the message says which and why."""
+    """A kubeconfig, or a file or user in it, is unusable; the message has the details."""
 
 
 class OutcomeUnknownError(KubeError):
@@ -25,7 +25,7 @@ class OutcomeUnknownError(KubeError):
 
 
 class MalformedAnswerError(KubeError):
-    """The answer does not fit the type that was asked for."""
+    """The answer does not match the requested type."""
 
 
 class ApiError(KubeError):
@@ -53,7 +53,7 @@ class ForbiddenError(ApiError):
 
 
 class NamespaceTerminatingError(ForbiddenError):
-    """403: nothing can be created in the namespace any more, as it is being deleted."""
+    """403: the namespace is being deleted; nothing can be created in it."""
 
 
 class NotFoundError(ApiError):
@@ -65,7 +65,7 @@ class AlreadyExistsError(ApiError):
 
 
 class ConflictError(ApiError):
-    """409: the object is not what the caller thought (resourceVersion or uid); read it again."""
+    """409: the object has changed (resourceVersion or uid); read it again."""
 
 
 class GoneError(ApiError):
@@ -77,7 +77,7 @@ class ThrottledError(ApiError):
 
 
 class ServerError(ApiError):
-    """5xx: the server's own trouble; trying again may help."""
+    """5xx: an error of the server; retrying may help."""
 
 
 _BY_STATUS: dict[int, type[ApiError]] = {

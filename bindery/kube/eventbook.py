@@ -1,4 +1,4 @@
-"""Which events are written, and when: aggregation, rate limit and priorities, without I/O.
+"""Event aggregation, rate limits and priorities, without I/O.
 
 `bindery.kube.events` tells it what happened and asks it what to write. Time is passed in. The
 invariants: the same occurrence within `SERIES_S` is one event with a count; no more than
@@ -161,7 +161,7 @@ class EventBook:
         return max(token_s, min(dues) - now) if dues else None
 
     def forget(self, series: Series) -> None:
-        """Let the next occurrence be a new event: this one could not be written."""
+        """Make the next occurrence a new event: this one could not be written."""
         if self._series.get(series.occurrence) is series:
             del self._series[series.occurrence]
 

@@ -1,4 +1,4 @@
-"""EventRecorder: tells users what happened to their objects (events.k8s.io/v1).
+"""EventRecorder: writes events about objects for users (events.k8s.io/v1).
 
 The scheduler, the binder and the node agent record through it; `bindery.kube.eventbook` decides
 what is written and when. Events are a courtesy: recording never blocks and never fails, and what
@@ -85,7 +85,7 @@ class EventRecorder:
         self._wake.set()
 
     async def run(self) -> None:
-        """Write events until cancelled; those that wait then are lost."""
+        """Write events until cancelled; waiting events are lost then."""
         while True:
             series = self._book.take(self._clock())
             if series is not None:

@@ -30,7 +30,7 @@ _CLUSTER_INFO: Final = (
 
 
 class Credential(msgspec.Struct, frozen=True, rename="camel"):
-    """`ExecCredentialStatus`: what a plugin hands out."""
+    """`ExecCredentialStatus`: the credentials from a plugin."""
 
     token: str = ""
     client_certificate_data: str = ""
@@ -39,7 +39,7 @@ class Credential(msgspec.Struct, frozen=True, rename="camel"):
 
     @property
     def expires(self) -> float | None:
-        """When it ends, in seconds since the epoch; None: nobody knows."""
+        """Expiry in seconds since the epoch; None if unknown."""
         return seconds(self.expiration_timestamp)
 
 
@@ -67,7 +67,7 @@ class _Plugin(msgspec.Struct, rename="camel"):
 
 
 async def ask(user: Entry, context: Context) -> Credential:
-    """Run the plugin of `user` and return what it hands out.
+    """Run the plugin of `user` and return its credentials.
 
     Raises:
         ConfigurationError: it is not there, fails, or answers something else.
@@ -80,13 +80,15 @@ async def ask(user: Entry, context: Context) -> Credential:
     try:
         answer = msgspec.json.decode(output, type=_Answer)
     except msgspec.DecodeError as error:
-        raise user.error(f"the exec plugin {plugin.command} answers no credential") from error
+        raise user.error(f"the exec plugin {plugin.command} returned no credential") from error
     if answer.kind != "ExecCredential" or answer.api_version != plugin.api_version:
-        text = f"answers {answer.kind} of {answer.api_version}, not of {plugin.api_version}"
+        text = f"returned {answer.kind} of {answer.api_version}, not of {plugin.api_version}"
         raise user.error(f"the exec plugin {plugin.command} {text}")
     status = answer.status
     if status is None or not (status.token or status.client_certificate_data):
-        raise user.error(f"the exec plugin {plugin.command} answers no token and no certificate")
+        raise user.error(
+            f"the exec plugin {plugin.command} returned neither a token nor a certificate"
+        )
     return status
 
 

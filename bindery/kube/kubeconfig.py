@@ -1,4 +1,4 @@
-"""Kubeconfig files: which cluster and which user a context means.
+"""Kubeconfig files: contexts with their clusters and users.
 
 Read by `bindery.kube.credentials`. The format is `Config` of client-go 0.36
 (tools/clientcmd/api/v1), and files are merged by its rules: of two entries with one name the first
@@ -24,7 +24,7 @@ _KINDS: Final = {"clusters": "cluster", "contexts": "context", "users": "user"}
 
 @dataclass(frozen=True)
 class Entry:
-    """One cluster, context or user, and the file that it stands in."""
+    """One cluster, context or user, and its file."""
 
     name: str
     value: Mapping[str, Any]
@@ -40,7 +40,7 @@ class Entry:
         if value is None:
             return ""
         if not isinstance(value, str):
-            raise self.error(f"{key} is not a text")
+            raise self.error(f"{key} is not a string")
         return value
 
     def path(self, key: str) -> Path | None:
@@ -70,7 +70,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Context:
-    """A cluster, and who we are there."""
+    """A cluster and a user."""
 
     cluster: Entry
     user: Entry | None
@@ -85,7 +85,7 @@ def read(path: Path | None = None, name: str | None = None) -> Context:
     `path`: the only file to read; None: those of $KUBECONFIG, or ~/.kube/config.
 
     Raises:
-        ConfigurationError: there is no such file or context, or it cannot be used.
+        ConfigurationError: no such file or context, or it cannot be used.
     """
     merged = _merged(path)
     wanted = name or merged.current

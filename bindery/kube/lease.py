@@ -1,4 +1,4 @@
-"""Leader election by a Lease (coordination.k8s.io/v1): of several replicas, one acts.
+"""Leader election by a Lease (coordination.k8s.io/v1): one of several replicas acts.
 
 Run by the scheduler and the binder around their main loops. The protocol is client-go's
 leaderelection. `kubernetes.aio.leaderelection` is not used because it keeps no count of
@@ -67,7 +67,7 @@ class Observation:
     at: float
 
     def is_held_by_other(self, identity: str, now: float) -> bool:
-        """Whether somebody else has held the Lease, unchanged, for less than its duration."""
+        """Whether another process holds the Lease and has renewed it within its duration."""
         spec = self.lease.spec
         if not spec.holder_identity or spec.holder_identity == identity:
             return False

@@ -30,8 +30,8 @@ WATCH_MALFORMED: Final = Counter(
     "bindery_watch_malformed", "Objects that did not decode.", ["resource"]
 )
 WATCH_ERRORS: Final = Counter(
-    "bindery_watch_errors", "Changes of which the handling has raised an error.", ["resource"]
+    "bindery_watch_errors", "Changes whose handling raised an error.", ["resource"]
 )
 EVENTS_DROPPED: Final = Counter(
-    "bindery_events_dropped", "Events that were not written, by type and why.", ["type", "why"]
+    "bindery_events_dropped", "Events that were not written, by type and reason.", ["type", "why"]
 )

@@ -1,4 +1,4 @@
-"""JSON that is nested too deeply for the decoder, cut to what can be decoded.
+"""Cuts JSON that is nested too deeply for the decoder.
 
 Used by `bindery.kube.decoding` for lists and watch events that the decoder gives up on. The API
 server takes 10,000 levels where a schema allows any content, so one object could otherwise hide a

@@ -1,4 +1,4 @@
-"""What a pod's spec asks for, as msgspec structs: containers, places, volumes.
+"""Pod specs as msgspec structs: containers, scheduling constraints, volumes.
 
 Part of the objects that `objects.py` declares, by the same rules: only what is read, frozen, and
 not tracked by the garbage collector. Read by the scheduler's model; built by scenarios and tests.

@@ -1,4 +1,4 @@
-"""What is sent to the API server: requests as values.
+"""Requests to the API server, as values.
 
 Built by `bindery.kube.client`, carried by `bindery.kube.transport`. Each says how far it may be
 repeated; building one touches neither network nor clock.
@@ -38,7 +38,7 @@ Patch = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
 
 class PatchKind(StrEnum):
-    """How a patch is to be read: its media type."""
+    """The media type of a patch."""
 
     MERGE = "application/merge-patch+json"
     JSON = "application/json-patch+json"

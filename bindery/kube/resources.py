@@ -1,4 +1,4 @@
-"""Which kinds Bindery speaks about: where they live in the API and how they decode.
+"""The kinds that Bindery uses: their API paths and decoders.
 
 A `Resource` ties a REST path to the msgspec type of its objects; every call of
 `bindery.kube.client` and every `bindery.kube.watch.Reflector` takes one. Resources are constants:

@@ -1,4 +1,4 @@
-"""When a failed call is tried again, and after how long: pure arithmetic.
+"""Decides whether and when to retry a failed call: pure arithmetic.
 
 `bindery.kube.client` asks `RetryPolicy.delay_s` after each failure, `bindery.kube.watch` takes
 `backoff_s` for its reconnections. Time left and random draws are passed in. The invariant: a

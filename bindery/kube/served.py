@@ -1,4 +1,4 @@
-"""Which kinds an API server serves: groups come and go with its version and what is installed.
+"""Asks an API server for the kinds it serves, which depend on its version.
 
 Asked before kinds are watched or listed that a cluster may do without. Discovery is open to every
 account that can log in, so no permission is needed.

@@ -1,4 +1,4 @@
-"""What a watch knows: the objects of one kind, and which change each new sight of one means.
+"""The objects of one kind in a watch, and the changes between their states.
 
 Pure bookkeeping under `bindery.kube.watch`, which feeds it with lists and events. The invariant:
 the changes that were returned, applied in their order to an empty mapping, give `objects`; no

@@ -42,7 +42,7 @@ class Fixed:
 
 
 class TokenFile:
-    """A file that somebody else renews, such as a ServiceAccount's token."""
+    """A token file renewed by another process, such as a ServiceAccount's token."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

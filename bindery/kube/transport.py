@@ -1,4 +1,4 @@
-"""One HTTP request to the API server, and what its failure means.
+"""Sends one HTTP request to the API server and translates its errors.
 
 Used by `bindery.kube.client`, which decides about repeating and decodes the answers. One aiohttp
 session with kept-alive connections carries everything; requests wait for one of `connections`

@@ -52,7 +52,7 @@ class WatchTiming:
 
 @dataclass(eq=False)
 class Reflector(Generic[T]):
-    """Mirrors the objects of `resource`, and tells `on_change` of each change, in order.
+    """Mirrors the objects of `resource` and calls `on_change` for each change, in order.
 
     `on_change` is called from the event loop and must not block. What it raises is logged and
     counted, and the next change is told all the same.

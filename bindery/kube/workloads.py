@@ -1,4 +1,4 @@
-"""Jobs, as far as decides what becomes of a pod of theirs that is evicted."""
+"""Jobs: the fields that decide the fate of their evicted pods."""
 
 from typing import Final
 

@@ -1,4 +1,4 @@
-"""The node's half: what makes bound pods run.
+"""The node agent: runs bound pods.
 
 This first form has hollow nodes only: Node objects, Leases and pod statuses without machines
 behind them (`bindery nodeagent run --hollow N`). `agent` is the door; `docs/hollow-nodes.md` says

@@ -26,7 +26,7 @@ class AddressPool:
         self._addresses: dict[str, str] = {}  # pod uid -> address
 
     def reserve(self, uid: str, address: str) -> None:
-        """Note that pod `uid` carries `address`; the first who carries it is its holder."""
+        """Note that pod `uid` has `address`; the first pod with it is its holder."""
         if self._addresses.get(uid) == address or address in self._owners:
             return
         self.release(uid)

@@ -1,4 +1,4 @@
-"""Runs all hollow nodes of one process until it is told to stop.
+"""Runs all hollow nodes of one process until a stop signal.
 
 The door of the package: `bindery.cli.nodeagent` connects the client and calls `run`; from here
 `nodes` keeps the nodes and `pods` their pods. A kill at any moment loses nothing: all there is to

@@ -1,4 +1,4 @@
-"""What should happen to a pod of a hollow node now: a pure decision of the pod and the clock.
+"""Decides the next step of a pod on a hollow node from the pod and the clock: pure.
 
 Asked by `pods`, which carries the answer out and asks again when the pod changes or the time of
 `Wait` has come. Nothing is remembered between two questions: all times are counted from what the
@@ -46,14 +46,14 @@ class Remove:
 
 @dataclass(frozen=True)
 class Wait:
-    """Nothing is to be done before a time, in seconds since the epoch."""
+    """No step is due before this time, in seconds since the epoch."""
 
     until_s: float
 
 
 @dataclass(frozen=True)
 class Rest:
-    """Nothing is to be done until the pod changes."""
+    """No step is due until the pod changes."""
 
 
 Step = Start | Finish | Stop | Remove
@@ -62,7 +62,7 @@ Decision = Step | Wait | Rest
 
 @dataclass(frozen=True)
 class Malformed:
-    """An annotation that does not say a number of seconds. The pod lives on without it."""
+    """An annotation with an invalid number of seconds. The pod runs without it."""
 
     annotation: str
     text: str
@@ -72,7 +72,7 @@ class Malformed:
 
 
 def decide(pod: HollowPod, now_s: float) -> Decision:
-    """Return what is to be done to `pod` at `now_s` (seconds since the epoch)."""
+    """Return the next step of `pod` at `now_s` (seconds since the epoch)."""
     if pod.metadata.deletion_timestamp is not None:
         return _decide_deleted(pod, now_s)
     if pod.status.phase in ENDED_POD_PHASES:
@@ -88,7 +88,7 @@ def decide(pod: HollowPod, now_s: float) -> Decision:
 
 
 def malformed_annotations(pod: HollowPod) -> list[Malformed]:
-    """Return what is wrong with the annotations that steer `pod`."""
+    """Return the invalid annotations of `pod`."""
     read = (
         seconds(pod, names.HOLLOW_RUN_SECONDS_ANNOTATION),
         seconds(pod, STOP_SECONDS_ANNOTATION),
@@ -97,7 +97,7 @@ def malformed_annotations(pod: HollowPod) -> list[Malformed]:
 
 
 def seconds(pod: HollowPod, annotation: str) -> float | Malformed | None:
-    """Return the seconds that `annotation` of `pod` says; None if it has no such annotation."""
+    """Return the seconds in `annotation` of `pod`; None without the annotation."""
     text = pod.metadata.annotations.get(annotation)
     if text is None:
         return None

@@ -71,7 +71,7 @@ def is_hollow(node: Node) -> bool:
 
 
 def is_ready(node: Node) -> bool:
-    """Return whether `node` is said to be Ready."""
+    """Return whether `node` has the condition Ready."""
     return any(
         condition.type == "Ready" and condition.status == "True"
         for condition in node.status.conditions or ()

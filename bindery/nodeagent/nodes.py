@@ -68,7 +68,7 @@ class NodeTask(NamedTuple):
 
 @dataclass
 class _State:
-    """What is remembered of one node. Times are those of the clock passed in."""
+    """The state of one node. Times are those of the clock passed in."""
 
     node: HollowNode
     stage: Stage = Stage.PENDING
@@ -173,7 +173,7 @@ class NodeKeeper:
         try:
             existing = await self._client.get(NODES, name)
             if not node_objects.is_hollow(existing):
-                log.error("a node of that name exists and is not hollow; it is left alone",
+                log.error("a node of this name exists and is not hollow; it is left unchanged",
                           node=name)  # fmt: skip
                 self._enter(state, Stage.REFUSED)
                 return

@@ -1,4 +1,4 @@
-"""What the node agent reads of a pod: as little as decides its life.
+"""The fields of a pod that the node agent reads.
 
 A struct of its own beside `bindery.kube.objects.Pod`, because the scheduler needs other fields
 and every declared field costs time at each of thousands of events.
@@ -37,7 +37,7 @@ class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True)
 
 
 class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """A pod that has a node."""
+    """A bound pod."""
 
     spec: HollowPodSpec = msgspec.field(default_factory=HollowPodSpec)
     status: HollowPodStatus = msgspec.field(default_factory=HollowPodStatus)

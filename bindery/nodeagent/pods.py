@@ -1,4 +1,4 @@
-"""Carries out the life of the pods that are bound to hollow nodes.
+"""Runs and ends the pods on hollow nodes.
 
 Started by `agent`; asks `lifecycle` what is to be done and writes what `pod_status` says. One
 watch holds all bound pods; pods of nodes that are not registered are left to others. A pod is
@@ -50,7 +50,7 @@ log = structlog.get_logger(__name__)
 
 
 class PodKey(NamedTuple):
-    """Where a pod lies: the key of the queue."""
+    """Namespace and name of a pod: the key of the queue."""
 
     namespace: str
     name: str

@@ -1,4 +1,4 @@
-"""What a reservation pod does: it says which GPU the device plugin gave it, and holds it.
+"""The program of a reservation pod: reports its GPU and holds it.
 
 Run in the pod by `bindery reservation hold`. KAI-Scheduler's protocol (v0.17,
 pkg/resourcereservation): the answer is an annotation of the pod itself, which the binder waits for.
@@ -26,7 +26,7 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class NoDeviceError(Exception):
-    """The container sees no GPU, or more than the one that it asked for."""
+    """The container sees no GPU, or more than one."""
 
 
 @dataclass(frozen=True)

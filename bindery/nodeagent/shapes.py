@@ -1,4 +1,4 @@
-"""Which hollow nodes there are: shapes, as people write them, become single nodes.
+"""Expands shapes of hollow nodes, as users write them, into single nodes.
 
 Read by the command line (flags, or a YAML file for several shapes); the nodes go to `nodes`.
 Everything follows from the shape and the node's index, so a restart makes the same nodes again.
@@ -115,7 +115,7 @@ class HollowNodesFile(ApiModel):
 
 @dataclass(frozen=True)
 class HollowNode:
-    """One node to be, complete."""
+    """One complete node to create."""
 
     name: str
     labels: dict[str, str]

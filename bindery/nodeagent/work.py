@@ -1,4 +1,4 @@
-"""A queue of keys to look after: each is handled by one worker at a time, now or later.
+"""A work queue of keys: each has at most one worker at a time, now or later.
 
 The agent has two, one for nodes and one for pods, so that a burst of pods never delays the
 heartbeats. A key that is added again while it waits is handled once; while it is handled, once
@@ -118,7 +118,7 @@ class WorkQueue(Generic[KeyT]):
             pause_s = min(_BACKOFF_FIRST_S * 2.0 ** min(failures, 10), _BACKOFF_LONGEST_S)
             pause_s *= self._random.uniform(0.5, 1.0)
             log.warning(
-                "work failed; it is tried again",
+                "work failed; will be retried",
                 queue=self._name, key=str(key), failures=failures, pause_s=round(pause_s, 1),
                 error=str(error),
             )  # fmt: skip

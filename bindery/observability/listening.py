@@ -17,7 +17,7 @@ _MOST_BYTES: Final = 2**20
 
 
 class ListenError(Exception):
-    """An address cannot be listened on: it is taken, or not one of this machine's."""
+    """An address cannot be listened on: it is in use, or belongs to another machine."""
 
     def __init__(self, host: str, port: int, error: OSError) -> None:
         super().__init__(f"cannot listen on {host} port {port}: {error.strerror or error}")

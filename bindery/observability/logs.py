@@ -29,7 +29,7 @@ def configure(component: str, level: str = "info", stream: TextIO | None = None)
     """
     number = logging.getLevelNamesMapping().get(level.upper())
     if number is None:
-        raise ValueError(f"log level {level!r} is none of debug, info, warning, error, critical")
+        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error, critical")
     target = stream if stream is not None else sys.stderr
     shared = _shared_processors(component)
     structlog.configure(

@@ -98,9 +98,9 @@ def test_plugins_are_built_in_the_order_of_the_configuration() -> None:
             "not permitted",
         ),
         ([{"name": "broken"}], "plugins[0].name", "cannot be loaded"),
-        ([{"name": "number"}], "plugins[0].name", "is no plugin"),
+        ([{"name": "number"}], "plugins[0].name", "is not a plugin"),
         ([{"name": "idle"}], "plugins[0].name", "implements none of the steps"),
-        ([{"name": "hasty"}], "plugins[0].name", "calls itself 'another'"),
+        ([{"name": "hasty"}], "plugins[0].name", "has the name 'another'"),
     ],
 )
 def test_a_plugin_that_cannot_be_used_is_named_with_its_place(

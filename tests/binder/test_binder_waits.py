@@ -55,7 +55,7 @@ async def test_extra_pods_say_which_statement_they_wait_for() -> None:
     said = {each.request.metadata.name: each.wait for each in unsaid(binder)}
 
     assert said["extras-0"].reason is WaitReason.WAITS_FOR_REQUEST
-    assert said["extras-0"].message == "the Statement gang, on which it builds, has no outcome yet"
+    assert said["extras-0"].message == "prerequisite Statement gang has no outcome yet"
     assert extras.status.reason == ""
     go_on.set()
     await binder.settle()

@@ -88,7 +88,7 @@ def test_a_claim_takes_no_more_than_256_pods() -> None:
 @pytest.mark.parametrize(
     ("meta", "wanted", "text"),
     [
-        ({"uid": "claim-2"}, {}, "is another one than was planned"),
+        ({"uid": "claim-2"}, {}, "is not the one that was planned"),
         ({"deletionTimestamp": NOW}, {}, "is being deleted"),
         ({}, {"isOwn": True}, "was not made for this pod"),
         (

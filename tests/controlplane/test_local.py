@@ -84,7 +84,7 @@ def test_a_tethered_process_outlives_the_thread_that_started_it(tmp_path: Path) 
     with ThreadPoolExecutor(1) as thread:
         child = thread.submit(Process, command, tethered=True).result()
 
-    with pytest.raises(ProcessError, match=r"still runs after"):
+    with pytest.raises(ProcessError, match=r"is still running after"):
         child.wait(timeout_s=0.5)
 
     child.kill()

@@ -102,8 +102,8 @@ async def test_devices_that_somebody_has_written_on_a_pod_himself_are_refused_un
 
     for refused in (gang, idler):
         condition = await corner.wait_condition(refused, "False", "InvalidDeviceRequest")
-        assert "is written by the binder and by nobody else" in condition.message
-        await corner.wait_pods_say(refused, "is written by the binder and by nobody else")
+        assert "is written by the binder only" in condition.message
+        await corner.wait_pods_say(refused, "is written by the binder only")
 
     async with device_plugin(corner, node) as plugin:
         await annotate(corner, "forged-0", dict.fromkeys(forged))

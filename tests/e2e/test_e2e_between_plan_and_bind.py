@@ -62,7 +62,7 @@ async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_non
 
     async def refused() -> bool:
         status = observer.requests[request.metadata.name].status
-        return status.phase == "Failed" and "is not offered any more" in status.message
+        return status.phase == "Failed" and "is no longer offered" in status.message
 
     await wait_for(refused, "the request fails and says why")
     assert await corner.bound_count(gang) == 0

@@ -106,7 +106,7 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
         ({"gpu-memory": "1Gi"}, {}, "gpu-memory must be a whole number of MiB"),
         ({**HALF, "gpu-memory": "1"}, {}, "gpu-fraction and gpu-memory cannot both be given"),
         (HALF, {"nvidia.com/gpu": "1"}, "a share of a GPU and nvidia.com/gpu cannot both"),
-        ({"gpu-fraction-num-devices": "2"}, {}, "says nothing without"),
+        ({"gpu-fraction-num-devices": "2"}, {}, "has no effect without"),
         ({**HALF, "gpu-fraction-num-devices": "0"}, {}, "a whole number from 1 to 64"),
         ({**HALF, "gpu-fraction-container-name": "x"}, {}, "has no such container"),
         ({f"{GROUP}/podgroup": "a"}, {}, f"did you mean the annotation {GROUP}/pod-group?"),
@@ -137,7 +137,7 @@ async def test_devices_of_hami_that_somebody_has_made_up_are_refused_with_the_an
     webhooks.start(access)
     await webhooks.wait_trusted()
     forged = {"hami.io/vgpu-devices-to-allocate": "GPU-9,NVIDIA,1,1:;"}
-    said = "hami.io/vgpu-devices-to-allocate is written by the binder and by nobody else"
+    said = "hami.io/vgpu-devices-to-allocate is written by the binder only"
 
     with pytest.raises(ApiError, match=said):
         await create(corner, "a", forged)
@@ -256,4 +256,4 @@ async def test_without_the_webhook_the_pod_waits_with_the_reason(
 
     await create(corner, "a", HALF)
 
-    await corner.wait_pods_say(Gang("a", 1), "the admission webhook was not at work")
+    await corner.wait_pods_say(Gang("a", 1), "the admission webhook was not running")

@@ -300,7 +300,7 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
         failed, succeeded = await hami.ended("bad", "good")
 
     assert (failed.status.phase, failed.status.reason) == ("Failed", "MalformedDevices")
-    assert "memory 'x' is no whole number" in failed.status.message
+    assert "memory 'x' is not a whole number" in failed.status.message
     assert succeeded.status.phase == "Succeeded"
 
 

@@ -54,7 +54,7 @@ def test_what_other_versions_write_is_read(text: str, same_as: str) -> None:
     [
         ("GPU-a,NVIDIA,1:;", "3 of 4 fields"),
         ("GPU-a,,1,2:;", "no type"),
-        ("GPU-a,NVIDIA,1_0,2:;", "memory '1_0' is no whole number"),
+        ("GPU-a,NVIDIA,1_0,2:;", "memory '1_0' is not a whole number"),
         ("GPU-a,NVIDIA, 1,2:;", "memory"),
         ("GPU-a,NVIDIA,٣,2:;", "memory"),
         ("GPU-a,NVIDIA,-1,2:;", "out of range"),

@@ -196,7 +196,7 @@ def test_a_context_that_leads_nowhere_is_named_with_those_that_there_are(
         ({}, {"certificate-authority-data": "?"}, "certificate-authority-data is not base64"),
         ({}, {"certificate-authority": "config"}, "certificate-authority: no certificate in PEM"),
         ({}, {"server": ""}, "cluster c1: there is no server"),
-        ({}, {"server": 6443}, "cluster c1: server is not a text"),
+        ({}, {"server": 6443}, "cluster c1: server is not a string"),
         ({"client-certificate": "config"}, {}, "client-certificate and client-key go together"),
         (
             {"client-certificate": "config", "client-key": "config"},
@@ -238,9 +238,9 @@ def credential(**status: str) -> str:
             "the exec plugin no-such-plugin cannot be run: No such file or directory; get it",
         ),
         (plugin("import sys; sys.exit('log in\\nfirst')"), "ended with 1: log in first"),
-        (plugin("print('hello')"), "answers no credential"),
-        (plugin("print('{}')"), "answers  of , not of client.authentication.k8s.io/v1"),
-        (plugin(credential()), "answers no token and no certificate"),
+        (plugin("print('hello')"), "returned no credential"),
+        (plugin("print('{}')"), "returned  of , not of client.authentication.k8s.io/v1"),
+        (plugin(credential()), "returned neither a token nor a certificate"),
         (plugin(credential(clientCertificateData="x")), "no matching pair in PEM"),
     ],
 )

@@ -95,5 +95,5 @@ def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> Non
 
 
 def test_a_level_that_does_not_exist_is_refused() -> None:
-    with pytest.raises(ValueError, match="'loud' is none of"):
+    with pytest.raises(ValueError, match="'loud' is not one of"):
         logs.configure("binder", "loud")

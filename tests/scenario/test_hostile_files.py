@@ -44,7 +44,7 @@ def test_a_bomb_in_a_configuration_or_a_scenario_is_an_error_of_the_file(tmp_pat
 
 
 def test_an_alias_within_what_it_stands_for_is_refused() -> None:
-    with pytest.raises(FileError, match="within what it stands for"):
+    with pytest.raises(FileError, match="refers to a value that contains it"):
         parse("a: &a [1, *a]", "loop.yaml")
 
 

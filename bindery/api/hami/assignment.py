@@ -129,7 +129,7 @@ def read_record(annotations: Mapping[str, str], uid: str) -> tuple[str, Assignme
     return (wire.node, found) if uid and wire.pod == uid else None
 
 
-FORGED: Final = "annotation {} is written by the binder and by nobody else"
+FORGED: Final = "annotation {} is written by the binder only"
 """What is said of a pod that has a `forged_key`."""
 
 

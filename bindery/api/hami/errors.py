@@ -33,7 +33,7 @@ def integer(text: str, what: str, *, least: int = 0) -> int:
         HamiFormatError: it is none; `what` names it.
     """
     if _INTEGER.fullmatch(text) is None:
-        raise HamiFormatError(f"{what} {shown(text)} is no whole number")
+        raise HamiFormatError(f"{what} {shown(text)} is not a whole number")
     number = int(text)
     if not least <= number <= INT32_MAX:
         raise HamiFormatError(f"{what} {shown(text)} is out of range")

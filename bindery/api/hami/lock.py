@@ -63,7 +63,7 @@ def decode(text: str) -> NodeLock:
 def _seconds(text: str) -> int:
     match = _TIME.fullmatch(text)
     if match is None:
-        raise HamiFormatError(f"lock time {shown(text)} is not as RFC 3339 has it")
+        raise HamiFormatError(f"lock time {shown(text)} is not an RFC 3339 time")
     *fields, sign, hours, minutes = match.groups()
     try:
         offset = timedelta(hours=int(hours or 0), minutes=int(minutes or 0))

@@ -1,3 +1,3 @@
-"""Binder plugins: `interface` says what one may do, `registry` finds and builds the configured
+"""Binder plugins: `interface` has the extension points, `registry` finds and builds the configured
 ones, `chain` calls them in order.
 """

@@ -47,7 +47,7 @@ CUT_OFF: Final = "CutOff"
 
 @dataclass(frozen=True)
 class Concern:
-    """Which plugins are called for a pod, and for what; the same for most pods."""
+    """The plugins to call for a pod and their kinds of steps; the same for most pods."""
 
     plugins: frozenset[str]
     prepares: bool
@@ -75,7 +75,7 @@ class PodContexts:
         """The plugin that is being called for the pod."""
 
     def recorded(self) -> BindingMetadata:
-        """Return what the binder itself records on the pod in its binding."""
+        """Return the binder's own record on the pod, written with its binding."""
         return recorded(self._request, self._binding)
 
     @property

@@ -1,4 +1,4 @@
-"""What a binder plugin may do: one Protocol a step; a plugin implements those it needs.
+"""The extension points of binder plugins: one Protocol for each step.
 
 Plugins come from the entry point group `bindery.binder_plugins`; `registry` builds them, `chain`
 calls them. The order of the configuration is the order of the steps; `rollback` goes backwards.
@@ -115,7 +115,7 @@ class MutatesPods(Protocol):
 
 @runtime_checkable
 class ConcernsSomePods(Protocol):
-    """Knows from the request alone which pods it has nothing to do for; most have no devices."""
+    """Decides from the request alone whether a pod concerns the plugin; most have no devices."""
 
     @property
     def name(self) -> str:
@@ -134,7 +134,7 @@ class PreBinds(Protocol):
     """Makes things ready on the way to the node, before any pod of the gang is bound."""
 
     async def pre_bind(self, context: BindContext) -> None:
-        """Prepare; called anew in every attempt, for pods of one gang at the same time.
+        """Prepare; called in every attempt, for pods of one gang at the same time.
 
         May take long (it holds nothing that others wait for) and may be cancelled.
 
@@ -145,7 +145,7 @@ class PreBinds(Protocol):
 
 @runtime_checkable
 class ConfirmsPreparation(Protocol):
-    """Looks again before the first pod of a gang is bound: preparing the others may take long."""
+    """Checks again before the first pod of a gang is bound: preparing the others may take long."""
 
     async def confirm(self, context: BindContext) -> None:
         """Check that what `pre_bind` prepared still holds; called when it has passed for all pods.
@@ -157,7 +157,7 @@ class ConfirmsPreparation(Protocol):
 
 @runtime_checkable
 class BindsInTurn(Protocol):
-    """Takes what only one pod can have at a time, for the moment of its binding.
+    """Takes an exclusive resource for the moment of a binding.
 
     It is taken after all of a gang is prepared, pod by pod: whoever took it in `pre_bind` would
     keep it while the rest of the gang waits, and two gangs could wait for each other for ever.
@@ -171,7 +171,7 @@ class BindsInTurn(Protocol):
         """
 
     async def not_bound(self, context: BindContext) -> None:
-        """Give back at once what `before_bind` took: the pod is surely not bound.
+        """Release at once everything that `before_bind` took: the pod is surely not bound.
 
         Others of the same gang may be waiting for it, so this does not wait for `rollback`, which
         follows when the attempt ends and does the same for what was cut off.
@@ -198,7 +198,7 @@ class RecordsAtBinding(Protocol):
 
 @runtime_checkable
 class RunsBeside(Protocol):
-    """Works beside the transactions: watches, say."""
+    """Works in the background, for example on watches."""
 
     async def run(self, client: Client) -> None:
         """Work for as long as this binder leads; started again if it raises, cancelled at the end.
@@ -209,7 +209,7 @@ class RunsBeside(Protocol):
 
 @runtime_checkable
 class PostBinds(Protocol):
-    """Does what is left when the pod is bound."""
+    """Finishes work after the pod is bound."""
 
     async def post_bind(self, context: BindContext) -> None:
         """Finish; a failure is tried again, but the pod stays bound.
@@ -221,10 +221,10 @@ class PostBinds(Protocol):
 
 @runtime_checkable
 class RollsBack(Protocol):
-    """Takes back what `pre_bind` did."""
+    """Undoes `pre_bind`."""
 
     async def rollback(self, context: BindContext) -> None:
-        """Remove what was prepared for this pod and this request, and only that.
+        """Remove everything prepared for this pod and this request, and nothing else.
 
         Called in reverse order for a pod that will not be bound by this attempt. Also called when
         `pre_bind` did not run or was cut off, here or in a process that died: there may be nothing

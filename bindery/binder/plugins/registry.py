@@ -76,10 +76,10 @@ def _load(point: EntryPoint, location: Location) -> PluginFactory:
         raise PluginConfigurationError((*location, "name"), message) from error
     model = getattr(factory, "arguments", None)
     if not (callable(factory) and isinstance(model, type) and issubclass(model, BaseModel)):
-        message = f"{point.value} is no plugin: it is not callable or has no `arguments` model"
+        message = f"{point.value} is not a plugin: it is not callable or has no `arguments` model"
         raise PluginConfigurationError((*location, "name"), message)
     if getattr(factory, "name", None) != point.name:
-        message = f"{point.value} calls itself {getattr(factory, 'name', None)!r}"
+        message = f"{point.value} has the name {getattr(factory, 'name', None)!r}"
         raise PluginConfigurationError((*location, "name"), message)
     return factory  # type: ignore[no-any-return]  # the attributes were checked above
 

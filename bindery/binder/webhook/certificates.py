@@ -1,4 +1,4 @@
-"""The webhook's certificates: an authority of its own, what it signs, and when they are renewed.
+"""The webhook's own authority and its certificates, and when to renew them.
 
 Pure; the clock is given. Used by `rotation`, which keeps a `Bundle` in a Secret. The invariant: the
 authority that signed what is served is in `authorities`, and was published there for `overlap_s`
@@ -124,7 +124,7 @@ class _State:
             signer is None
             or min(signer.not_valid_after_utc, certificate.not_valid_after_utc) <= now
         ):
-            raise ValueError("nothing trusted signs what is served")
+            raise ValueError("the served certificate is not signed by a trusted authority")
         certificate.verify_directly_issued_by(signer)
         for made, of in ((authority_key, authorities[0]), (key, certificate)):
             if made.public_key() != of.public_key():

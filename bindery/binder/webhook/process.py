@@ -1,4 +1,4 @@
-"""The webhook's process: its server, its certificates and its probes, until a signal comes.
+"""The webhook's process: runs its server, certificates and probes until a signal.
 
 Called by the command line. Every replica is like every other; there is no leader.
 """
@@ -26,7 +26,7 @@ COMPONENT: Final = "bindery-webhook"
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line says."""
+    """The command line options."""
 
     configuration: WebhookConfiguration
     plugins: tuple[BinderPlugin, ...]

@@ -1,4 +1,4 @@
-"""One AdmissionReview: whether a pod may be created or changed, by its keys and by plugins.
+"""Answers AdmissionReviews of pods by their keys and by plugins.
 
 Pure; called by `server` for each request of the API server (admission.k8s.io/v1). A change is
 refused for what it makes wrong, not for what was wrong before, so that nobody is kept from mending
@@ -29,7 +29,7 @@ Review = dict[str, Any]
 
 
 class MalformedReviewError(Exception):
-    """The body is no AdmissionReview of a pod."""
+    """The body is not an AdmissionReview of a pod."""
 
 
 @dataclass(frozen=True)
@@ -114,9 +114,9 @@ def _request(body: bytes) -> Review:
         request = json.loads(body)["request"]
         is_sound = isinstance(request["uid"], str) and isinstance(request["object"], dict)
     except (ValueError, KeyError, TypeError) as error:
-        raise MalformedReviewError(f"no AdmissionReview of a pod: {error}") from error
+        raise MalformedReviewError(f"not an AdmissionReview of a pod: {error}") from error
     if not is_sound:
-        raise MalformedReviewError("no AdmissionReview of a pod: it has no uid or no object")
+        raise MalformedReviewError("not an AdmissionReview of a pod: it has no uid or no object")
     return dict(request)
 
 
@@ -129,7 +129,7 @@ def _new_problems(plugin: ValidatesPods, request: Mapping[str, Any]) -> list[str
 
 
 def _new_mistakes(request: Mapping[str, Any]) -> list[str]:
-    """Return what is wrong with keys that the pod did not have before."""
+    """Return the problems of keys that are new on the pod."""
     known = _mistakes(request.get("oldObject"))
     return [problem for problem in _mistakes(request["object"]) if problem not in known]
 

@@ -1,4 +1,4 @@
-"""Keeps the webhook's certificates: in a Secret, in the server, and with those who must trust them.
+"""Keeps the webhook's certificates in a Secret, in the server and in the webhook configuration.
 
 Run by `process` in every replica at once, without a leader. The Secret is written only in the
 version that was read, so of two replicas that renew, one wins and the other reads what it wrote;
@@ -37,7 +37,7 @@ _MANAGED_BY: Final = {"app.kubernetes.io/managed-by": "bindery-webhook"}
 
 @dataclass(frozen=True)
 class Place:
-    """Where certificates are kept, and whom they are for."""
+    """The Secret and configuration of the certificates, and their DNS names."""
 
     namespace: str
     secret: str
@@ -110,7 +110,7 @@ class Rotation:
                 for configuration in mirror.objects.values():
                     await self._publish(resource, configuration, bundle.authorities)
         except KubeError as error:
-            _log.warning("certificates were not looked after", error=str(error))
+            _log.warning("certificates were not checked", error=str(error))
             return _RETRY_S
         return min(_LONGEST_PAUSE_S, next_check_s(bundle, self._lifetimes, self._clock()))
 

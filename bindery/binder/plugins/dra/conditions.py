@@ -1,4 +1,4 @@
-"""Waiting until drivers say that devices are ready to be used (binding conditions, KEP-5007).
+"""Waits until drivers report devices as ready (binding conditions, KEP-5007).
 
 Called by `plugin` once claims are allocated. Drivers report in `status.devices` of the claim; it is
 watched, one claim at a time, for as long as a pod waits for it.

@@ -1,4 +1,4 @@
-"""Whether devices are still offered: what ResourceSlices say at this moment.
+"""Checks the current ResourceSlices for planned devices.
 
 Used by `plugin` before it allocates and right before a gang is bound. The slices are read from the
 API server; pods of a gang that ask at the same time share one read.
@@ -20,7 +20,7 @@ _Device = tuple[str, str, str]
 
 
 class Offers:
-    """Asks which devices there are."""
+    """Reads the devices that drivers offer."""
 
     def __init__(self) -> None:
         self._reads: dict[str, asyncio.Task[list[ResourceSlice]]] = {}
@@ -43,7 +43,7 @@ class Offers:
                 if (driver, pool, device) not in found:
                     message = (
                         f"device {device} of pool {pool} and driver {driver}, planned for resource "
-                        f"claim {claim_name}, is not offered any more"
+                        f"claim {claim_name}, is no longer offered"
                     )
                     raise PluginError(message, reason=DEVICES_GONE, permanent=True)
 

@@ -1,4 +1,4 @@
-"""dra in the steps of a binding: allocate and reserve claims, wait for devices, take it back.
+"""dra: allocates and reserves claims, waits for devices, and rolls both back.
 
 The scheduler's plugin of the same name has chosen the devices. `pre_bind` writes the finalizer,
 `status.allocation` and `status.reservedFor` of each claim, every write only if nobody was faster;
@@ -38,7 +38,7 @@ class _FinalizerGoneError(Exception):
 
 
 class DynamicResources:
-    """The plugin. It remembers nothing but who is writing to which claim."""
+    """The plugin. Its only state is one lock for each claim being written."""
 
     name: ClassVar[str] = "dra"
     arguments: ClassVar[type[BaseModel]] = Arguments

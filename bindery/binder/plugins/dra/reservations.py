@@ -1,4 +1,4 @@
-"""What is written into a resource claim for a pod, and what is taken back: pure.
+"""Patches that reserve a resource claim for a pod, and those that undo it: pure.
 
 Called by `plugin` with the claim as the API server has it at that moment, so that each answer holds
 for that version only. Invariant: a claim is deallocated only when nobody else has reserved it, and
@@ -37,7 +37,7 @@ def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
     """
     name, meta = planned.name, claim.metadata
     if meta.uid != planned.uid:
-        raise _changed(f"resource claim {name} is another one than was planned")
+        raise _changed(f"resource claim {name} is not the one that was planned")
     if meta.deletion_timestamp is not None:
         raise _changed(f"resource claim {name} is being deleted")
     if planned.is_own and not any(

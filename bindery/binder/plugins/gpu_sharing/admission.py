@@ -1,4 +1,4 @@
-"""The webhook's part: refuses shares that make no sense, and prepares the others' containers.
+"""Admission of pods with a share: refuses invalid shares and prepares containers.
 
 Pure functions of pods as the API server has them; called by `plugin`. What is refused and why is
 `bindery.api.gpushare`'s to say, which the scheduler asks too.

@@ -1,4 +1,4 @@
-"""What the configuration says about reservation pods."""
+"""The plugin's arguments in the configuration."""
 
 import os
 from typing import Final

@@ -1,4 +1,4 @@
-"""What the container with the share reads: ConfigMaps that its environment refers to.
+"""ConfigMaps with a container's devices, which its environment refers to.
 
 Names and keys are KAI-Scheduler's (v0.17, pkg/binder/common). The webhook puts the references into
 the pod (`admission`); `plugin` writes the values before the pod is bound. Invariant: a ConfigMap
@@ -103,7 +103,7 @@ async def _write(client: Client, pod: Sharer, name: str, data: dict[str, str]) -
         await client.create(CONFIG_MAPS, body, meta.namespace)
         return
     if not _belongs_to(found, pod):
-        message = f"the ConfigMap {name} is there already and does not belong to the pod"
+        message = f"the ConfigMap {name} already exists and does not belong to the pod"
         raise PluginError(message, reason="ConfigMapTaken", permanent=True)
     if found.data != data:
         patch = {"metadata": {"uid": found.metadata.uid}, "data": data}

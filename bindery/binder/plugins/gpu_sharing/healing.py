@@ -1,4 +1,4 @@
-"""Makes reservations again that were deleted under the pods that use them.
+"""Re-creates reservations that were deleted while pods use them.
 
 Run by `plugin` beside the transactions, told of each reservation pod that goes; at its start it
 looks at all pods with a share. The device plugin chooses the device of a reservation, so the same
@@ -32,7 +32,7 @@ _Key = tuple[str, str]
 
 
 class Healer:
-    """Looks at groups whose reservation has gone.
+    """Checks groups without a reservation.
 
     `sharers` returns the pods with a share; `gone` says (group, node) whose reservation has gone.
     """
@@ -102,17 +102,17 @@ class Healer:
             old = told[groups.index(group)] if len(told) == len(groups) else ""
             if old and old != device:
                 message = (
-                    f"the reservation of GPU {old} was deleted; the one made again for its group "
-                    f"got GPU {device}. This pod still uses GPU {old}, which others may be given: "
-                    "delete the pod to put it onto a GPU that is reserved"
+                    f"the reservation of GPU {old} was deleted; the new reservation of its group "
+                    f"has GPU {device}. This pod still uses GPU {old}, which other pods may get: "
+                    "delete the pod to move it to a reserved GPU"
                 )
                 self._events.warning(reference_to(SHARERS, pod), MOVED, message)
 
     def _tell_of_loss(self, users: Iterable[Sharer], why: str) -> None:
         for pod in users:
             message = (
-                f"the reservation of its GPU was deleted and cannot be made again: {why}. Others "
-                "may be given the GPU; it is tried again"
+                f"the reservation of its GPU was deleted and cannot be re-created: {why}. Other "
+                "pods may get the GPU until a retry succeeds"
             )
             self._events.warning(reference_to(SHARERS, pod), LOST, message)
 

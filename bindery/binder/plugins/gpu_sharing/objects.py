@@ -1,4 +1,4 @@
-"""The objects that the plugin reads and writes: pods with their groups, reservations, ConfigMaps.
+"""The plugin's objects: pods with their groups, reservations, ConfigMaps.
 
 Pure. Used by the other modules of the package.
 """

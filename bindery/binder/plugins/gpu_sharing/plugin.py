@@ -1,4 +1,4 @@
-"""The plugin gpu_sharing: what is done for a pod with a share, and for groups that nobody uses.
+"""gpu_sharing in the steps of a binding, and its background work on groups.
 
 Called by `chain` step by step and run beside the transactions by `term`. Before a pod with a share
 is bound it carries the labels of its groups, its groups have their reservation pods, and its
@@ -150,7 +150,7 @@ class GpuSharing:
         pod = await self._read(context)
         if pod is None:
             raise PluginError(
-                "the pod does not exist any more", reason=BindFailureReason.POD_GONE, permanent=True
+                "the pod no longer exists", reason=BindFailureReason.POD_GONE, permanent=True
             )
         groups = context.binding.selected_gpu_groups
         wanted = {**labels_of(groups), SHARES_GPU_LABEL: "true"}
@@ -163,7 +163,7 @@ class GpuSharing:
         written = await self._patch(pod, labels, received, context)
         if written is None:
             raise PluginError(
-                "the pod does not exist any more", reason=BindFailureReason.POD_GONE, permanent=True
+                "the pod no longer exists", reason=BindFailureReason.POD_GONE, permanent=True
             )
         return written
 

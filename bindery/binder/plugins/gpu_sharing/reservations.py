@@ -1,4 +1,4 @@
-"""Reservation pods: one a GPU group, made when a group is opened, gone with its last user.
+"""Reservation pods: one for each GPU group, created for its first user, deleted after its last.
 
 Used by `plugin` for every share, and run beside the transactions. Nothing that decides is kept in
 memory, as another binder may have acted before: a reservation is removed only in the very version

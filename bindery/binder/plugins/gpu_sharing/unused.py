@@ -1,4 +1,4 @@
-"""Removes the reservations of groups that nobody uses any more.
+"""Removes the reservations of unused groups.
 
 Run by `plugin` beside the transactions, which names groups whose users have ended. At its start it
 looks at all groups, as users may have ended while no binder led. A group that is used by a request
@@ -27,7 +27,7 @@ _SWEEP_S: Final = 15.0
 
 
 class UnusedGroups:
-    """Groups to be looked at, and when. `sharers` returns the pods with a share that are known."""
+    """Groups to check, and when. `sharers` returns the known pods with a share."""
 
     def __init__(self, reservations: Reservations, sharers: Callable[[], Iterable[Sharer]]) -> None:
         self._reservations = reservations
@@ -43,12 +43,12 @@ class UnusedGroups:
             self._woken.set()
 
     def look_at_all(self) -> None:
-        """Look at every group that has a reservation."""
+        """Check every group with a reservation."""
         for group, node in self._reserved():
             self.look_at(group, node)
 
     def _look_at_unused(self) -> None:
-        """Look at the groups that have a reservation and no known user."""
+        """Check the groups with a reservation and no known user."""
         used = {
             (group, pod.spec.node_name)
             for pod in self._sharers()

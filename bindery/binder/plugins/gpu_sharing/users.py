@@ -1,4 +1,4 @@
-"""Who uses a GPU group: pods on the node, and pods that are on their way there.
+"""Users of a GPU group: pods on the node, and pods being bound to it.
 
 Asked by `reservations` before it removes one, of the API server itself. BindRequests are read
 before pods: one whose request has ended in between shows on its node by then, so nobody is missed.
@@ -34,7 +34,7 @@ class Use:
 
 
 class Users:
-    """Asks the API server who uses groups."""
+    """Reads the users of groups from the API server."""
 
     def __init__(self, client: Client) -> None:
         self._client = client

@@ -1,4 +1,4 @@
-"""What the admission webhook asks: pods that HAMi's devices cannot serve, and their defaults.
+"""Admission of pods with HAMi's devices: refusals and defaults.
 
 Called by `plugin`. HAMi's own webhook leaves pods of other schedulers alone, so its defaults are
 set here: a container that names only a part of a GPU gets one.

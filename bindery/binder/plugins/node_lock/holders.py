@@ -1,4 +1,4 @@
-"""Whether whoever holds a node's lock still needs it: the rules of healing, pure.
+"""Rules for taking over node locks from other holders: pure.
 
 Asked by `queues` when a lock stands in the way, and by `sweep` about all locks. The invariant: a
 lock is never taken from a holder that may still be between its binding and its devices, however old
@@ -24,7 +24,7 @@ _FINAL_PHASES = tuple(phase.value for phase in BindPhase if phase.is_final)
 
 @dataclass(frozen=True, slots=True)
 class Judgement:
-    """What was found about a lock that somebody else has."""
+    """The judgement of another holder's lock."""
 
     reason: str
     """One CamelCase word, for metrics."""
@@ -50,7 +50,7 @@ class Judgement:
 
 
 def read(value: str) -> NodeLock | None:
-    """Return the lock that `value` says; None if it is malformed."""
+    """Parse the lock `value`; None if it is malformed."""
     try:
         return decode(value)
     except HamiFormatError:
@@ -58,7 +58,7 @@ def read(value: str) -> NodeLock | None:
 
 
 def judge_unknown(lock: NodeLock | None, expire_s: float) -> Judgement:
-    """Judge a lock of which nobody knows the holder: malformed (None), or with a time alone.
+    """Judge a lock without a known holder: malformed (None), or with a time alone.
 
     HAMi itself never heals a malformed one.
     """
@@ -86,7 +86,7 @@ def judge(lock: NodeLock, pod: HolderPod | None, node: str, expire_s: float) -> 
 
 
 def left_behind(lock: NodeLock, pod: HolderPod | None, now_s: float, expire_s: float) -> str:
-    """Return why nobody needs the lock any more, though no pod waits for it; "" if one may.
+    """Return why the lock can be released although no pod waits for it; "" if it cannot.
 
     This is narrower than `judge`: a lock that is in nobody's way is left to a pod that may live.
     """

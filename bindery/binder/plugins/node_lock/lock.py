@@ -1,4 +1,4 @@
-"""Taking and giving back a node's lock: compare-and-swap on what was observed.
+"""Takes and releases node locks: compare-and-swap on the observed state.
 
 Used by `queues` and by the plugin's rollback. Every write carries what it expects to find (the
 node's version where there is no lock yet, else the lock's very value), so that two who saw the same
@@ -22,7 +22,7 @@ class LockWriter:
         self._client, self._clock = client, clock
 
     def value_for(self, which: Lock, namespace: str, name: str) -> str:
-        """Return the value by which a pod takes a lock now."""
+        """Return the lock value for a pod that takes a lock now."""
         if which is Lock.CAMBRICON:
             return NodeLock(int(self._clock())).encode()
         return NodeLock(int(self._clock()), namespace, name).encode()

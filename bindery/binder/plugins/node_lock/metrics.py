@@ -4,19 +4,17 @@ from typing import Final
 
 from prometheus_client import Counter, Histogram
 
-HANDOVERS: Final = Counter(
-    "bindery_node_lock_handovers", "How often a node's lock was given to a pod."
-)
+HANDOVERS: Final = Counter("bindery_node_lock_handovers", "Node locks given to pods.")
 HEALED: Final = Counter(
     "bindery_node_lock_healed",
-    "Locks that were taken from holders that need them no more.",
+    "Locks released or taken over from pods that no longer need them, by reason.",
     ["why"],
 )
 STALLED: Final = Counter(
-    "bindery_node_lock_stalled", "How often the queue for a node's lock was given up for a while."
+    "bindery_node_lock_stalled", "Queues for a node's lock that were given up for a while."
 )
 WAIT_SECONDS: Final = Histogram(
     "bindery_node_lock_wait_seconds",
-    "Time from a pod's joining the queue for its node to its turn.",
+    "Time that a pod waits in the queue for its node's lock.",
     buckets=(0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300),
 )

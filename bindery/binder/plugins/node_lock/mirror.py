@@ -29,7 +29,7 @@ PodKey = tuple[str, str]
 
 
 class Mirror:
-    """What is known of nodes and holders, and who waits for changes."""
+    """The known nodes and holders, and the subscribers to their changes."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
@@ -94,7 +94,7 @@ class Mirror:
                     del self._waiting[key]
 
     def wake(self, key: str | PodKey) -> None:
-        """Let those look again who wait for this node or pod."""
+        """Wake the subscribers to this node or pod."""
         for event in self._waiting.get(key, ()):
             event.set()
 

@@ -1,4 +1,4 @@
-"""Nodes and pods as this plugin watches them: locks, and pods that hold them.
+"""Nodes with locks and pods that hold them, as this plugin watches them.
 
 Decoded by `mirror` and `lock`. Everything else of these objects is skipped, as nodes' annotations
 can be large and most pods have none of HAMi's.

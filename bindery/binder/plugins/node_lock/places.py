@@ -1,4 +1,4 @@
-"""What the queues for locks are made of: places, waiters, and what is found out about holders.
+"""Data of the queues for locks: places, waiters and the state of holders.
 
 Used by `queues`, which alone changes them. Plain data; the words of its errors are here too.
 """
@@ -40,7 +40,7 @@ def default_expire_s(environment: Mapping[str, str]) -> float:
     try:
         expire_s = float(durationpy.from_str(text).total_seconds())
     except (durationpy.DurationError, OverflowError) as error:
-        raise ValueError(f"{EXPIRE_VARIABLE} {shown(text)} is no duration such as 5m") from error
+        raise ValueError(f"{EXPIRE_VARIABLE} {shown(text)} is not a duration such as 5m") from error
     if expire_s <= 0:
         raise ValueError(f"{EXPIRE_VARIABLE} {shown(text)} is not positive")
     return expire_s
@@ -48,7 +48,7 @@ def default_expire_s(environment: Mapping[str, str]) -> float:
 
 @dataclass(frozen=True)
 class Timing:
-    """How long is waited for what, in seconds."""
+    """Time limits, in seconds."""
 
     expire_s: float
     """For holders that may not need the lock any more, or are not known."""
@@ -84,7 +84,7 @@ class Waiter:
 
 @dataclass
 class Queue:
-    """Who waits for a place, and what is known of it."""
+    """The waiters for a place, and the state of its lock."""
 
     place: Place
     waiters: deque[Waiter] = field(default_factory=deque)
@@ -135,7 +135,7 @@ class Held:
 
 
 def stalled_error(place: Place, timing: Timing, why: str) -> PluginError:
-    """Return what pods are told whose queue does not move on."""
+    """Return the error for pods in a queue without progress."""
     message = f"the lock of {place.node} has not moved on for {timing.stall_s:g} s: {why}"
     return PluginError(message, reason=STALLED)
 

@@ -51,7 +51,7 @@ class Arguments(ApiModel):
 
 
 class NodeLock:
-    """The plugin. One for the life of the process; `run` is entered anew in each term."""
+    """The plugin. It lives as long as the process; `run` is called once in each term."""
 
     name: ClassVar[str] = "node_lock"
     arguments: ClassVar[type[BaseModel]] = Arguments
@@ -64,7 +64,7 @@ class NodeLock:
 
     @property
     def expire_s(self) -> float:
-        """After how many seconds a lock of a holder that may not need it any more is taken."""
+        """Age in seconds after which a lock is taken over from a holder that may not need it."""
         return self._timing.expire_s
 
     async def run(self, client: Client) -> None:
@@ -146,13 +146,13 @@ class NodeLock:
             return pods.undone(found, assignment, node, time.time())
 
         found = await pods.take_back(context.client, context.pod, undone)
-        # One that is not there any more may have a successor of the same name, whose lock it would
+        # One that no longer exists may have a successor of the same name, whose lock it would
         # be: then the queue heals what is dead.
         if found is not None and not found.spec.node_name and Lock.NODE in assignment.locks:
             await self._release(context, node)
 
     async def _demand_unchanged(self, context: BindContext, assignment: Assignment) -> None:
-        """Refuse a pod of which an annotation of the protocol has been rewritten.
+        """Refuse a pod if an annotation of the protocol has been changed.
 
         What a watch has shown is enough to go on with: the binding brings all keys that the pod
         needs. Before it is refused, the API server is asked, as the watch may be behind.
@@ -184,7 +184,7 @@ class NodeLock:
     # ---- admission ------------------------------------------------------------------------------
 
     def validate(self, pod: PodManifest) -> list[str]:
-        """Return what is wrong with what the pod asks of HAMi's devices."""
+        """Return the problems of the pod's requests for HAMi's devices."""
         return admission.problems(pod)
 
     def mutate(self, pod: PodManifest) -> PodManifest:

@@ -1,4 +1,4 @@
-"""What the plugin writes onto pods, and takes off again.
+"""Patches that write devices to pods and remove them.
 
 Called by the plugin's steps. One merge patch with the pod's UID sets all keys of the protocol and
 removes those that do not belong to the assignment; a rollback removes exactly what still stands as
@@ -58,7 +58,7 @@ def _operation(kind: str, where: str, key: str, value: str | None = None) -> dic
 
 
 async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
-    """Write what `prepared` has made.
+    """Write a patch from `prepared`.
 
     Raises:
         PluginError: the pod does not exist, or cannot be written.
@@ -67,7 +67,7 @@ async def write(client: Client, pod: PodView, patch: Mapping[str, Any]) -> None:
     try:
         await client.patch(HOLDER_PODS, pod.name, patch, namespace=pod.namespace)
     except (NotFoundError, InvalidError) as error:
-        message = f"its devices cannot be written onto it: {error}"
+        message = f"the devices cannot be written to the pod: {error}"
         raise PluginError(message, reason=BindFailureReason.POD_GONE, permanent=True) from error
 
 
@@ -94,5 +94,5 @@ async def take_back(
         except NotFoundError:
             return None
         except (ConflictError, InvalidError) as error:
-            raise PluginError(f"its devices were not taken off: {error}") from error
+            raise PluginError(f"the devices were not removed from the pod: {error}") from error
     return found

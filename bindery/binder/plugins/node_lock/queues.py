@@ -1,4 +1,4 @@
-"""Whose turn it is on a node: one queue a lock, fair over namespaces, handed over by watches.
+"""Queues for node locks: one for each lock, fair among namespaces, driven by watches.
 
 The plugin waits here right before a binding. One task a queue acts for the first in it, and ends
 with the last; queues of different nodes know nothing of each other, so a slow holder holds up its
@@ -54,7 +54,7 @@ class LockQueues:
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def take(self, place: Place, pod: PodKey, priority: int = 0) -> str:
-        """Wait for the pod's turn; return the value by which it has the lock.
+        """Wait for the pod's turn; return the value of its lock.
 
         Raises:
             PluginError: the queue does not move on.
@@ -83,7 +83,7 @@ class LockQueues:
         return self._stalled_by.get(place, "")
 
     async def close(self) -> None:
-        """End all queues; who waits is cancelled."""
+        """End all queues and cancel the waiters."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -91,7 +91,7 @@ class LockQueues:
     # ---- one queue ------------------------------------------------------------------------------
 
     async def _serve(self, queue: Queue) -> None:
-        """Get the lock for one waiter after the other, until there is none."""
+        """Get the lock for one waiter after the other, until none is left."""
         loop = asyncio.get_running_loop()
         failure = PluginError("the watches have ended", reason="NotReady")
         try:

@@ -1,4 +1,4 @@
-"""volumes: what the scheduler's plugin of this name has chosen for claims, written and waited for.
+"""volumes: binds the claims of a pod to the volumes that the scheduler has chosen.
 
 A claim gets a volume that exists by the volume's claimRef, and one that is to be made by the
 claim's annotation with the node; the cluster's volume controller and the driver's provisioner do
@@ -31,7 +31,7 @@ from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim, Persis
 
 
 class ChosenVolume(msgspec.Struct, frozen=True):
-    """What the scheduler says of one claim of a pod."""
+    """The scheduler's choice for one claim of a pod."""
 
     name: str
     uid: str
@@ -97,7 +97,7 @@ class Volumes:
         for each in _read(context):
             claim = await self._read_claim(context, each)
             if not is_bound(claim):
-                message = f"claim {each.name} is not bound any more"
+                message = f"claim {each.name} is no longer bound"
                 raise PluginError(message, reason=_GONE, permanent=True)
 
     async def rollback(self, context: BindContext) -> None:
@@ -159,11 +159,11 @@ class Volumes:
         if claim.spec.volume_name or claim.metadata.annotations.get(SELECTED_NODE) == node:
             return
         if CHOSEN_FOR in claim.metadata.annotations:
-            message = f"no volume can be made for claim {chosen.name} on node {node}"
+            message = f"no volume can be provisioned for claim {chosen.name} on node {node}"
             raise PluginError(message, reason=_NOT_PROVISIONED, permanent=True)
         message = (
-            f"claim {chosen.name} is not being provisioned for node {node} any more: another pod "
-            "that uses it had asked for that and was not bound"
+            f"claim {chosen.name} is no longer being provisioned for node {node}: another pod "
+            "that uses it requested this and was not bound"
         )
         raise PluginError(message, reason=_DESELECTED)
 
@@ -251,4 +251,4 @@ def _demand_alive(claim: Claim, chosen: ChosenVolume) -> None:
 
 
 def _gone(chosen: ChosenVolume) -> PluginError:
-    return PluginError(f"claim {chosen.name} is not there any more", reason=_GONE, permanent=True)
+    return PluginError(f"claim {chosen.name} no longer exists", reason=_GONE, permanent=True)

@@ -1,4 +1,4 @@
-"""A mirror of claims and volumes that wakes whoever waits for a claim.
+"""A mirror of claims and volumes that wakes waiters.
 
 Part of the binder's plugin `volumes`: one watch a kind, however many pods wait. A pod that waits
 costs an event and nothing else.

@@ -1,4 +1,4 @@
-"""What is written to claims and volumes for one pod, and how it is taken back.
+"""Writes to claims and volumes for one pod, and their rollback.
 
 Part of the binder's plugin `volumes`. Everything is written with optimistic locking on the object
 that was judged, and bears the pod's UID as a mark: what bears another's mark, or none, is never
@@ -72,7 +72,7 @@ class VolumeWriter:
         try:
             await self._client.update(VOLUMES, volume_name, "", change)
         except NotFoundError as error:
-            message = f"volume {volume_name} is not there any more"
+            message = f"volume {volume_name} no longer exists"
             raise PluginError(message, reason="VolumeGone", permanent=True) from error
 
     async def select(self, claim_name: str, claim_uid: str, node: str) -> None:
@@ -146,4 +146,4 @@ class VolumeWriter:
 
 
 def _gone(claim_name: str) -> str:
-    return f"claim {claim_name} is not there any more"
+    return f"claim {claim_name} no longer exists"
