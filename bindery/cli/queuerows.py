@@ -10,7 +10,8 @@ from bindery.api import quantity
 from bindery.cli.listings import scheduled_condition
 from bindery.cli.tables import Row
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
-from bindery.scheduler.model.queues import NO_LIMIT, QueueTable
+from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.queues import NO_LIMIT, QueueTable, rolled_up
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
 
@@ -18,6 +19,7 @@ from bindery.scheduler.model.shapes import ShapeBook
 def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
     """Return one row for each queue, by name."""
     table = _queue_table(snapshot)
+    held = rolled_up(table.allocated, table.chains())
     gangs = Counter(group.spec.queue for group in snapshot.groups)
     waiting = Counter(
         group.spec.queue
@@ -30,7 +32,7 @@ def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
             "parent": queue.spec.parent or "",
             "priority": queue.spec.priority,
             "state": queue.spec.state,
-            **_shares(table, queue.metadata.name),
+            **_shares(table, held, table.row(queue.metadata.name)),
             "gangs": gangs[queue.metadata.name],
             "waiting": waiting[queue.metadata.name],
             "problem": ": ".join(table.problem(table.row(queue.metadata.name)) or ()),
@@ -53,15 +55,17 @@ def _queue_table(snapshot: ClusterSnapshot) -> QueueTable:
     return table
 
 
-def _shares(table: QueueTable, queue: str) -> dict[str, str]:
-    """Return `held/limit` of the queue and all below it, for GPUs, cores and memory."""
-    row, axis = table.row(queue), table.axis
-    below = [at for at, chain in enumerate(table.chains()) if row in chain]
+def _shares(table: QueueTable, held: IntColumns, row: int) -> dict[str, str]:
+    """Return `held/limit` of the queue at `row`, for GPUs, cores and memory.
+
+    `held`: [resource, queue], each with the queues below it.
+    """
+    axis = table.axis
     _, _, limits = table.rules()
     shares = {}
     for name in ("gpu", "cpu", "memory"):
         index = axis.index(name)
-        held, limit = int(table.allocated[index, below].sum()), limits[index, row]
+        amount, limit = int(held[index, row]), limits[index, row]
         shown = "-" if limit == NO_LIMIT else axis.display(index, int(limit))
-        shares[name] = f"{quantity.display(held, axis.names[index])}/{shown}"
+        shares[name] = f"{quantity.display(amount, axis.names[index])}/{shown}"
     return shares

@@ -26,6 +26,7 @@ from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.model.queues import rolled_up
 from bindery.scheduler.planning.reports import (
     SCHEDULED,
     CycleReport,
@@ -82,7 +83,7 @@ class Planner:
                 name: self._view(record, places, pipelined_as)
                 for name, record in self.cluster.pods.items()
             },
-            allocated={name: self._allocated(name) for name in self._queue_names},
+            allocated=self._allocated(),
             fair_shares={
                 name: self._report.fair_shares.get(name, {}) for name in self._queue_names
             },
@@ -194,13 +195,12 @@ class Planner:
         job = self._report.jobs.get(JobKey(record.who.namespace, record.who.job_name, True))
         return job, job.pods.get(Uid(record.who.uid)) if job is not None else None
 
-    def _allocated(self, queue: str) -> dict[str, float]:
-        """Return what the queue and all below it hold, in devices, cores and bytes."""
+    def _allocated(self) -> dict[str, dict[str, float]]:
+        """Return what each queue and those below it hold, in devices, cores and bytes."""
         table = self.engine.cluster.state.queues
-        allocated, row = table.allocated, table.row(queue)
-        below = [at for at, chain in enumerate(table.chains()) if row in chain]
-        sums = allocated[:, below].sum(axis=1)
-        return table.axis.in_wholes(sums)
+        rows = {name: table.row(name) for name in self._queue_names}
+        sums = rolled_up(table.allocated, table.chains())
+        return {name: table.axis.in_wholes(sums[:, row]) for name, row in rows.items()}
 
 
 def _reason(job: JobReport | None, pod: PodReport | None) -> str:
