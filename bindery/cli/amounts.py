@@ -1,4 +1,4 @@
-"""Amounts as people read them. Used by everything that shows queues' shares."""
+"""Format amounts. Used by everything that shows queues' shares."""
 
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
@@ -17,7 +17,7 @@ def amount(resource: str, wholes: float | None) -> str:
 
 
 def title(resource: str) -> str:
-    """Return what `resource` is called: `GPUs`, `GPUs of model A100`, or its own name."""
+    """Return the heading of `resource`: `GPUs`, `GPUs of model A100`, or its own name."""
     if resource.startswith(MODEL_PREFIX):
         return f"GPUs of model {resource.removeprefix(MODEL_PREFIX)}"
     return _TITLES.get(resource, resource)

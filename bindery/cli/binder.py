@@ -28,7 +28,7 @@ app = typer.Typer(help="Carries out the scheduler's decisions.", no_args_is_help
 
 @app.callback()
 def binder() -> None:
-    """Keep `run` a command of its own although it is the only one."""
+    """Keep `run` a subcommand although it is the only one."""
 
 
 @app.command()

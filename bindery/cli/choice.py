@@ -1,4 +1,4 @@
-"""Which cluster the user means: the global options.
+"""The global options that select a cluster.
 
 Made by `main`, read by `connection`. It stands apart from the code that connects, so that commands
 which need no cluster do not import it.

@@ -1,4 +1,4 @@
-"""How commands reach the cluster that the user means.
+"""Connect commands to the selected cluster.
 
 `main` has stored the global options as a `ClusterChoice`; each command that needs a cluster calls
 `with_client`.
@@ -39,7 +39,7 @@ def chosen_namespace(context: typer.Context, given: str | None) -> str:
 
 
 def with_client(context: typer.Context, use: Callable[["Client"], Awaitable[Answer]]) -> Answer:
-    """Return what `use` answers, given a client of the chosen cluster.
+    """Return the result of `use`, called with a client of the selected cluster.
 
     Raises:
         KubeError: the cluster does not answer, or refuses.

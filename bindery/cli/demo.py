@@ -1,4 +1,4 @@
-"""`bindery demo`: the whole way of a gang, on a real control plane.
+"""`bindery demo`: a gang from submission to its bound pods, on a real control plane.
 
 Run by `make demo`, `make demo-up` and `make demo-down`. `bindery.controlplane.stack` brings the
 cluster up, `bindery.cli.demo_story` submits the examples and judges what becomes of them. Exit

@@ -1,4 +1,4 @@
-"""What the demo submits, what must become of it, and what it shows.
+"""The examples of the demo, their expected outcomes, and the commands that it shows.
 
 Called by `bindery.cli.demo`. Two of the examples must run whole, two must wait, bind nothing and
 say why; everything is read back from the API server with kubectl, as a user would.
@@ -25,7 +25,7 @@ _POLL_SECONDS: Final = 0.5
 
 @dataclass(frozen=True)
 class Example:
-    """One of the examples, and what must become of it."""
+    """One of the examples and its expected outcome."""
 
     name: str
     running: int
@@ -80,7 +80,7 @@ class _Status(msgspec.Struct, rename="camel"):
 
 
 class _Object(msgspec.Struct, rename="camel"):
-    """As much of a Node, a Pod or a PodGroup as the demo looks at."""
+    """The fields of a Node, a Pod or a PodGroup that the demo reads."""
 
     kind: str
     metadata: _Metadata
@@ -126,7 +126,7 @@ def submit(plane: ControlPlane, examples: Sequence[Example], report: Report) -> 
 
 
 def wait_for_outcomes(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
-    """Wait until every example is where it must be.
+    """Wait until every example has its expected state.
 
     Raises:
         ControlPlaneError: one is not in time; the text says which, and where it is.

@@ -1,4 +1,4 @@
-"""An Explanation in lines for people. Used by `explanation`; by `whatiftext` for what would wait.
+"""Write an Explanation as text. Used by `explanation`, and by `whatiftext` for jobs that wait.
 
 A line's indent says what it belongs to; whoever prints it keeps the indent when it wraps.
 """
@@ -36,7 +36,7 @@ def outlook_lines(said: Explanation) -> Iterator[str]:
 
 
 def waiting_lines(said: Explanation) -> Iterator[str]:
-    """Yield what stands in its way: nodes, shares, its turn, victims, what to do."""
+    """Yield why the job waits: nodes, shares, its turn, victims, what to do."""
     for counts in said.nodes:
         yield from _node_lines(counts)
     yield from _job_share_lines(said.shares, said.nodes)
@@ -53,7 +53,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
 
 
 def queue_lines(said: QueueExplanation) -> Iterator[str]:
-    """Yield where a queue stands: its shares, what waits in it, what to do."""
+    """Yield the state of a queue: its shares, its waiting jobs, what to do."""
     own = said.shares[-1]
     above = f"under {own.parent}, " if own.parent else ""
     counts = f"{own.running} of its own gangs run, {own.waiting} wait"
@@ -79,7 +79,7 @@ def _waiting_text(each: WaitingJob, queue: str) -> str:
 
 
 def eviction_text(each: PlannedEviction) -> str:
-    """Return one eviction as a sentence without its end."""
+    """Return one eviction as text without a full stop."""
     where = f"moves from {each.node} to {each.moves_to}" if each.moves_to else f"leaves {each.node}"
     return f"{each.action}: {each.namespace}/{each.pod} {where} (queue {each.queue})"
 

@@ -1,4 +1,4 @@
-"""What `bindery explain` answers: the gate that holds a gang, the nodes against it, what to do.
+"""Answer `bindery explain`: the reason a gang waits, the nodes that do not fit, what to do.
 
 Of a queue: its shares, and what waits in it.
 
@@ -28,7 +28,7 @@ from bindery.scheduler.insight.waiting import explain as explain_job
 
 
 def answer(context: typer.Context, origin: Origin, about: tuple[str, str], output: Format) -> None:
-    """Print where the object `about`, its name and namespace, stands.
+    """Print the state of an object; `about`: its name and namespace.
 
     Raises:
         CommandError: there is no such object, or nobody plans it.
@@ -132,7 +132,7 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
 
 
 def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[str]:
-    """Yield what is known of a gang without pods that wait or run."""
+    """Yield the state of a gang without waiting or running pods."""
     if said is not None:
         yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
     else:

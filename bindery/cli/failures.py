@@ -1,4 +1,4 @@
-"""What an exception means to the user: one line, and the exit code.
+"""Describe an exception to the user: one line, and the exit code.
 
 Imported by `main` when there is one: then what has raised it is imported already, while
 `bindery --help` does not pay for it.
@@ -10,7 +10,7 @@ from bindery.kube.errors import ConfigurationError, ForbiddenError, KubeError, U
 
 
 def told(error: Exception) -> tuple[str, ExitCode]:
-    """Return the line that says what went wrong, and how the process ends."""
+    """Return the error message and the exit code for `error`."""
     text = " ".join(str(error).split())  # a proxy may answer with a page
     if isinstance(error, FileError):
         return str(error), ExitCode.BAD_INPUT

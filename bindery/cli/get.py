@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 class Kind(StrEnum):
-    """What can be listed."""
+    """The kinds that can be listed."""
 
     QUEUES = "queues"
     GANGS = "gangs"
@@ -27,7 +27,7 @@ class Kind(StrEnum):
 
 
 class Output(StrEnum):
-    """How it is printed."""
+    """The output format."""
 
     TABLE = "table"
     JSON = "json"

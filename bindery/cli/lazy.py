@@ -14,7 +14,7 @@ from typer.core import TyperCommand, TyperGroup
 
 @dataclass(frozen=True)
 class LazyCommand:
-    """Where a command or sub-group lives: `module` holds a `typer.Typer` named `app`."""
+    """A command or sub-group; `module` has a `typer.Typer` named `app`."""
 
     module: str
     help: str
@@ -47,7 +47,7 @@ class LazyGroup(TyperGroup):
             self.commands[name] = TyperCommand(name, help=command.help, rich_markup_mode=None)
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        """Return the command that `args` begin with, imported."""
+        """Import and return the first command of `args`."""
         name = args[0]
         if name in COMMANDS:
             app: typer.Typer = import_module(COMMANDS[name].module).app

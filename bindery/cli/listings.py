@@ -1,4 +1,4 @@
-"""The rows of `bindery get gangs` and `get requests`, as people think of them.
+"""The rows of `bindery get gangs` and `get requests`.
 
 Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the scheduler's tables.
 """
@@ -23,7 +23,7 @@ def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
 
 
 def scheduled_condition(group: PodGroup) -> Condition | None:
-    """Return what the scheduler has said about `group`."""
+    """Return the condition `Scheduled` of `group`, if it has one."""
     conditions = group.status.conditions or ()
     return next((item for item in conditions if item.type == SCHEDULED), None)
 
@@ -58,7 +58,7 @@ def _state(group: PodGroup) -> str:
 
 
 def _is_waiting_single(pod: Pod) -> bool:
-    """Whether `pod` is a gang of one that has no node yet."""
+    """Return whether `pod` is a gang of one without a node."""
     if pod.metadata.annotations.get(POD_GROUP_ANNOTATION) or pod.spec.node_name:
         return False
     return pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED

@@ -83,7 +83,7 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
 
 
 def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
-    """Return what plugins watch beside the scheduler's own kinds, and what claims are made from.
+    """Return the kinds that only plugins watch, and the templates of claims.
 
     Raises:
         CommandError: a plugin cannot be made.

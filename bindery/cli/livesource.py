@@ -32,7 +32,7 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
 
 
 async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:
-    """Return what the scheduler has recorded of past usage, if it does and the user may see it."""
+    """Return the scheduler's record of past usage; None without one or without permission."""
     if configuration.usage.source != "record":
         return None
     from bindery.scheduler.usage.codec import RecordError, decode

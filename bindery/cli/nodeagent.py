@@ -26,7 +26,7 @@ app = typer.Typer(help="Runs bound pods: the node agent.", no_args_is_help=True)
 
 @app.callback()
 def nodeagent() -> None:
-    """Keep `run` a command of its own although it is the only one."""
+    """Keep `run` a subcommand although it is the only one."""
 
 
 @app.command()

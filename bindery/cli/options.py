@@ -12,7 +12,7 @@ import typer
 
 
 class Format(StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     TEXT = "text"
     JSON = "json"
@@ -21,7 +21,7 @@ class Format(StrEnum):
 
 @dataclass(frozen=True)
 class Origin:
-    """Where the user says that the cluster is to be found, and who plans it."""
+    """The options that select what to plan: a file or a cluster, a configuration and a pool."""
 
     file: Path | None = None
     config: Path | None = None
@@ -60,7 +60,7 @@ def namespace_of(context: typer.Context, given: str | None, file: Path | None) -
 
 
 def examples(*commands: tuple[str, str]) -> str:
-    """Return the epilog of a command's help: calls of `bindery`, and what each is for."""
+    """Return examples for the end of a command's help: calls of `bindery` with their purposes."""
     width = max(len(command) for command, _ in commands)
     lines = [f"  bindery {command:<{width}}  {purpose}" for command, purpose in commands]
     return "\n".join(["\b", "Examples:", *lines])

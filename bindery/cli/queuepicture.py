@@ -1,4 +1,4 @@
-"""What `bindery queues` shows: what each queue is granted, deserves, holds and asks for.
+"""Show `bindery queues`: the quota, fair share, held and requested amount of each queue.
 
 `sources` reads the cluster, `bindery.scheduler.insight` divides it, `queuetree` draws it.
 """

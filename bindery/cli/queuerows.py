@@ -42,7 +42,7 @@ def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
 
 
 def _queue_table(snapshot: ClusterSnapshot) -> QueueTable:
-    """Return the scheduler's queue table, with what the pods of the cluster hold."""
+    """Return the scheduler's queue table with the requests of the running pods."""
     axis = ResourceAxis()
     table, shapes = QueueTable(axis), ShapeBook(axis)
     for queue in snapshot.queues:

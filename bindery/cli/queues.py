@@ -12,7 +12,7 @@ app = typer.Typer(add_completion=False)
 
 
 class Form(StrEnum):
-    """What `-o` takes."""
+    """The values of `-o`."""
 
     TEXT = "text"
     WIDE = "wide"

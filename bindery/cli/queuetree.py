@@ -39,7 +39,7 @@ ASCII = Marks("#", "-", ".", "|", "^", "]", "|- ", "`- ", "|  ")
 
 @dataclass(frozen=True)
 class View:
-    """How the tree is drawn."""
+    """Options of the drawing."""
 
     resource: str
     width: int
@@ -49,7 +49,7 @@ class View:
 
 
 def draw(shares: ClusterShares, view: View) -> Iterator[Text | Table]:
-    """Yield what is printed, one below the other."""
+    """Yield the printed parts, from top to bottom."""
     name, total = view.resource, shares.total.get(view.resource, 0.0)
     tops = [queue.resources.get(name) for queue in shares.queues if queue.depth == 0]
     held = sum(top.allocated for top in tops if top)
@@ -74,7 +74,7 @@ def draw(shares: ClusterShares, view: View) -> Iterator[Text | Table]:
 
 
 def scale_of(queues: Sequence[QueueShare], resource: str, total: float) -> float:
-    """Return what a whole bar stands for: all there is, or the largest share if that is more."""
+    """Return the amount of a full bar: the capacity, or the largest share if that is more."""
     most = [total]
     for queue in queues:
         share = queue.resources.get(resource)
@@ -84,7 +84,7 @@ def scale_of(queues: Sequence[QueueShare], resource: str, total: float) -> float
 
 
 def bar(share: ResourceShare, scale: float, width: int, marks: Marks = UNICODE) -> str:
-    """Return a bar of `width` characters in which a whole stands for `scale`.
+    """Return a bar of `width` characters; a full bar is `scale`.
 
     What does not fit on it, such as a long line of waiting pods, ends at its right.
     """
@@ -151,7 +151,7 @@ def _cells(queue: QueueShare, view: View) -> list[str]:
 
 
 def _tree_names(queues: Sequence[QueueShare], marks: Marks) -> Iterator[str]:
-    """Yield the names with lines that join them to the queues above."""
+    """Yield the names with lines to their parent queues."""
     for index, queue in enumerate(queues):
         lines = []
         for depth in range(1, queue.depth + 1):

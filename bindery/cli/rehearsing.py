@@ -63,7 +63,7 @@ def answer(
 
 
 def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tuple[Pod, str]]:
-    """Return the pods that the scheduler which is asked would leave to another, and why.
+    """Return the pods of other schedulers, each with the reason.
 
     Those that have a node already are not among them: they take room.
     """
@@ -83,7 +83,7 @@ def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tup
 
 
 def _demand_something(submission: Submission, path: Path, left_out: Sequence[str]) -> None:
-    """Refuse a file in which there is nothing to answer about: an answer would be of nothing.
+    """Refuse a file without anything to schedule.
 
     Raises:
         CommandError: it has neither pods that are planned nor what changes how others are.
@@ -105,7 +105,7 @@ def _pool(pod: Pod) -> str:
 
 
 def _maker(pod: Pod) -> str:
-    """Return what makes `pod`, as in `Job/train`, or the pod itself."""
+    """Return the controller of `pod`, as in `Job/train`, or else the pod itself."""
     owners = [owner for owner in pod.metadata.owner_references if owner.controller]
     kind, name = (owners[0].kind, owners[0].name) if owners else ("Pod", pod.metadata.name)
     return f"{kind}/{name}"

@@ -19,7 +19,7 @@ app = typer.Typer(help="Holds a GPU for the pods that share it.", no_args_is_hel
 
 @app.callback()
 def reservation() -> None:
-    """Keep `hold` a command of its own although it is the only one."""
+    """Keep `hold` a subcommand although it is the only one."""
 
 
 @app.command("hold")

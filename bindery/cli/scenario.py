@@ -1,4 +1,4 @@
-"""`bindery scenario run`: plays scenario files and says which expectations hold.
+"""`bindery scenario run`: runs scenario files and reports the expectations that do not hold.
 
 `bindery.scenario` does the work. A malformed scenario is reported on stderr with its line, and the
 others are run all the same; the exit code says the worst that happened.
@@ -38,7 +38,7 @@ def run_files(
         bool, typer.Option("--json", help="One JSON object a line, one line a scenario.")
     ] = False,
 ) -> None:
-    """Play every scenario of FILE… and compare with what it expects.
+    """Run every scenario of FILE… and compare the result with its expectation.
 
     Ends with 0 if all expectations hold, 1 if some do not, 2 if a file is malformed or a folder
     holds none.
@@ -66,7 +66,7 @@ def run_files(
 
 
 def _items(paths: Iterable[Path]) -> Iterator[tuple[Path, Scenario | FileError]]:
-    """Yield each scenario that `paths` mean, or what is wrong, with its file."""
+    """Yield each scenario below `paths`, or its error, with its file."""
     for path in paths:
         try:
             files = scenario_files(path)

@@ -1,4 +1,4 @@
-"""What a question is about: the live cluster, or the one that a scenario file begins with.
+"""The cluster that a command asks about: a live one, or the beginning of a scenario.
 
 Used by `explanation`, `queuepicture` and `rehearsing`. Either way it is a `ClusterSnapshot` and the
 configuration that plans it; nothing is ever written. What reads a cluster, and what reads
@@ -27,7 +27,7 @@ from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 @dataclass(frozen=True)
 class Source:
-    """A cluster as of one moment, and who plans it."""
+    """A snapshot of a cluster and the configuration of its scheduler."""
 
     snapshot: ClusterSnapshot
     configuration: SchedulerConfiguration
@@ -41,11 +41,11 @@ class Source:
         return replace(self, configuration=configuration)
 
     def later(self, seconds: float) -> "Source":
-        """Return the same cluster, looked at `seconds` later."""
+        """Return the same cluster `seconds` later."""
         return replace(self, now=self.now + timedelta(seconds=seconds))
 
     def world(self) -> World:
-        """Return the scheduler's view of it, to be played with.
+        """Return the scheduler's view of it for planning in memory.
 
         Raises:
             CommandError: the configuration names an action or a plugin that is not there.

@@ -1,4 +1,4 @@
-"""Which object a name on the command line means. Used by `explanation`.
+"""Find the object of a name on the command line. Used by `explanation`.
 
 Kinds are named as kubectl names them: singular, plural, short name, or with their group, as
 `kubectl -o name` prints them. Workloads are found by the owner references of their pods, so that
@@ -43,7 +43,7 @@ _KNOWN: Final = "pod, pg, queue, br, job, cronjob, deploy, rs or sts"
 
 @dataclass(frozen=True)
 class Subject:
-    """What the user asks about: a PodGroup, or a pod and its PodGroup if it has one."""
+    """The object to explain: a PodGroup, or a pod and its PodGroup if it has one."""
 
     key: JobKey
     group: PodGroup | None
@@ -59,7 +59,7 @@ class Subject:
 
 
 def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
-    """Return the queue that `name`, such as `queue/research`, means; None if it means none.
+    """Return the queue of a name such as `queue/research`; None for other kinds.
 
     Raises:
         CommandError: there is no such queue; the message names similar ones.
@@ -74,7 +74,7 @@ def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
 
 
 def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
-    """Return what `name` means in `namespace`: a PodGroup before a pod, or what has its pods.
+    """Return the object called `name`: a PodGroup, else a pod, or the gang of a workload.
 
     Raises:
         CommandError: there is no such thing; the message names similar ones.

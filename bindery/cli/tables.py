@@ -1,4 +1,4 @@
-"""Rows for people and rows for programs, from one description of the columns.
+"""Print rows as a table or as JSON, from one description of the columns.
 
 Used by all commands that ask. A row is a mapping by column key; the table shows it as text,
 `-o json` as it is.
@@ -55,7 +55,7 @@ def print_table(columns: Sequence[Column], rows: Sequence[Row], nothing: str) ->
 
 
 def print_lines(lines: Iterable[str]) -> None:
-    """Print `lines`; one that is too long for the terminal goes on below its own indent."""
+    """Print `lines`; lines that exceed the terminal continue at their own indent."""
     console = make_console()
     for written in lines:
         line = shown(written, _MOST_LINE, keep="\n")
@@ -72,7 +72,7 @@ def print_json(rows: Sequence[Row]) -> None:
 
 
 def working(text: str) -> AbstractContextManager[object]:
-    """Show on a terminal's stderr that something takes its time, as long as it does."""
+    """Show `text` as progress on stderr if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     return console.status(f"{text} …") if console.is_terminal else nullcontext()
 

@@ -1,4 +1,4 @@
-"""`bindery version`: this command's version and, where a cluster answers, what it runs.
+"""`bindery version`: the versions of this command and, if it answers, of the cluster.
 
 A cluster that does not answer is no failure here: the command's own version is what was asked for
 first.

@@ -21,7 +21,7 @@ app = typer.Typer(help="Checks and prepares pods when they are created.", no_arg
 
 @app.callback()
 def webhook() -> None:
-    """Keep `run` a command of its own although it is the only one."""
+    """Keep `run` a subcommand although it is the only one."""
 
 
 @app.command()

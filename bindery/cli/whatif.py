@@ -1,4 +1,4 @@
-"""`bindery whatif`: its options. `rehearsing` gives the answer; the exit code is it in short."""
+"""`bindery whatif`: its options. `rehearsing` gives the answer; the exit code sums it up."""
 
 from pathlib import Path
 from typing import Annotated

@@ -84,7 +84,7 @@ def _eviction_lines(evictions: tuple[RehearsedEviction, ...]) -> Iterator[str]:
 
 
 def _fate(told: RehearsedEviction) -> str:
-    """Return what becomes of a pod that does not move."""
+    """Return what happens to an evicted pod that does not move."""
     if told.eviction.moves_to:
         return ""
     after = told.comeback

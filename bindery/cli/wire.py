@@ -1,4 +1,4 @@
-"""Answers for machines: dataclasses as JSON or YAML with camelCase keys, like Kubernetes' own."""
+"""Write dataclasses as JSON or YAML with camelCase keys, as Kubernetes does."""
 
 import json
 from dataclasses import fields, is_dataclass

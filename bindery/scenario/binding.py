@@ -1,4 +1,4 @@
-"""The binder's part between two cycles, with the effects and the status protocol of the real one.
+"""The binder between two cycles, with the effects and the status protocol of the real one.
 
 Called by `runner`. It holds to what the scheduler can see of the binder: which pods are bound, and
 the status of the BindRequest (phases, attempts, backoff 2^n seconds without jitter, boundPods).
@@ -26,12 +26,12 @@ from bindery.scenario.faults import Faults
 
 @dataclass(frozen=True)
 class Problem:
-    """Why a pod of a request is not bound."""
+    """The reason why a pod of a request is not bound."""
 
     reason: str
     message: str
     is_lasting: bool = True
-    """Whether trying again is of no use."""
+    """Whether a retry cannot succeed."""
 
 
 Effects = Callable[[Pod, PodBinding], Iterable[KubeObject]]

@@ -1,4 +1,4 @@
-"""What must hold between the keys of a scenario: unique names, and names that exist.
+"""Check the keys of a scenario against each other: unique names, and names that exist.
 
 Called by `files` after the models have accepted the document. Every finding has the place of the
 key that is wrong, so that the message can point at its line.
@@ -26,7 +26,7 @@ def pod_names(job: ScenarioJob) -> list[str]:
 
 
 def check(scenario: Scenario) -> list[Finding]:
-    """Return everything that is wrong between the keys of `scenario`."""
+    """Return all findings about the keys of `scenario`."""
     too_many = list(_sizes(scenario))
     if too_many:  # all else would take as long as there are names
         return too_many

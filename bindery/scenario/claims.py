@@ -1,4 +1,4 @@
-"""The claims of a scenario, and what Kubernetes' resource claim controller does with them.
+"""The claims of a scenario, and the work of Kubernetes' resource claim controller.
 
 Called by `cluster`: it makes claims from templates for new pods, and frees what pods had reserved
 that have gone. Invariant: the scheduler learns of every change through the same door as of others.
@@ -27,7 +27,7 @@ class ClaimKeeper:
         self._templates: dict[_Name, ResourceClaimTemplate] = {}
 
     def put(self, item: ResourceClaim | ResourceClaimTemplate) -> None:
-        """Take in a claim that is new or has changed, or a template."""
+        """Store a new or changed claim, or a template."""
         name = (item.metadata.namespace, item.metadata.name)
         if isinstance(item, ResourceClaimTemplate):
             self._templates[name] = item
@@ -38,7 +38,7 @@ class ClaimKeeper:
         self._apply(Change(kind, item, previous))
 
     def complete(self, pod: Pod, names: Sequence[str]) -> Pod:
-        """Return `pod` with claims called `names`; those that are templates are made first."""
+        """Return `pod` with claims called `names`; create those of templates first."""
         if not names:
             return pod
         asked, made = [], []
@@ -59,7 +59,7 @@ class ClaimKeeper:
         )
 
     def _reserve(self, pod: Pod, name: str) -> None:
-        """Let a pod that begins on a node hold the claim that it names, if it is allocated."""
+        """Reserve an allocated claim for a pod that begins on a node."""
         claim = self._claims.get((pod.metadata.namespace, name))
         if not pod.spec.node_name or claim is None or claim.status.allocation is None:
             return
@@ -69,7 +69,7 @@ class ClaimKeeper:
         self.put(msgspec.structs.replace(claim, status=status))
 
     def release(self, pod: Pod) -> None:
-        """Free what `pod` had reserved, and delete what was made for it."""
+        """Release the claims of `pod` and delete those created for it."""
         uid = pod.metadata.uid
         for name, claim in list(self._claims.items()):
             if any(owner.uid == uid for owner in claim.metadata.owner_references):
@@ -101,7 +101,7 @@ def claim_from(template: ResourceClaimTemplate, pod: Pod, name: str) -> Resource
 
 
 def owner_of_claims(pod: Pod) -> OwnerReference:
-    """Return how claims that are made for `pod`, of volumes too, say whose they are."""
+    """Return the owner reference of claims created for `pod`, also of volume claims."""
     meta = pod.metadata
     return OwnerReference(
         api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True

@@ -38,7 +38,7 @@ RequestKey = tuple[str, str]
 
 @dataclass(frozen=True)
 class PodRecord:
-    """A pod and what it is made from."""
+    """A pod and its entry in the scenario."""
 
     who: PodIdentity
     entry: ScenarioPod
@@ -48,7 +48,7 @@ class PodRecord:
 
     @property
     def state(self) -> PodState:
-        """What the pod object alone says; Binding and Pipelined are the scheduler's to know."""
+        """The state by the pod object alone; only the scheduler knows Binding and Pipelined."""
         pod = self.object
         if pod.status.phase in FINISHED:
             return PodState(pod.status.phase)
@@ -76,7 +76,7 @@ class ScenarioCluster:
         """Ids of the Statements that have succeeded; their requests are gone."""
 
     def populate(self) -> None:
-        """Create everything that the scenario begins with."""
+        """Create all initial objects of the scenario."""
         classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
         for name, value in classes.items():
             meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
@@ -98,7 +98,7 @@ class ScenarioCluster:
             self._create_in_flight(request)
 
     def happen(self, event: Event) -> None:
-        """Do what `event` says, the clock first."""
+        """Apply `event`: advance the clock, then change the objects."""
         self.now += event.advance
         for name in self._present(event.ungate):
             self._change_pod(name, scheduling_gates=None)
@@ -133,7 +133,7 @@ class ScenarioCluster:
         self._replace_pod(name, msgspec.structs.replace(pod, metadata=metadata))
 
     def put_further(self, item: KubeObject) -> None:
-        """Take in a new state of a whole object, or of a pod, that the binder has written."""
+        """Store a new state of an object that the binder has written."""
         if isinstance(item, Pod):
             self._replace_pod(item.metadata.name, item)
         elif isinstance(item, ResourceClaim):
@@ -142,13 +142,13 @@ class ScenarioCluster:
             self._apply(Change(EventType.MODIFIED, item, None))
 
     def start_pods(self) -> None:
-        """Let all pods run that have their node and have not started."""
+        """Start all pods on nodes that have not started."""
         for name, record in list(self.pods.items()):
             if record.state is PodState.BOUND:
                 self.run_pod(name, record.object.spec.node_name)
 
     def release_pods(self) -> None:
-        """Let all pods go that are being deleted and not stuck; some come back Pending."""
+        """Remove the pods that are being deleted and not stuck; some come back Pending."""
         for name, record in list(self.pods.items()):
             if record.state is not PodState.RELEASING:
                 continue

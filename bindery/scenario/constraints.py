@@ -1,4 +1,4 @@
-"""Where a pod may go: Kubernetes' affinity and tolerations, as a scenario writes them.
+"""Kubernetes' affinity and tolerations, as a scenario writes them.
 
 They are modelled so that a misspelt key is an error here as it is at an API server. `objects`
 hands them on unchanged.
@@ -44,14 +44,14 @@ class NodeSelector(ScenarioModel):
 
 
 class PreferredTerm(ScenarioModel):
-    """A term that earns a node its weight."""
+    """A term; nodes that meet it score its weight."""
 
     weight: int = Field(ge=1, le=100)
     preference: SelectorTerm
 
 
 class NodeAffinity(ScenarioModel):
-    """Which nodes a pod may, and would rather, go to."""
+    """The nodes that a pod requires and those that it prefers."""
 
     required: NodeSelector | None = Field(
         default=None, alias="requiredDuringSchedulingIgnoredDuringExecution"
@@ -70,7 +70,7 @@ class Affinity(ScenarioModel):
 
 
 class Toleration(ScenarioModel):
-    """A taint that the pod can live with."""
+    """A taint that the pod tolerates."""
 
     key: str = ""
     operator: Literal["Exists", "Equal"] = "Equal"

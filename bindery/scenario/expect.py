@@ -1,4 +1,4 @@
-"""Comparing what is observed with what a scenario expects.
+"""Compare the observed state with the expectation of a scenario.
 
 Called by `runner` after every cycle and after every step. Pure; the failures are texts for people.
 """
@@ -48,7 +48,7 @@ class Observation:
 def compare(
     expect: Expectation, seen: Observation, topologies: Sequence[Topology] = ()
 ) -> list[str]:
-    """Return what of `expect` is not so; empty when all holds."""
+    """Return the parts of `expect` that do not hold; empty if all hold."""
     return [
         *(text for name, wanted in expect.pods.items() for text in _pod(name, wanted, seen)),
         *_counts(expect, seen),

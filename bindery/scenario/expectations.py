@@ -1,4 +1,4 @@
-"""What must come out of a scenario, as the file says it.
+"""The expected result of a scenario, as the file has it.
 
 Read by `format`; `expect` compares. Only what is named is checked.
 """
@@ -37,7 +37,7 @@ Count = Annotated[int | dict[str, int], PlainValidator(_parse_count)]
 
 
 class PodExpectation(ScenarioModel):
-    """What must be true of one pod."""
+    """The expected state of one pod."""
 
     state: States | None = None
     node: Texts | None = None
@@ -51,14 +51,14 @@ class PodExpectation(ScenarioModel):
 
 
 class QueueExpectation(ScenarioModel):
-    """What must be true of one queue: devices, cores and bytes by resource."""
+    """The expected state of one queue: devices, cores and bytes by resource."""
 
     fair_share: dict[str, float] = Field(default_factory=dict)
     allocated: dict[str, float] = Field(default_factory=dict)
 
 
 class Expectation(ScenarioModel):
-    """Everything that must be true at the same time."""
+    """The expected state of the whole cluster at one moment."""
 
     pods: dict[str, PodExpectation] = Field(default_factory=dict)
     counts: dict[str, Count] = Field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Which calls to the in-memory API server fail.
+"""Failing calls to the in-memory API server.
 
 Asked by `runner` and `binding` before each call that a scenario can make fail.
 """
@@ -9,7 +9,7 @@ from bindery.scenario.events import Fault
 
 
 class Faults:
-    """The faults of a scenario and how often each will still strike."""
+    """The faults of a scenario and how many calls each will still fail."""
 
     def __init__(self, faults: Iterable[Fault]) -> None:
         self._faults = tuple(faults)

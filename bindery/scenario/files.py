@@ -17,7 +17,7 @@ _SUFFIXES = frozenset({".yaml", ".yml"})
 
 
 class UnsupportedError(FileError):
-    """A scenario asks for behaviour that does not exist yet; `key` names it."""
+    """A scenario uses a key that is not supported yet; `key` names it."""
 
     def __init__(self, file: str, line: int, key: str) -> None:
         super().__init__(file, line, f"not supported yet: {key}")

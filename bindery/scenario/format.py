@@ -27,7 +27,7 @@ Action = Literal["allocate", "backfill", "consolidation", "reclaim", "preempt", 
 
 
 class ConfigurationOverrides(ScenarioModel):
-    """What differs from the scheduler's default configuration."""
+    """Changes to the scheduler's default configuration."""
 
     actions: tuple[Action, ...] | None = None
     """Default: all that exist."""
@@ -66,7 +66,7 @@ class ConfigurationOverrides(ScenarioModel):
 
 
 class Scenario(ScenarioModel):
-    """A small cluster, what is asked of it, and what must come out."""
+    """A small cluster, the jobs that are submitted, and the expected result."""
 
     name: str = ""
     config: ConfigurationOverrides = ConfigurationOverrides()
@@ -99,7 +99,7 @@ class Scenario(ScenarioModel):
         return {**BUILT_IN_PRIORITIES, **self.priority_classes}.get(of)
 
     def all_jobs(self) -> tuple[ScenarioJob, ...]:
-        """Return the jobs of the beginning and those that events bring."""
+        """Return the initial jobs and those that events submit."""
         return self.jobs + tuple(event.job for event in self.events if event.job is not None)
 
 

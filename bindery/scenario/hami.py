@@ -49,7 +49,7 @@ def with_memory(node: ScenarioNode) -> tuple[Device, ...]:
 
 
 def node_annotations(node: ScenarioNode) -> dict[str, str]:
-    """Return what HAMi's device plugin registers on `node`, and what its administrator says."""
+    """Return the annotations that HAMi's device plugin and the administrator write on `node`."""
     if not is_shared(node):
         return {}
     devices = [
@@ -79,7 +79,7 @@ def share_count(node: ScenarioNode) -> int:
 
 
 def resources(request: Request) -> dict[str, str]:
-    """Return what a container asks for by HAMi's resources."""
+    """Return the requests of a container as HAMi's resources."""
     amounts = {
         NVIDIA.memory_resource: request.gpu_memory,
         NVIDIA.percentage_resource: request.gpu_memory_percent,
@@ -93,7 +93,7 @@ def resources(request: Request) -> dict[str, str]:
 def pod_annotations(
     pod: ScenarioPod, devices: Sequence[Device], *, spread_devices: bool
 ) -> dict[str, str]:
-    """Return the wishes of `pod`, and what it holds of `devices`, those of its node."""
+    """Return the annotations of `pod`: its wishes, and the `devices` of its node that it holds."""
     selector = pod.gpu_selector
     found = {
         NVIDIA.use_ids[0]: ",".join(selector.use),
@@ -132,7 +132,7 @@ def recorded(pod: ScenarioPod, annotations: Mapping[str, str], uid: str) -> dict
 
 
 def holds_devices(pod: Pod) -> bool:
-    """Return whether `pod` says that it holds devices by HAMi's protocol."""
+    """Return whether the annotations of `pod` claim devices by HAMi's protocol."""
     return names.ASSIGNED_NODE in pod.metadata.annotations
 
 

@@ -32,7 +32,7 @@ DeviceIndexes = Annotated[tuple[str, ...], BeforeValidator(_texts)]
 
 
 class Request(ScenarioModel):
-    """What a container asks for."""
+    """The requests of a container."""
 
     gpus: NonNegative = 0
     """Whole devices."""
@@ -57,7 +57,7 @@ class InitContainer(Request):
 
 
 class GpuSelector(ScenarioModel):
-    """Which devices a pod would take."""
+    """The devices that a pod accepts."""
 
     use: tuple[str, ...] = ()
     avoid: tuple[str, ...] = ()
@@ -114,7 +114,7 @@ class ScenarioPod(Request):
 
 
 class TopologyConstraint(ScenarioModel):
-    """In which domain the pods must or should stay together."""
+    """The topology domain in which the pods must or should be together."""
 
     name: str = ""
     required: str = ""
@@ -169,12 +169,12 @@ class ScenarioJob(ScenarioModel):
 
     @property
     def pod_count(self) -> int:
-        """How many pods one such job has."""
+        """The number of pods of one job."""
         return sum(pod.count for pod in self.pods)
 
     @property
     def least_pods(self) -> int:
-        """How many pods it needs beside what its roles and sub-groups say."""
+        """The minimum number of pods, apart from its roles and sub-groups."""
         if self.min_member is not None:
             return self.min_member
         return sum(pod.count for pod in self.pods if not (self.sub_groups and pod.sub_group))

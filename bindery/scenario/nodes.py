@@ -44,7 +44,7 @@ class Device(ScenarioModel):
 
 
 class Numa(ScenarioModel):
-    """What the node's topology manager does, and its zones."""
+    """The policy of the node's topology manager, and its zones."""
 
     policy: Annotated[
         Literal["none", "best-effort", "restricted", "single-numa-node"], NotYet()

@@ -1,4 +1,4 @@
-"""Scenario parts as the Kubernetes objects that the scheduler watches.
+"""Convert the parts of a scenario to the Kubernetes objects that the scheduler watches.
 
 Called by `cluster`. Pure. Invariant: names and UIDs follow from the scenario's names alone, and
 only creation times follow from the order of its lists, where order means age.
@@ -83,7 +83,7 @@ _PREEMPTIBILITY: Final = {True: "Preemptible", False: "NonPreemptible"}
 
 @dataclass(frozen=True)
 class PodIdentity:
-    """Which pod of which job, and its how manieth life under that name."""
+    """Identity of a scenario pod; `generation` counts its re-creations."""
 
     job_name: str
     namespace: str
@@ -98,7 +98,7 @@ class PodIdentity:
     shared_devices: tuple[Device, ...] | None = None
     """The devices of its node, of a pod in a scenario about HAMi's protocol; None in others."""
     recreate: bool = True
-    """Whether its job's controller creates another pod in its place when it is deleted."""
+    """Whether its job's controller replaces it when it is deleted."""
 
     @property
     def uid(self) -> str:

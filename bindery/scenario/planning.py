@@ -1,4 +1,4 @@
-"""The scheduler of a scenario: the engine, fed by the in-memory cluster, and what it says.
+"""The scheduler of a scenario: the engine on the in-memory cluster, and its reports.
 
 Used by `runner`. It does what the scheduler process does around its engine: creates the drafts,
 removes requests that nobody will finish, reads the report. Invariant: no decision is made here.
@@ -183,7 +183,7 @@ class Planner:
         return tuple(str(device) for device in (held.devices if held is not None else promised))
 
     def _handed_over(self, uid: str) -> Mapping[str, Any] | None:
-        """Return what was handed to the binder about the HAMi devices of the pod `uid`."""
+        """Return the binder's data about the HAMi devices of the pod `uid`."""
         for request in self.cluster.requests.values():
             for pod in request.spec.pods:
                 if pod.pod_uid == uid and hami.PLUGIN in pod.plugin_data:
@@ -204,7 +204,7 @@ class Planner:
 
 
 def _reason(job: JobReport | None, pod: PodReport | None) -> str:
-    """Return all that is said about why a pod waits: its job's reason, then its own."""
+    """Return why a pod waits: the reason of its job, then its own."""
     texts = []
     if job is not None and job.reason != SCHEDULED:
         texts.append(f"{job.reason}: {job.message}")

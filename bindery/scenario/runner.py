@@ -1,4 +1,4 @@
-"""Plays a scenario: the scheduler's engine over the in-memory cluster, cycle after cycle.
+"""Run a scenario: the scheduler's engine on the in-memory cluster, cycle after cycle.
 
 Called by `bindery scenario run` and the behaviour tests; `expect` judges what it observes.
 Invariant: the engine is the scheduler process's own and learns and acts only as it does there.
@@ -18,7 +18,7 @@ from bindery.scenario.states import PodState
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a scenario."""
+    """The result of a scenario."""
 
     name: str
     cycles: int
@@ -28,7 +28,7 @@ class Result:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was as expected."""
+        """Whether all expectations hold."""
         return not self.failures
 
     def to_wire(self, file: str) -> dict[str, object]:
@@ -61,7 +61,7 @@ class Result:
 
 
 def run(scenario: Scenario) -> Result:
-    """Play `scenario` and compare.
+    """Run `scenario` and compare the result with its expectation.
 
     Raises:
         ConfigurationError: the scheduler cannot use the scenario's `config`.
@@ -70,7 +70,7 @@ def run(scenario: Scenario) -> Result:
 
 
 class _Run:
-    """One play of one scenario."""
+    """One run of one scenario."""
 
     def __init__(self, scenario: Scenario) -> None:
         self._scenario = scenario
@@ -80,7 +80,7 @@ class _Run:
         self._cycles = 0
 
     def play(self) -> Result:
-        """Return what came of the scenario."""
+        """Run the scenario and return its result."""
         moments = self._moments()
         last_event = max((event.before for event in self._scenario.events), default=1)
         cycles = last_event - 1 + self._scenario.rounds
@@ -100,7 +100,7 @@ class _Run:
     def _settle(
         self, moments: Iterator[Observation], *, is_after_cycle: bool, matched: Observation
     ) -> list[str]:
-        """Run the cycles in which nothing may change; return what does in the first that does."""
+        """Run the cycles that must change nothing; return the first changes."""
         if not self._scenario.settle:
             return []
         before = next(moments) if is_after_cycle else matched

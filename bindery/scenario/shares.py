@@ -27,7 +27,7 @@ def asks_for_share(pod: ScenarioPod) -> bool:
 
 
 def annotations(pod: ScenarioPod, *, spread_devices: bool) -> dict[str, str]:
-    """Return the annotations of `pod` that say what it wants of GPUs, and what it holds."""
+    """Return the annotations of `pod` about the GPUs that it requests and holds."""
     found: dict[str, str] = {}
     if pod.gpu_fraction:
         found[gpushare.FRACTION_ANNOTATION] = f"{pod.gpu_fraction:.9f}".rstrip("0").rstrip(".")
@@ -47,7 +47,7 @@ def annotations(pod: ScenarioPod, *, spread_devices: bool) -> dict[str, str]:
 
 
 def recorded(annotations: Mapping[str, str], labels: Mapping[str, str], uid: str) -> dict[str, str]:
-    """Return what the binder has recorded on the pod `uid`, which is on a node, of its share."""
+    """Return the binder's record of the share of the pod `uid`, for a pod on a node."""
     if not gpushare.asks_for_share(annotations):
         return {}
     share = {key: value for key, value in annotations.items() if key in gpushare.ASKING}

@@ -8,7 +8,7 @@ from enum import StrEnum
 
 
 class PodState(StrEnum):
-    """Where a pod is in its life."""
+    """The state of a pod."""
 
     PENDING = "Pending"
     GATED = "Gated"

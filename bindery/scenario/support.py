@@ -1,4 +1,4 @@
-"""Which keys of a scenario ask for behaviour that does not exist yet.
+"""Find the keys of a scenario that are not supported yet.
 
 Called by `files` for every scenario. It only compares values with the `NotYet` marks of the
 models, and with the few rules that depend on more than one key; each new behaviour removes marks.
@@ -18,7 +18,7 @@ from bindery.scenario.jobs import GpuSelector, ScenarioPod
 
 
 def unsupported(scenario: Scenario) -> list[tuple[Location, str]]:
-    """Return the places, and the keys as text, of all that `scenario` asks for in vain."""
+    """Return the place and the text of each unsupported key of `scenario`."""
     found = [(location, format_location(location)) for location in _marked(scenario, ())]
     found.extend(_values(scenario))
     return found
@@ -49,7 +49,7 @@ def _asks_for_nothing(value: object, default: object, mark: NotYet) -> bool:
 
 
 def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
-    """Yield the single values of otherwise supported keys that do not exist yet."""
+    """Yield the unsupported values of keys that are supported otherwise."""
     if scenario.config.usage.source == "prometheus":
         yield ("config", "usage", "source"), "config.usage.source: prometheus"
     for index, action in enumerate(scenario.config.actions or ()):

@@ -49,7 +49,7 @@ def claim_names(pod: Pod) -> list[str]:
 
 
 def waits_for_claims(pod: Pod) -> bool:
-    """Return whether a claim of `pod` is still to be made from its template."""
+    """Return whether a claim of `pod` does not exist yet."""
     made = {each.name for each in pod.status.resource_claim_statuses or ()}
     return any(
         each.resource_claim_name is None and each.name not in made
@@ -70,7 +70,7 @@ def _whole(item: KubeObject) -> Entry:
 
 
 def pruned(item: object) -> object:
-    """Return `item` without what is empty; what drivers wrote for themselves stays as it is."""
+    """Return `item` without empty values; parameters of drivers stay unchanged."""
     if isinstance(item, dict):
         kept: Iterable[tuple[str, object]] = (
             (key, value if key == "parameters" else pruned(value)) for key, value in item.items()

@@ -1,4 +1,4 @@
-"""What HAMi's protocol says on live nodes and pods, as a scenario's `annotations`.
+"""The annotations of HAMi's protocol on live nodes and pods, for a scenario.
 
 Used by `nodes` and `pods`; pure. A scenario's pod has one container beside its init
 containers, so the devices of all others are written as those of one.
@@ -22,12 +22,12 @@ _ALLOCATED: Final = frozenset(vendor.allocated_key for vendor in VENDORS)
 
 
 def node_annotations(node: Node) -> dict[str, str]:
-    """Return what device plugins register on `node`, and what is cordoned."""
+    """Return the annotations of registered and cordoned devices of `node`."""
     return {key: text for key, text in node.metadata.annotations.items() if key in _OF_NODES}
 
 
 def pod_annotations(pod: Pod) -> dict[str, str]:
-    """Return what `pod` wishes of devices and, once it is bound, holds of them.
+    """Return the device wishes of `pod` and, once it is bound, the devices that it holds.
 
     Of what the binder has written onto a pod that is not bound yet nothing is left, as in the
     snapshot it is to be planned; what others have written there keeps it from being planned.

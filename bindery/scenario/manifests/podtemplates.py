@@ -1,4 +1,4 @@
-"""The pods that a Job, a Deployment and their like would make. Used by `submission`.
+"""The pods that a Job, a Deployment or another workload would create. Used by `submission`.
 
 As many as their controller would make at once; of a CronJob, those of one run. Each is owned by it,
 so that an evicted one comes back.
@@ -106,7 +106,7 @@ def _joined(spec: Mapping[str, Any], claims: list[dict[str, Any]]) -> list[Any]:
 
 
 def _count(document: Document, kind: str, spec: Mapping[str, Any], where: tuple[str, ...]) -> int:
-    """Return how many pods exist at once; `spec` is the one at `where`."""
+    """Return the number of pods that exist at once; `where`: the location of `spec`."""
     if kind != "Job":
         key, count = "replicas", spec.get("replicas", 1)
     elif spec.get("suspend"):

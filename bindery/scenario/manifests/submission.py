@@ -52,7 +52,7 @@ _CRITICAL: Final = {"system-cluster-critical": 2000000000, "system-node-critical
 
 @dataclass
 class Submission:
-    """What a file asks for."""
+    """The objects of a file."""
 
     objects: list[KubeObject] = field(default_factory=list)
     passed_over: dict[str, str] = field(default_factory=dict)
@@ -78,7 +78,7 @@ class _Manifest(BaseModel):
 def read_submission(
     path: Path, snapshot: ClusterSnapshot, namespace: str, now: datetime
 ) -> Submission:
-    """Return what the file at `path` asks for, as it would be in the cluster `snapshot` at `now`.
+    """Return the objects of the file at `path`, as if submitted to `snapshot` at `now`.
 
     Raises:
         FileError: a part of it cannot be used; the API server would refuse it too.
@@ -103,7 +103,7 @@ class _Reader:
         self._taken = {_name(item) for item in (*snapshot.pods, *snapshot.groups)}
 
     def take(self, document: Document) -> None:
-        """Take in one document.
+        """Read one document.
 
         Raises:
             FileError: it cannot be used.
