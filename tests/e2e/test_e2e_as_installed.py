@@ -48,7 +48,7 @@ async def test_no_component_is_ever_forbidden_anything_and_idle_ones_write_lease
         assert metric(scheduler, "bindery_cycle_seconds_count") >= cycles + 2, "it keeps planning"
         return writes() == before
 
-    await wait_for(quiet, "nothing but Leases is written", timeout_s=30)
+    await wait_for(quiet, "nothing but Leases is written")
     assert {"scheduler patch podgroups", "scheduler patch pods"} <= writes().keys()
 
     for component in (scheduler, binder, agent):

@@ -44,7 +44,7 @@ async def wait_status(corner: Corner, queue: str, **wanted: Any) -> QueueStatus:
         return last[0] if found else None
 
     try:
-        status = await wait_for(said, f"{queue} says {wanted}", timeout_s=30)
+        status = await wait_for(said, f"{queue} says {wanted}")
     except AssertionError as error:
         raise AssertionError(f"{error}; it says {last}") from error
     assert status is not None
