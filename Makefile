@@ -33,13 +33,13 @@ unexport PYTHONDONTWRITEBYTECODE
 WORKERS ?= 3
 PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
 
-check: lint ## Check the style and run every test that needs no control plane (two minutes).
+check: lint ## Check the style and run every test that needs no control plane.
 	$(RUN)/pytest --numprocesses=2 -m "not e2e"
 
 test: lint controlplane ## Check the style and run every test, those on a real API server too.
 	$(PYTEST)
 
-test-long: lint controlplane ## Run every test in its full size: thousands of random cases, a long attack (hours).
+test-long: lint controlplane ## Run every test in its full size: thousands of random cases, a longer attack; takes hours.
 	BINDERY_TESTS=long $(PYTEST)
 
 MINUTES ?= 60

@@ -26,6 +26,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task, TaskStatus
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import (
     Plan,
@@ -72,7 +73,7 @@ class MoodyPlugin:
     def __init__(self) -> None:
         self.books = MoodyLedger()
 
-    def ledger(self, session: Session) -> MoodyLedger:  # noqa: ARG002
+    def ledger(self, session: Session, state: PlanState) -> MoodyLedger:  # noqa: ARG002
         return self.books
 
 

@@ -229,7 +229,7 @@ class Refusing:
     def __init__(self, accepts: Callable[[Operation], bool]) -> None:
         self.accepts = accepts
 
-    def ledger(self, session: object) -> "Refusing":  # noqa: ARG002
+    def ledger(self, session: object, state: object) -> "Refusing":  # noqa: ARG002
         return self
 
     def apply(self, operation: Operation) -> None:

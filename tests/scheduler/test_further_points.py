@@ -35,6 +35,7 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import Ledger, LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Need, Shape
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.planning.session import Session
 
@@ -72,11 +73,11 @@ class Licences:
     def supported_needs(self) -> Collection[Need]:
         return (Need.RESOURCE_CLAIMS,)
 
-    def ledger(self, session: Session) -> Ledger:
+    def ledger(self, session: Session, state: PlanState) -> Ledger:
         self.sold = {}
         for _, node_name, data in session.handed_over(self.name):
             self.sold[node_name] = self.sold.get(node_name, 0) + data["seats"]
-        self.nodes = session.state.nodes
+        self.nodes = state.nodes
         return self
 
     def apply(self, operation: Operation) -> None:

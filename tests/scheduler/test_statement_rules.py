@@ -14,6 +14,7 @@ from statementmachine import MoodyPlugin
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Statement, StatementClosedError, StatementState
 
@@ -66,7 +67,7 @@ class Broken:
     def __init__(self, *, on_apply: int = -1, on_revert: int = -1) -> None:
         self.on_apply, self.on_revert = on_apply, on_revert
 
-    def ledger(self, session: Session) -> "Broken":  # noqa: ARG002
+    def ledger(self, session: Session, state: PlanState) -> "Broken":  # noqa: ARG002
         return self
 
     def apply(self, operation: Operation) -> None:  # noqa: ARG002

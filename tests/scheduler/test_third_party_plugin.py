@@ -28,7 +28,7 @@ class Licences:
         self.seats = int(arguments.get("seats", 1))
         self.sold = {}
 
-    def ledger(self, session):
+    def ledger(self, session, state):
         return self
 
     def apply(self, operation):

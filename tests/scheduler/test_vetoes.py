@@ -16,6 +16,7 @@ from bindery.scenario.planning import Planner
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
@@ -92,7 +93,7 @@ class Vetoes:
         nodes[[row for name, row in rows.items() if (job.key.name, name) in self.job_nodes]] = True
         yield NodeFailure("are forbidden", nodes)
 
-    def ledger(self, session: Session) -> "VetoLedger":
+    def ledger(self, session: Session, state: PlanState) -> "VetoLedger":  # noqa: ARG002
         return VetoLedger(self, session)
 
 
