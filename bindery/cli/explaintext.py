@@ -15,6 +15,7 @@ from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
 from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import ReservationReport
 
 _SHOWN_JOBS = 5
@@ -46,7 +47,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
         yield _reservation_text(said.reservation)
     if said.victims is not None:
         yield from _victim_lines(said.victims)
-    elif said.reason in ("Unschedulable", "OverLimit"):
+    elif said.reason in (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT):
         yield "No eviction would help."
     if said.advice:
         yield f"What to do: {said.advice}"

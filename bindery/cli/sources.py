@@ -17,7 +17,7 @@ from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
 from bindery.cli.options import Origin
 from bindery.kube.snapshot import ClusterSnapshot
-from bindery.scheduler.engine import UnknownActionError
+from bindery.scheduler.actions.registry import UnknownActionError
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.plugins.registry import PluginError
 from bindery.scheduler.usage.formula import History

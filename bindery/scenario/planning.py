@@ -27,13 +27,8 @@ from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.model.queues import rolled_up
-from bindery.scheduler.planning.reports import (
-    SCHEDULED,
-    CycleReport,
-    JobReport,
-    PodReport,
-    RefusedPlan,
-)
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.planning.reports import CycleReport, JobReport, PodReport, RefusedPlan
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
 
 _WAITING = frozenset({PodState.PENDING, PodState.PIPELINED, PodState.GATED})
@@ -206,7 +201,7 @@ class Planner:
 def _reason(job: JobReport | None, pod: PodReport | None) -> str:
     """Return why a pod waits: the reason of its job, then its own."""
     texts = []
-    if job is not None and job.reason != SCHEDULED:
+    if job is not None and job.reason != JobReason.SCHEDULED:
         texts.append(f"{job.reason}: {job.message}")
     if pod is not None and pod.message and (job is None or pod.message != job.message):
         texts.append(pod.message)

@@ -12,8 +12,8 @@ import structlog
 
 from bindery.api import yamlfile
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.scheduler.actions.registry import ACTIONS
 from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS
-from bindery.scheduler.engine import ACTIONS
 from bindery.scheduler.plugins import registry
 
 POLL_S = 2.0

@@ -9,93 +9,32 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-import msgspec
-
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.gpushare import group_labels
 from bindery.kube.objects import KubeObject, Pod, PodBinding
 from bindery.kube.resources import Resource
-from bindery.scheduler.actions.allocate import Allocate
-from bindery.scheduler.actions.backfill import Backfill
-from bindery.scheduler.actions.base import Action
-from bindery.scheduler.actions.making_room import MakeRoom
-from bindery.scheduler.actions.preempt import ConsolidationRule, PreemptRule
-from bindery.scheduler.actions.reclaim import ReclaimRule
-from bindery.scheduler.actions.reserving import Reserver
-from bindery.scheduler.actions.stale_gang_eviction import StaleGangEviction
+from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import INTERNAL_ERROR, Stage, of_job
+from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.cache.failures import SPARE_S
 from bindery.scheduler.commit.drafts import BindRequestDraft, Committer
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.evictions import Eviction
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus, Uid
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning.gang_notes import notes
+from bindery.scheduler.planning.effects import bind_effects
+from bindery.scheduler.planning.job_reports import job_report
 from bindery.scheduler.planning.placement import FilterCache
-from bindery.scheduler.planning.reports import (
-    GATED,
-    NOT_TRIED_YET,
-    SCHEDULED,
-    CycleReport,
-    JobReport,
-    PodReport,
-    RefusedPlan,
-    ReservationReport,
-)
+from bindery.scheduler.planning.reports import CycleReport, JobReport, RefusedPlan
 from bindery.scheduler.planning.rounds import Deadline, Position, Round, Turn
-from bindery.scheduler.planning.session import WAITS_FOR_RELEASE, Session
+from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
 from bindery.scheduler.plugins import registry
 from bindery.scheduler.usage.source import past_usage
 
-
-def most_moved(configuration: SchedulerConfiguration) -> int:
-    """Return of how many jobs pods may move for one that waits; none where pods are spread."""
-    for plugin in configuration.plugins:
-        if plugin.name == "nodeplacement" and "spread" in (
-            plugin.arguments.get("gpu"),
-            plugin.arguments.get("cpu"),
-        ):
-            return 0
-    return configuration.consolidation_max_moved
-
-
-_MAKERS: dict[str, Callable[[SchedulerConfiguration], MakeRoom]] = {
-    "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
-    "reclaim": lambda _: MakeRoom(ReclaimRule()),
-    "preempt": lambda _: MakeRoom(PreemptRule()),
-}
-"""The actions that make room."""
-
-
-def _backfill(configuration: SchedulerConfiguration) -> Backfill:
-    makers = [
-        make(configuration) for name, make in _MAKERS.items() if name in configuration.actions
-    ]
-    return Backfill(makers)
-
-
-ACTIONS: dict[str, Callable[[SchedulerConfiguration], Action]] = {
-    "allocate": lambda it: Allocate(Reserver(it.backfill) if Backfill.name in it.actions else None),
-    "backfill": _backfill,
-    **_MAKERS,
-    "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
-}
-"""By the name that the configuration uses."""
-
-
 _NOT_TRIED_YET = Refusal(
-    NOT_TRIED_YET, "planning takes several cycles now, and it has not been its turn yet"
+    JobReason.NOT_TRIED_YET, "planning takes several cycles now, and it has not been its turn yet"
 )
-
-
-class UnknownActionError(Exception):
-    """The configuration names an action that does not exist; `index` is its place in the list."""
-
-    def __init__(self, index: int, name: str) -> None:
-        self.index = index
-        super().__init__(f"action {name} does not exist; known: {', '.join(ACTIONS)}")
 
 
 class Engine:
@@ -120,15 +59,13 @@ class Engine:
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
         """Plan by `configuration` from the next cycle on. The pool and scheduler name stay."""
-        for index, name in enumerate(configuration.actions):
-            if name not in ACTIONS:
-                raise UnknownActionError(index, name)
+        made = actions.make(configuration)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
         self.cluster.observe(
             (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
         )
-        self._actions = [ACTIONS[name](configuration) for name in configuration.actions]
+        self._actions = made
         self.configuration = configuration
         self.past.configure(configuration.usage)
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
@@ -143,18 +80,7 @@ class Engine:
 
         For rehearsals: the objects as they are once it is done.
         """
-        effects: list[KubeObject] = []
-        if binding.selected_gpu_groups:
-            labels = {**pod.metadata.labels, **group_labels(binding.selected_gpu_groups)}
-            metadata = msgspec.structs.replace(pod.metadata, labels=labels)
-            pod = msgspec.structs.replace(pod, metadata=metadata)
-            effects.append(pod)
-        for name, plugin in self._plugins.effects:
-            data = binding.plugin_data.get(name, {})
-            for item in plugin.bind_effects(pod, binding.selected_node, data):
-                pod = item if isinstance(item, Pod) else pod
-                effects.append(item)
-        return effects
+        return bind_effects(self._plugins, pod, binding)
 
     def cycle(
         self,
@@ -253,10 +179,10 @@ class Engine:
 
         def fail(text: str) -> None:
             why = f"reporting it has failed: {text}"
-            found.append(JobReport(job.key, job.uid, False, INTERNAL_ERROR, why, {}))
+            found.append(JobReport(job.key, job.uid, False, JobReason.INTERNAL_ERROR, why, {}))
 
         with self.cluster.defects.held_to(Stage.REPORT, of_job(job.key), fail):
-            found.append(_job_report(session, job))
+            found.append(job_report(session, job))
         return found[0]
 
     @contextmanager
@@ -336,46 +262,3 @@ class Engine:
     def refused(self, draft: BindRequestDraft) -> None:
         """Note that the request could not be created: its pods are planned anew."""
         self.cluster.forget(draft.key)
-
-
-def _job_report(session: Session, job: Job) -> JobReport:
-    refusal = session.refusals.get(job)
-    satisfied = job.exists and job.invalid is None and job.is_satisfied
-    if refusal is None:
-        gated = job.gated_count > 0 and not satisfied
-        reason = GATED if gated else SCHEDULED
-        message = f"{job.gated_count} pods are gated" if gated else ""
-    else:
-        reason, message = refusal.reason, refusal.message
-        refused_room = session.refused_room(job)
-        if refused_room is not None and reason != WAITS_FOR_RELEASE:
-            message = f"{message}; {refused_room}"
-    pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
-    if satisfied and refusal is not None:
-        message = f"{len(job.pending)} more pods wait: {message}"
-        reason = SCHEDULED
-    message = "; ".join(text for text in (message, notes(job)) if text)
-    kept = session.reservations.of(job)
-    reserved = None
-    if kept is not None:
-        nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
-        reserved = ReservationReport(nodes, kept.start)
-    is_known = refusal is None or refusal.reason != NOT_TRIED_YET
-    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved, is_known)
-
-
-def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:
-    planned = task.status in (TaskStatus.BINDING, TaskStatus.PIPELINED)
-    waits = task.status in (TaskStatus.PENDING, TaskStatus.PIPELINED)
-    text = message if waits else ""
-    given_up = ""
-    if task.status is TaskStatus.PENDING and task.uid in session.last_places.get(job, ()):
-        given_up = session.state.nodes.name(session.last_places[job][task.uid])
-        text = f"it had a place, but its gang was given up: {message}"
-    for plugin in session.plugins.explanations if waits else ():
-        addition = plugin.explain_wait(session, job, task, text)
-        text = f"{text}; {addition}" if addition else text
-    node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name
-    promised = session.state.nodes.devices.promised_to.get(task.uid)
-    devices = promised.devices if promised is not None else ()
-    return PodReport(task.name, task.status.value, node, text, devices, given_up)

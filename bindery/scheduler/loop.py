@@ -25,7 +25,8 @@ from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.commit.writer import UNCONFIRMED_AFTER_S, RequestWriter
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import JobKey, TaskStatus
-from bindery.scheduler.planning.reports import SCHEDULED, STILL_COMING, CycleReport, JobReport
+from bindery.scheduler.model.reasons import STILL_COMING, JobReason
+from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.status.conditions import Subject, pending_writes
 from bindery.scheduler.status.queue_metrics import QueueFigures
@@ -260,7 +261,9 @@ class SchedulingLoop:
         reference = _reference(job.key, job.uid)
         if job.satisfied:
             # Of one that never waited, the binder's event says as much.
-            self._events.normal(reference, SCHEDULED, _places_text(job), is_minor=told is None)
+            self._events.normal(
+                reference, JobReason.SCHEDULED, _places_text(job), is_minor=told is None
+            )
         elif job.reason in STILL_COMING:
             self._events.normal(reference, job.reason, job.message)
         else:

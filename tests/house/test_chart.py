@@ -20,7 +20,7 @@ from bindery.api.configuration import (
 )
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
-from bindery.scheduler.engine import ACTIONS
+from bindery.scheduler.actions.registry import ACTIONS
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
 SCHEMA: dict[str, Any] = json.loads((CHART / "values.schema.json").read_text())

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from bindery.scheduler.engine import ACTIONS
+from bindery.scheduler.actions.registry import ACTIONS
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "bindery"

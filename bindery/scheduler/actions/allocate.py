@@ -16,6 +16,7 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning import next_pods
@@ -152,7 +153,9 @@ class Attempts:
                 return served
             tried = True
         if not tried:
-            self._refuse(job, Refusal("Unschedulable", "a plugin leaves it no nodes to try"))
+            self._refuse(
+                job, Refusal(JobReason.UNSCHEDULABLE, "a plugin leaves it no nodes to try")
+            )
         return Outcome.WAITS
 
     def _serve_in(self, job: Job, wish: _Wish, finder: JobFinder) -> Commit | Outcome:
@@ -174,7 +177,9 @@ class Attempts:
             ):
                 return self._promise(job, statement, tasks)
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
-                return self._refuse(job, Refusal("NotReady", "a plugin holds the job back"))
+                return self._refuse(
+                    job, Refusal(JobReason.NOT_READY, "a plugin holds the job back")
+                )
             session.refusals.pop(job, None)
             return Commit(job, statement.commit(), len(tasks) > 1)
 
@@ -238,12 +243,12 @@ class Attempts:
         rows = [task.row for task in tasks]
         statement.discard()
         with session.statement() as promises:
-            self._refuse(job, Refusal("WaitsForRelease", _WAITS_FOR_RELEASE))
+            self._refuse(job, Refusal(JobReason.WAITS_FOR_RELEASE, _WAITS_FOR_RELEASE))
             try:
                 for task, row in zip(tasks, rows, strict=True):
                     promises.pipeline(task, row)
             except LedgerRefusalError as refusal:
-                return self._refuse(job, Refusal("Unschedulable", str(refusal)))
+                return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, str(refusal)))
             if not all(plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining):
                 return Outcome.WAITS
             session.hold(promises)
@@ -259,7 +264,7 @@ class Attempts:
         text = shortage.text
         if asked > 1:
             text = f"{shortage.fitted} of {asked} pods fit; for the next one {text}"
-        return self._refuse(job, Refusal("Unschedulable", text))
+        return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
     def _known_shortage(self, attempt: "_Attempt", tasks: Sequence[Task]) -> _Shortage | None:
         """Return why `tasks` cannot fit, if an earlier gang of equal pods has shown it."""

@@ -109,7 +109,7 @@ class MakeRoom:
             votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
             if not all(votes):
                 return _Tried(_Outcome.HELD_BACK, None)
-            _table(session).gone(found.gone)
+            _table(session).mark_gone(found.gone)
             session.promised(claim.job)
             is_gang = len(claim.tasks) > 1
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
@@ -171,8 +171,7 @@ class _Tried:
 
 def _table(session: Session) -> VictimTable:
     """Return who could be evicted, the same for all actions of a session."""
-    session.victims = session.victims or VictimTable(session)
-    return session.victims
+    return session.once(VictimTable, VictimTable)
 
 
 def _has_idle(session: Session, claim: Claim) -> bool:

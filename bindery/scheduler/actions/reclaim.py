@@ -11,12 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
 from bindery.scheduler.solver.rules import Claim
-from bindery.scheduler.solver.victims import Chunk, VictimTable
+from bindery.scheduler.solver.units import EvictionUnit
+from bindery.scheduler.solver.victims import VictimTable
 
 
 class ReclaimRule:
@@ -35,11 +37,13 @@ class ReclaimRule:
         row = session.queue_row(claim.job)
         with_claim = ledger.allocated[:, row] + _request(session, claim)
         if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
-            return Refusal("OverFairShare", "with this job its queue would be above its fair share")
+            return Refusal(
+                JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
+            )
         return protection.delay(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the chunks of other queues that are reclaimable and hold more than they may."""
+        """Return the units of other queues that are reclaimable and hold more than they may."""
         mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
@@ -48,36 +52,36 @@ class ReclaimRule:
         return mask
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the chunks of other queues that are reclaimable: who moves loses nothing."""
-        mask = np.zeros(len(table.chunks), dtype=np.bool_)
+        """Return the units of other queues that are reclaimable: who moves loses nothing."""
+        mask = np.zeros(len(table.units), dtype=np.bool_)
         own = session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
             mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
         return protection.unprotected(session, table, mask, own, "reclaim")
 
-    def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
-        """Return whether the chunk's queue, as it stands now, may lose it.
+    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:
+        """Return whether the unit's queue, as it stands now, may lose it.
 
         A loss after which `accepts` must refuse the plan is none that helps: others may still go.
         """
-        levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(chunk.job))
+        levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(unit.job))
         if levels is None or not self.may_lose(session, claim, *levels):
             return False
         nodes = session.state.nodes
-        lost = total(nodes.demand(task.row, task.shape.request) for task in chunk.tasks)
+        lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
         involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
         with_claim = self._with_claim(session, claim, levels[0])
         return not self._saturated(session, with_claim, levels, involved)
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
+    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:
         """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
         own = session.queue_row(claim.job)
         involved: dict[tuple[int, int], dict[int, int]] = {}
-        for chunk in gone:
-            levels = levels_apart(session, own, session.queue_row(chunk.job))
+        for unit in gone:
+            levels = levels_apart(session, own, session.queue_row(unit.job))
             if levels is not None:
-                lost = total(task.shape.request for task in chunk.tasks)
+                lost = total(task.shape.request for task in unit.tasks)
                 resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
                 resources.update(dict.fromkeys(lost, 0))
         return not any(

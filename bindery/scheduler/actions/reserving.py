@@ -17,6 +17,7 @@ from bindery.api.times import timestamp
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
@@ -31,7 +32,7 @@ _MOMENTS_TRIED = 64
 """How many moments are looked at beyond the first at which the gang could fit by its sums."""
 _NODES_NAMED = 8
 """How many nodes a message names."""
-_HELD_BACK_BY_ROOM = ("Unschedulable", "OverLimit")
+_HELD_BACK_BY_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT)
 """Reasons to wait that pods' ends can change."""
 
 

@@ -14,6 +14,7 @@ from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
@@ -100,7 +101,7 @@ def _report(session: Session, job: Job, outlook: str) -> None:
     text = f"fewer of its pods run than it needs{outlook}"
     refusal = session.refusals.get(job)
     session.refusals[job] = (
-        Refusal("BelowMinimum", text)
+        Refusal(JobReason.BELOW_MINIMUM, text)
         if refusal is None
         else replace(refusal, message=f"{refusal.message}; {text}")
     )

@@ -31,7 +31,7 @@ from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.aside import Aside, stand_ins
 from bindery.scheduler.cache.budgets import Budgets
-from bindery.scheduler.cache.defects import INTERNAL_ERROR, Defects, Stage, Subject
+from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey
 from bindery.scheduler.cache.observers import Observe, Observers
@@ -42,6 +42,7 @@ from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.cache.trails import Trails
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
@@ -152,7 +153,9 @@ class Cluster:
         if change.type is EventType.DELETED:
             self.aside.drop(item)
             return
-        self.problems.append(ObjectProblem(kind.api_version, kind.kind, meta, INTERNAL_ERROR, why))
+        self.problems.append(
+            ObjectProblem(kind.api_version, kind.kind, meta, JobReason.INTERNAL_ERROR, why)
+        )
         self.aside.put(item, why)
         for instead in stand_ins(item, known, why):
             try:

@@ -15,8 +15,6 @@ from enum import StrEnum
 from bindery.api.shown import shown
 from bindery.scheduler.model.jobs import JobKey
 
-INTERNAL_ERROR = "InternalError"
-"""The reason of a job or an object of which the handling failed."""
 _MOST_KEPT = 1000
 """A process that does not lead keeps defects until it does."""
 _MOST_FRAMES = 24

@@ -25,6 +25,7 @@ from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.scheduler.commit.metrics import EVICTIONS
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Task, Uid
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import RefusedPlan
 
 CONCURRENT_CALLS = 16
@@ -215,7 +216,7 @@ class Evictor:
         task, problem = plan.refused.task, plan.problem
         _log.warning("eviction refused", pod=task.name, namespace=task.namespace, why=problem)
         pod = ObjectReference("v1", "Pod", task.namespace, task.name, task.uid)
-        self._events.warning(pod, "EvictionRefused", f"{plan.refused.reason}: {problem}")
+        self._events.warning(pod, JobReason.EVICTION_REFUSED, f"{plan.refused.reason}: {problem}")
         self.refused.append(plan)
         self._wake()
 

@@ -16,13 +16,15 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule, is_reclaimable, levels_apart
 from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.protection import delay, min_runtime_s
 from bindery.scheduler.solver.rules import Claim, Rule
-from bindery.scheduler.solver.victims import Chunk, VictimTable
+from bindery.scheduler.solver.units import EvictionUnit
+from bindery.scheduler.solver.victims import VictimTable
 
-BUDGET: Final = "EvictionRefused"
+BUDGET: Final = JobReason.EVICTION_REFUSED
 """The reason of what a disruption budget protects."""
 
 BlockingBudget = Callable[[Task], DisruptionBudget | None]
@@ -60,100 +62,104 @@ class Judge:
         self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
         self._refused = [rule.refuse(session, claim) for rule in self._rules]
 
-    def action_for(self, chunk: Chunk) -> str:
-        """Return the action that would take `chunk`: preempt in its own queue, else reclaim."""
-        return self._rule(chunk).name
+    def action_for(self, unit: EvictionUnit) -> str:
+        """Return the action that would take `unit`: preempt in its own queue, else reclaim."""
+        return self._rule(unit).name
 
-    def against_claim(self, chunk: Chunk) -> Iterator[Objection]:
-        """Yield why the action that takes `chunk` does nothing for the claim at all."""
-        rule = self._rule(chunk)
+    def against_claim(self, unit: EvictionUnit) -> Iterator[Objection]:
+        """Yield why the action that takes `unit` does nothing for the claim at all."""
+        rule = self._rule(unit)
         if rule.name not in self._actions:
-            yield Objection(rule.name, "ActionOff", f"the action {rule.name} is not configured")
+            yield Objection(
+                rule.name, JobReason.ACTION_OFF, f"the action {rule.name} is not configured"
+            )
         refusals = (self._refused[self._rules.index(rule)], delay(self._session, self.claim))
         for refusal in dict.fromkeys(refusals):
             if refusal is not None:
                 yield Objection(rule.name, refusal.reason, refusal.message)
 
-    def against(self, index: int, chunk: Chunk) -> Iterator[Objection]:
-        """Yield what protects `chunk`, which is the `index`th of the table, as things stand now."""
-        rule, action = self._rule(chunk), self.action_for(chunk)
-        before = [*self._protection(chunk), *self._by_action(chunk)]
+    def against(self, index: int, unit: EvictionUnit) -> Iterator[Objection]:
+        """Yield what protects `unit`, which is the `index`th of the table, as things stand now."""
+        rule, action = self._rule(unit), self.action_for(unit)
+        before = [*self._protection(unit), *self._by_action(unit)]
         yield from (Objection(action, refusal.reason, refusal.message) for refusal in before)
         if before:
             return
         eligible = self._eligible[self._rules.index(rule)][index]
-        if not eligible or not rule.allows(self._session, self.claim, chunk):
-            yield Objection(action, "NotAllowed", f"the rule of {action} does not allow it")
+        if not eligible or not rule.allows(self._session, self.claim, unit):
+            yield Objection(
+                action, JobReason.NOT_ALLOWED, f"the rule of {action} does not allow it"
+            )
 
-    def against_plan(self, gone: Collection[Chunk]) -> Iterator[Objection]:
+    def against_plan(self, gone: Collection[EvictionUnit]) -> Iterator[Objection]:
         """Yield why a rule does not accept the plan as a whole; asked when all of it stands."""
         for rule in self._rules:
-            chunks = [chunk for chunk in gone if self._rule(chunk) is rule]
-            if chunks and not rule.accepts(self._session, self.claim, chunks):
+            units = [unit for unit in gone if self._rule(unit) is rule]
+            if units and not rule.accepts(self._session, self.claim, units):
                 text = "its queue would then be fuller, for its share, than the one that loses"
-                yield Objection(rule.name, "WouldBeFuller", text)
+                yield Objection(rule.name, JobReason.WOULD_BE_FULLER, text)
 
     def hardness(self, table: VictimTable) -> NDArray[np.int64]:
-        """Return how much would have to give way for each chunk of `table` to go.
+        """Return how much would have to give way for each unit of `table` to go.
 
-        0: nothing about the chunk itself; 1: a disruption budget alone; 2: a rule of sharing or of
+        0: nothing about the unit itself; 1: a disruption budget alone; 2: a rule of sharing or of
         time; 3: it is not preemptible. A budget is the first to give way: it changes by itself.
         """
         own = table.queue == self._own
         free = np.where(own, self._eligible[0], self._eligible[1])
         levels = np.where(free, 0, 2)
-        for index, chunk in enumerate(table.chunks):
-            if any(not task.is_preemptible for task in chunk.tasks):
+        for index, unit in enumerate(table.units):
+            if any(not task.is_preemptible for task in unit.tasks):
                 levels[index] = 3
-            elif levels[index] == 0 and self.guard(chunk):
+            elif levels[index] == 0 and self.guard(unit):
                 levels[index] = 1
         return levels
 
-    def _rule(self, chunk: Chunk) -> Rule:
-        return self._rules[0 if self._session.queue_row(chunk.job) == self._own else 1]
+    def _rule(self, unit: EvictionUnit) -> Rule:
+        return self._rules[0 if self._session.queue_row(unit.job) == self._own else 1]
 
-    def _protection(self, chunk: Chunk) -> Iterator[Refusal]:
-        """Yield what protects `chunk` from everyone."""
+    def _protection(self, unit: EvictionUnit) -> Iterator[Refusal]:
+        """Yield what protects `unit` from everyone."""
         session = self._session
-        if any(not task.is_preemptible for task in chunk.tasks):
-            priority = session.priority(chunk.job)
-            yield Refusal("NonPreemptible", f"it is not preemptible (priority {priority})")
-        guard = self.guard(chunk)
+        if any(not task.is_preemptible for task in unit.tasks):
+            priority = session.priority(unit.job)
+            yield Refusal(JobReason.NON_PREEMPTIBLE, f"it is not preemptible (priority {priority})")
+        guard = self.guard(unit)
         if guard:
             yield Refusal(BUDGET, guard)
 
-    def guard(self, chunk: Chunk) -> str:
-        """Return what keeps the pods of `chunk` from being evicted now, in words; empty if nothing.
+    def guard(self, unit: EvictionUnit) -> str:
+        """Return what keeps the pods of `unit` from being evicted now, in words; empty if nothing.
 
         A disruption budget, or what the API server has just answered.
         """
-        for task in chunk.tasks:
+        for task in unit.tasks:
             budget = self._blocking_budget(task)
             if budget is not None:
                 name = budget.full_name
                 return f"PodDisruptionBudget {name} allows no eviction of pod {task.name} now"
-        if any(task.uid in self._session.spared for task in chunk.tasks):
+        if any(task.uid in self._session.spared for task in unit.tasks):
             return "its eviction has just been refused"
         return ""
 
-    def _by_action(self, chunk: Chunk) -> Iterator[Refusal]:
-        if self.action_for(chunk) == PreemptRule.name:
-            yield from self._preempt(chunk)
+    def _by_action(self, unit: EvictionUnit) -> Iterator[Refusal]:
+        if self.action_for(unit) == PreemptRule.name:
+            yield from self._preempt(unit)
         else:
-            yield from self._reclaim(chunk)
-        yield from self._min_runtime(chunk)
+            yield from self._reclaim(unit)
+        yield from self._min_runtime(unit)
 
-    def _preempt(self, chunk: Chunk) -> Iterator[Refusal]:
-        theirs = self._session.priority(chunk.job)
+    def _preempt(self, unit: EvictionUnit) -> Iterator[Refusal]:
+        theirs = self._session.priority(unit.job)
         mine = self._session.priority(self.claim.job)
         if theirs >= mine:
             yield Refusal(
-                "PriorityNotLower",
+                JobReason.PRIORITY_NOT_LOWER,
                 f"its priority {theirs} is not below the {mine} of the one that waits",
             )
 
-    def _reclaim(self, chunk: Chunk) -> Iterator[Refusal]:
-        session, row = self._session, self._session.queue_row(chunk.job)
+    def _reclaim(self, unit: EvictionUnit) -> Iterator[Refusal]:
+        session, row = self._session, self._session.queue_row(unit.job)
         levels = levels_apart(session, self._own, row)
         if levels is None:
             yield Refusal("RelatedQueue", "its queue and the other are one above the other")
@@ -163,10 +169,10 @@ class Judge:
             yield Refusal("NotReclaimable", f"queue {name}, or one above it, is not reclaimable")
         elif not self._reclaims.may_lose(session, self.claim, *levels):
             yield Refusal("WithinShare", self._within(levels[1]))
-        elif not self._reclaims.allows(session, self.claim, chunk):
+        elif not self._reclaims.allows(session, self.claim, unit):
             mine = session.state.queues.entries[levels[0]].name
             text = f"queue {mine} would be above its fair share, and fuller than {name} is left"
-            yield Refusal("WouldBeFuller", text)
+            yield Refusal(JobReason.WOULD_BE_FULLER, text)
 
     def _within(self, row: int) -> str:
         """Return in words that the queue at `row` holds no more than it may keep.
@@ -189,15 +195,15 @@ class Judge:
         amount = _gpus(granted) if index == gpu else f"{granted} {axis.names[index]}"
         return f"queue {name} is within its {word}: it holds {held} of {amount}"
 
-    def _min_runtime(self, chunk: Chunk) -> Iterator[Refusal]:
-        session, action = self._session, self.action_for(chunk)
-        row = session.queue_row(chunk.job)
+    def _min_runtime(self, unit: EvictionUnit) -> Iterator[Refusal]:
+        session, action = self._session, self.action_for(unit)
+        row = session.queue_row(unit.job)
         least_s = min_runtime_s(session, self._own, row, action)
-        runs_s = session.now - session.running_since(chunk.job)
-        if chunk.is_core and runs_s < least_s:
+        runs_s = session.now - session.running_since(unit.job)
+        if unit.is_core and runs_s < least_s:
             name = session.state.queues.entries[row].name
             yield Refusal(
-                "MinRuntime",
+                JobReason.MIN_RUNTIME,
                 f"it has run for {runs_s:.0f} s of the {least_s:.0f} s that jobs of queue {name} "
                 "run in peace",
             )

@@ -6,13 +6,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from bindery.scheduler.model.jobs import Job, JobKey, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.work_list import WorkList
 
 _SHOWN_AHEAD = 5
-_PASSING = frozenset({"CommitFailed", "CommitUnderWay"})
+_PASSING = frozenset({JobReason.COMMIT_FAILED, JobReason.COMMIT_UNDER_WAY})
 """Reasons that go by themselves."""
 
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from bindery.scheduler.actions.preempt import ConsolidationRule
+from bindery.scheduler.actions.consolidation import ConsolidationRule
 from bindery.scheduler.insight.objections import BUDGET, BlockingBudget, Judge, Objection
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.session import Session
@@ -23,7 +24,8 @@ from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.search import Search
-from bindery.scheduler.solver.victims import Chunk, VictimTable
+from bindery.scheduler.solver.units import EvictionUnit
+from bindery.scheduler.solver.victims import VictimTable
 
 _HARDEST = 3
 
@@ -88,18 +90,18 @@ class _Permissive:
         return None
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
-        """Return the chunks that were chosen beforehand."""
+        """Return the units that were chosen beforehand."""
         return self.among.copy()
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the same chunks: the caller decides what must move."""
+        """Return the same units: the caller decides what must move."""
         return self.eligible(session, claim, table)
 
-    def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:  # noqa: ARG002
-        """Every chunk but the claimant's own may go."""
-        return chunk.job is not claim.job
+    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:  # noqa: ARG002
+        """Every unit but the claimant's own may go."""
+        return unit.job is not claim.job
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:  # noqa: ARG002
+    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:  # noqa: ARG002
         """Accept every plan in which those have other places that must."""
         return not (self.moves_all and gone)
 
@@ -123,7 +125,7 @@ def cheapest_victims(
     table = VictimTable(session, _is_somewhere)
     judge = Judge(session, claim, table, actions, blocking_budget)
     hardness = judge.hardness(table)
-    others = np.array([chunk.job is not job for chunk in table.chunks], dtype=np.bool_)
+    others = np.array([unit.job is not job for unit in table.units], dtype=np.bool_)
     if exceeds_idle(session, claim) is None:
         movable = others & (hardness < _HARDEST)
         mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
@@ -158,7 +160,7 @@ class _Found:
 
     plan: Plan
     gone: tuple[int, ...]
-    """Chunks in the order in which they go."""
+    """Units in the order in which they go."""
 
 
 def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
@@ -173,23 +175,23 @@ def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found)
     """Return the plan with what the rules say to each step of it."""
     places = _new_places(found.plan)
     victims: list[Victim] = []
-    chunk_of = {task.uid: i for i in found.gone for task in table.chunks[i].tasks}
+    unit_of = {task.uid: i for i in found.gone for task in table.units[i].tasks}
     heard: set[int] = set()
     against: list[Objection] = []
     with session.statement() as statement:
         for step in found.plan.operations:
-            index = chunk_of.get(step.task.uid)
+            index = unit_of.get(step.task.uid)
             if step.kind is OperationKind.EVICT and index is not None and index not in heard:
                 heard.add(index)
-                chunk = table.chunks[index]
-                against += judge.against_claim(chunk)
-                objections = tuple(judge.against(index, chunk))
-                victims.append(_victim(session, chunk, places, judge.action_for(chunk), objections))
+                unit = table.units[index]
+                against += judge.against_claim(unit)
+                objections = tuple(judge.against(index, unit))
+                victims.append(_victim(session, unit, places, judge.action_for(unit), objections))
             statement.replay(Plan((step,)))
         killed = [
-            table.chunks[i]
+            table.units[i]
             for i in found.gone
-            if any(task.uid not in places for task in table.chunks[i].tasks)
+            if any(task.uid not in places for task in table.units[i].tasks)
         ]
         if not against and not any(victim.objections for victim in victims):
             against += judge.against_plan(killed)
@@ -206,26 +208,28 @@ def _moving(
     """Return a plan in which everybody finds another place, with what keeps it from happening."""
     name, (actions, most_moved) = ConsolidationRule.name, configured
     places = _new_places(found.plan)
-    chunks = [table.chunks[index] for index in found.gone]
+    units = [table.units[index] for index in found.gone]
     against: list[Objection] = []
     if name not in actions:
-        against.append(Objection(name, "ActionOff", "the action consolidation is not configured"))
+        against.append(
+            Objection(name, JobReason.ACTION_OFF, "the action consolidation is not configured")
+        )
     refusal = ConsolidationRule(most_moved).refuse(session, judge.claim)
     if refusal is not None:
         against.append(Objection(name, refusal.reason, refusal.message))
-    jobs = {chunk.job.key for chunk in chunks}
+    jobs = {unit.job.key for unit in units}
     if refusal is None and len(jobs) > most_moved:
         text = f"pods of {len(jobs)} jobs would move, and consolidation moves {most_moved} at most"
         against.append(Objection(name, "TooManyMoves", text))
     victims = tuple(
         _victim(
             session,
-            chunk,
+            unit,
             places,
             name,
-            (Objection(name, BUDGET, guard),) if (guard := judge.guard(chunk)) else (),
+            (Objection(name, BUDGET, guard),) if (guard := judge.guard(unit)) else (),
         )
-        for chunk in chunks
+        for unit in units
     )
     return VictimPlan(victims, tuple(against))
 
@@ -238,22 +242,22 @@ def _new_places(plan: Plan) -> dict[str, str]:
 
 def _victim(
     session: Session,
-    chunk: Chunk,
+    unit: EvictionUnit,
     places: dict[str, str],
     action: str,
     objections: tuple[Objection, ...],
 ) -> Victim:
     return Victim(
-        job=chunk.job.key,
-        queue=chunk.job.queue,
-        priority=session.priority(chunk.job),
+        job=unit.job.key,
+        queue=unit.job.queue,
+        priority=session.priority(unit.job),
         action=action,
-        is_core=chunk.is_core,
-        pods=tuple(_pods(chunk, places)),
+        is_core=unit.is_core,
+        pods=tuple(_pods(unit, places)),
         objections=objections,
     )
 
 
-def _pods(chunk: Chunk, places: dict[str, str]) -> Iterator[VictimPod]:
-    for task in chunk.tasks:
+def _pods(unit: EvictionUnit, places: dict[str, str]) -> Iterator[VictimPod]:
+    for task in unit.tasks:
         yield VictimPod(task.name, task.node_name, places.get(task.uid, ""))

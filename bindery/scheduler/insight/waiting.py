@@ -8,8 +8,8 @@ from collections import defaultdict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
+from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import BindRequestDraft
-from bindery.scheduler.engine import most_moved
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns

@@ -19,6 +19,7 @@ from bindery.kube.objects import Queue, QueueResource, QueueSpec
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, QueueChains, trace
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import MODEL_PREFIX, Request, ResourceAxis
 
 NO_LIMIT = np.inf
@@ -220,18 +221,21 @@ class QueueTable:
         for at in self.chain(row):
             entry = self.entries[at]
             if not entry.exists:
-                return "QueueDoesNotExist", f"queue {entry.name} does not exist"
+                return JobReason.QUEUE_DOES_NOT_EXIST, f"queue {entry.name} does not exist"
             if entry.invalid is not None:
-                return "QueueInvalid", f"queue {entry.name} is not valid: {entry.invalid}"
+                return JobReason.QUEUE_INVALID, f"queue {entry.name} is not valid: {entry.invalid}"
             if not entry.is_open:
-                return "QueueClosed", f"queue {entry.name} is closed"
+                return JobReason.QUEUE_CLOSED, f"queue {entry.name} is closed"
         flaw = self.flaw(row)
         if flaw is ChainFlaw.TOO_DEEP:
             name = self.entries[row].name
-            return "QueueInvalid", f"queue {name} is more than {MOST_QUEUE_LEVELS} levels deep"
+            return (
+                JobReason.QUEUE_INVALID,
+                f"queue {name} is more than {MOST_QUEUE_LEVELS} levels deep",
+            )
         if flaw is not None:
             top = self.entries[self.chain(row)[-1]]
-            return "QueueInvalid", f"queue {top.name} is its own ancestor"
+            return JobReason.QUEUE_INVALID, f"queue {top.name} is its own ancestor"
         return None
 
     def is_sound(self, row: int) -> bool:

@@ -8,17 +8,6 @@ from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
 
-SCHEDULED = "Scheduled"
-"""The reason of a job that has what its gang needs."""
-NOT_ENOUGH_PODS = "NotEnoughPods"
-"""The reason of a job of which not all pods have been created that its gang needs."""
-GATED = "SchedulingGated"
-"""The reason of a job whose pods have scheduling gates."""
-NOT_TRIED_YET = "NotTriedYet"
-"""The reason of a job that has not had its turn yet, as planning takes several cycles."""
-STILL_COMING = frozenset({NOT_ENOUGH_PODS, GATED})
-"""The reasons of gangs that are not complete yet: nothing is wrong with them."""
-
 
 @dataclass(frozen=True, slots=True)
 class PodReport:

@@ -6,12 +6,12 @@ in statements that the session holds; closing it discards them, so that between 
 say what is true.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from itertools import chain
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.defects import INTERNAL_ERROR, Stage, of_job
+from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
@@ -29,6 +29,7 @@ from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.endings import Endings
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
@@ -39,13 +40,8 @@ from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.usage.source import PastUsage, nothing_past
 
-if TYPE_CHECKING:
-    from bindery.scheduler.solver.victims import VictimTable
-
 L = TypeVar("L", bound=Ledger)
-
-WAITS_FOR_RELEASE = "WaitsForRelease"
-"""The reason of a job whose places are promised to it."""
+T = TypeVar("T")
 
 
 class _Last:
@@ -122,8 +118,7 @@ class Session:
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]
         self._ledger_by_type = {type(ledger): ledger for ledger in self.ledgers}
         self.placement = Placement(self, filters)
-        self.victims: VictimTable | None = None
-        """Who could be evicted; made by the first action that asks."""
+        self._made: dict[type[Any], Any] = {}
         self._promises = self.statement()
         self.stale: list[Job] = []
         """Jobs that have less than their minimum."""
@@ -181,6 +176,14 @@ class Session:
         assert isinstance(found, kind)
         return found
 
+    def once(self, kind: type[T], make: Callable[["Session"], T]) -> T:
+        """Return what `make` returned when this was first asked for `kind` in this session."""
+        if kind not in self._made:
+            self._made[kind] = make(self)
+        made = self._made[kind]
+        assert isinstance(made, kind)
+        return made
+
     def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
         """Return the devices that the first `DeviceChoice` with a wish wants for `task`."""
         choices = (each.choose_devices(self, task, row) for each in self.plugins.device_choices)
@@ -212,7 +215,7 @@ class Session:
         """Leave `job` alone until the session ends: `error` was raised when it was planned."""
         text = self._cluster.defects.note(Stage.PLANNING, of_job(job.key), error)
         self.failed.add(job)
-        self.refusals[job] = Refusal(INTERNAL_ERROR, f"planning it has failed: {text}")
+        self.refusals[job] = Refusal(JobReason.INTERNAL_ERROR, f"planning it has failed: {text}")
 
     # -- what plugins ask ----------------------------------------------------------------------
 
@@ -236,11 +239,13 @@ class Session:
         """Return why `task` cannot be planned whatever is free, if so."""
         shape = task.shape
         if shape.refusal is not None:
-            return Refusal("NotSupported", shape.refusal)
+            return Refusal(JobReason.NOT_SUPPORTED, shape.refusal)
         if not shape.needs:
             return None
         if not shape.needs <= self.plugins.supported:
-            return Refusal("NotSupported", unmet_text(shape.needs - self.plugins.supported))
+            return Refusal(
+                JobReason.NOT_SUPPORTED, unmet_text(shape.needs - self.plugins.supported)
+            )
         answers = (plugin.invalid_task(self, task) for plugin in self.plugins.task_validity)
         return next((refusal for refusal in answers if refusal is not None), None)
 
@@ -314,7 +319,7 @@ class Session:
     def promised(self, job: Job) -> None:
         """Note that room is being made for `job`."""
         self.reservations.drop(job)
-        self.refusals[job] = Refusal(WAITS_FOR_RELEASE, "it waits for evicted pods to go")
+        self.refusals[job] = Refusal(JobReason.WAITS_FOR_RELEASE, "it waits for evicted pods to go")
 
     @cached_property
     def spared(self) -> frozenset[Uid]:

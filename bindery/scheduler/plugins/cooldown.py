@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from bindery.scheduler.model.jobs import NO_ROW, Job
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
@@ -22,7 +23,7 @@ class Cooldown:
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Leave alone for a while a job whose BindRequest could not be created."""
         why = session.postponed(job)
-        return Refusal("CommitFailed", why) if why is not None else None
+        return Refusal(JobReason.COMMIT_FAILED, why) if why is not None else None
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes that refused the job lately."""

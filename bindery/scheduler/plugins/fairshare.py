@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.arguments import demand_none
@@ -54,7 +55,7 @@ class FairShare:
                     name = session.state.queues.entries[row].name
                     granted = axis.display(index, int(quota[index, row]))
                     return Refusal(
-                        "NonPreemptibleOverQuota",
+                        JobReason.NON_PREEMPTIBLE_OVER_QUOTA,
                         f"non-preemptible jobs of queue {name} hold {axis.display(index, held)} of "
                         f"its quota of {granted} {axis.names[index]}, and this one asks for "
                         f"{axis.display(index, amount)} more",

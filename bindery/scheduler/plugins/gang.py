@@ -5,8 +5,8 @@ from typing import Any
 
 from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
@@ -26,7 +26,9 @@ class Gang:
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:  # noqa: ARG002
         """Refuse a job whose PodGroup is missing or wrong, or that has too few pods."""
         if not job.exists:
-            return Refusal("PodGroupDoesNotExist", f"PodGroup {job.key.name} does not exist")
+            return Refusal(
+                JobReason.POD_GROUP_DOES_NOT_EXIST, f"PodGroup {job.key.name} does not exist"
+            )
         if job.invalid is not None:
             return Refusal(INVALID, job.invalid)
         if not job.has_come:
@@ -35,7 +37,7 @@ class Gang:
             needed = f"of the {job.min_member} pods it needs have come"
             if come >= job.min_member:
                 needed = "pods have come, which is not enough of every role and sub-group"
-            return Refusal(NOT_ENOUGH_PODS, f"{come} {needed}{gated}")
+            return Refusal(JobReason.NOT_ENOUGH_PODS, f"{come} {needed}{gated}")
         if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)
         return None
@@ -66,4 +68,4 @@ def _await_outcome(job: Job) -> Refusal | None:
     if not binding:
         return None
     text = f"{binding} of its pods are about to be bound: the rest waits for what becomes of them"
-    return Refusal("CommitUnderWay", text)
+    return Refusal(JobReason.COMMIT_UNDER_WAY, text)

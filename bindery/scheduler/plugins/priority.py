@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
@@ -22,7 +23,7 @@ class Priority:
         if session.priority_is_known(job):
             return None
         text = f"PriorityClass {job.priority_class} does not exist"
-        return Refusal("PriorityClassDoesNotExist", text)
+        return Refusal(JobReason.PRIORITY_CLASS_DOES_NOT_EXIST, text)
 
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:  # noqa: ARG002
         """Higher priority first."""

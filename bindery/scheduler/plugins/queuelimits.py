@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import ResourceAxis, total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.plugins.arguments import demand_none
@@ -45,7 +46,7 @@ class QueueLimits:
                     name = session.state.queues.entries[row].name
                     granted = axis.display(index, int(limit))
                     return Refusal(
-                        "OverLimit",
+                        JobReason.OVER_LIMIT,
                         f"queue {name} holds {axis.display(index, held)} of its limit of "
                         f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and the job "
                         f"asks for {axis.display(index, amount)} more",

@@ -1,6 +1,6 @@
 """Taking victims out and moving them: those that find another place are moved, not just killed.
 
-What the search and the rearrangement do alike in their Statements: evict whole chunks, promise
+What the search and the rearrangement do alike in their Statements: evict whole units, promise
 places, and move who can be moved once the claim has its places.
 """
 
@@ -26,7 +26,7 @@ def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal 
     return None
 
 
-def evict_chunk(
+def evict_unit(
     statement: Statement,
     table: VictimTable,
     gone: Sequence[int],
@@ -34,7 +34,7 @@ def evict_chunk(
     rule: Rule,
     claim: Claim,
 ) -> bool:
-    """Evict the chunk at `index` whole, in the order of its pods, or not at all; return whether it
+    """Evict the unit at `index` whole, in the order of its pods, or not at all; return whether it
     was done. Not where the rule allows no further job beside those that are `gone` already.
     """
     most = rule.most_jobs
@@ -43,7 +43,7 @@ def evict_chunk(
     table.returning.of(index)  # to be asked while its gang is whole
     savepoint = statement.savepoint()
     try:
-        for task in table.chunks[index].tasks:
+        for task in table.units[index].tasks:
             statement.evict(task, f"{rule.name} for {claim.job.key}")
     except LedgerRefusalError:
         statement.rollback(savepoint)
@@ -63,16 +63,16 @@ def promise(statement: Statement, task: Task, row: int) -> bool:
 def move_victims(
     session: Session, statement: Statement, table: VictimTable, gone: Sequence[int]
 ) -> set[int]:
-    """Promise other places to victims where there are any; return the chunks that have one.
+    """Promise other places to victims where there are any; return the units that have one.
 
     The last that went, which is worth most, comes first.
     """
     moved: set[int] = set()
     for index in reversed(gone):
-        chunk = table.chunks[index]
-        may_stay = len(chunk.tasks) > 1  # of a gang that moves some may stand well
+        unit = table.units[index]
+        may_stay = len(unit.tasks) > 1  # of a gang that moves some may stand well
         if table.returning.of(index) and move_all(
-            session, statement, chunk.job, chunk.tasks, may_stay=may_stay
+            session, statement, unit.job, unit.tasks, may_stay=may_stay
         ):
             moved.add(index)
     return moved

@@ -18,16 +18,16 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
 _FEW = 64
-"""So many chunks are sorted by themselves, as those of one node; more are picked from all."""
+"""So many units are sorted by themselves, as those of one node; more are picked from all."""
 _BLOCK = 1024
 
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
-    """Yield the chunks of `among` (mask) in the order in which they go.
+    """Yield the units of `among` (mask) in the order in which they go.
 
     Mostly the first few are enough, so no more are looked at than are asked for.
     """
-    waiting = {queue: _Line(chunks) for queue, chunks in _by_queue(table, among)}
+    waiting = {queue: _Line(units) for queue, units in _by_queue(table, among)}
     waiting = {queue: line for queue, line in waiting.items() if line}
     if len(waiting) == 1:
         yield from next(iter(waiting.values()))
@@ -36,7 +36,7 @@ def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator
 
 
 def _by_queue(table: VictimTable, among: BoolColumn) -> Iterator[tuple[int, Iterator[int]]]:
-    """Yield the chunks of `among` of each queue, in their order."""
+    """Yield the units of `among` of each queue, in their order."""
     if np.count_nonzero(among) > _FEW:
         for queue, ranked in table.by_queue.items():
             yield queue, _picked(ranked, among)
@@ -55,11 +55,11 @@ def _picked(ranked: NDArray[np.intp], among: BoolColumn) -> Iterator[int]:
 
 
 class _Line(Iterator[int]):
-    """Chunks of one queue, of which the first can be looked at before it is taken."""
+    """Units of one queue, of which the first can be looked at before it is taken."""
 
-    def __init__(self, chunks: Iterator[int]) -> None:
-        self._chunks = chunks
-        self.first = next(chunks, None)
+    def __init__(self, units: Iterator[int]) -> None:
+        self._units = units
+        self.first = next(units, None)
 
     def __bool__(self) -> bool:
         return self.first is not None
@@ -67,7 +67,7 @@ class _Line(Iterator[int]):
     def __next__(self) -> int:
         if self.first is None:
             raise StopIteration
-        taken, self.first = self.first, next(self._chunks, None)
+        taken, self.first = self.first, next(self._units, None)
         return taken
 
 
@@ -82,7 +82,7 @@ class _Last:
 
 
 class _Walk(QueueWalk[int]):
-    """Chunks of several queues. `waiting`: queue row -> its chunks."""
+    """Units of several queues. `waiting`: queue row -> its units."""
 
     def __init__(self, session: Session, table: VictimTable, waiting: dict[int, _Line]) -> None:
         super().__init__(session.queue_ledger.chains)

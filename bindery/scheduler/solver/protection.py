@@ -7,6 +7,7 @@ elastic job are not protected: only its core is.
 from typing import Literal
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim
@@ -16,13 +17,15 @@ from bindery.scheduler.solver.victims import VictimTable
 def delay(session: Session, claim: Claim) -> Refusal | None:
     """Refuse a claim whose job has not waited for its preemption delay, or never preempts."""
     if any(task.never_preempts for task in claim.tasks):
-        return Refusal("NeverPreempts", "its pods have preemptionPolicy Never")
+        return Refusal(JobReason.NEVER_PREEMPTS, "its pods have preemptionPolicy Never")
     if session.never_preempts(claim.job):
         text = f"its PriorityClass {claim.job.priority_class} has preemptionPolicy Never"
-        return Refusal("NeverPreempts", text)
+        return Refusal(JobReason.NEVER_PREEMPTS, text)
     waited_s = session.now - session.pending_since(claim.job)
     if claim.job.preemption_delay_s > 0 and waited_s <= claim.job.preemption_delay_s:
-        return Refusal("PreemptionDelay", f"it waits {claim.job.preemption_delay_s:.0f} s first")
+        return Refusal(
+            JobReason.PREEMPTION_DELAY, f"it waits {claim.job.preemption_delay_s:.0f} s first"
+        )
     return None
 
 
@@ -33,7 +36,7 @@ def unprotected(
     own: int,
     action: Literal["preempt", "reclaim"],
 ) -> BoolColumn:
-    """Return which chunks of `among` have run for as long as their queue protects them."""
+    """Return which units of `among` have run for as long as their queue protects them."""
     mask = among.copy()
     for queue, of_queue in table.by_queue.items():
         least_s = min_runtime_s(session, own, queue, action)

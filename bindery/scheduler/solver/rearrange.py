@@ -15,7 +15,7 @@ from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import (
-    evict_chunk,
+    evict_unit,
     keep_in_place,
     move_all,
     over_capacity,
@@ -51,7 +51,7 @@ class Rearrangement:
         self._table = table
         self._domain = domain
         self.gone: list[int] = []
-        """Chunks that move, in the order in which they were chosen."""
+        """Units that move, in the order in which they were chosen."""
         self.lost: Task | None = None
         """Never known: the search node by node, which comes after, tells which pod has no room."""
 
@@ -67,10 +67,10 @@ class Rearrangement:
         ):
             if not table.returning.of(index):
                 continue
-            pods += len(table.chunks[index].tasks)
+            pods += len(table.units[index].tasks)
             if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
                 return False
-            allowed = self._rule.allows(session, claim, table.chunks[index])
+            allowed = self._rule.allows(session, claim, table.units[index])
             if allowed and self._evict(index) and self._place():
                 self._spare()
                 keep_in_place(self._statement)
@@ -79,7 +79,7 @@ class Rearrangement:
 
     def _evict(self, index: int) -> bool:
         rule, claim = self._rule, self._claim
-        if not evict_chunk(self._statement, self._table, self.gone, index, rule, claim):
+        if not evict_unit(self._statement, self._table, self.gone, index, rule, claim):
             return False
         self.gone.append(index)
         return True
@@ -92,8 +92,8 @@ class Rearrangement:
         savepoint = self._statement.savepoint()
         moving: dict[Job, list[Task]] = {self._claim.job: []}
         for index in reversed(self.gone):
-            chunk = self._table.chunks[index]
-            moving.setdefault(chunk.job, []).extend(chunk.tasks)
+            unit = self._table.units[index]
+            moving.setdefault(unit.job, []).extend(unit.tasks)
         for job in WorkList(self._session, moving):
             if not self._fit(job, moving[job]):
                 self._statement.rollback(savepoint)

@@ -5,48 +5,45 @@ plugin has anything against its job. Asked before the victim is evicted, while i
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, JobKey
 from bindery.scheduler.planning.session import Session
-
-if TYPE_CHECKING:
-    from bindery.scheduler.solver.victims import Chunk
+from bindery.scheduler.solver.units import EvictionUnit
 
 _UNKNOWN = -1
 
 
 class Returning:
-    """Answers for `chunks`, each once a session."""
+    """Answers for `units`, each once a session."""
 
-    def __init__(self, session: Session, chunks: "Sequence[Chunk]") -> None:
+    def __init__(self, session: Session, units: Sequence[EvictionUnit]) -> None:
         self._session = session
-        self._chunks = chunks
-        self._answers = np.full(len(chunks), _UNKNOWN, dtype=np.int8)
-        """Chunk -> 1 if all its pods return, 0 if not."""
+        self._units = units
+        self._answers = np.full(len(units), _UNKNOWN, dtype=np.int8)
+        """EvictionUnit -> 1 if all its pods return, 0 if not."""
         self._of_jobs: dict[JobKey, bool] = {}
 
     def of(self, index: int) -> bool:
-        """Return whether all pods of the chunk at `index` would be placed again."""
+        """Return whether all pods of the unit at `index` would be placed again."""
         if self._answers[index] == _UNKNOWN:
-            self._answers[index] = self._ask(self._chunks[index])
+            self._answers[index] = self._ask(self._units[index])
         return bool(self._answers[index])
 
     def among(self, mask: BoolColumn) -> BoolColumn:
-        """Return those chunks of `mask` of which all pods would be placed again."""
+        """Return those units of `mask` of which all pods would be placed again."""
         for index in np.flatnonzero(mask & (self._answers == _UNKNOWN)).tolist():
-            self._answers[index] = self._ask(self._chunks[index])
+            self._answers[index] = self._ask(self._units[index])
         return np.asarray(mask & (self._answers == 1))
 
-    def _ask(self, chunk: "Chunk") -> bool:
-        job = chunk.job
+    def _ask(self, unit: "EvictionUnit") -> bool:
+        job = unit.job
         if job.key not in self._of_jobs:
             self._of_jobs[job.key] = _may_be_planned(self._session, job)
         return self._of_jobs[job.key] and all(
-            task.is_recreated and self._session.task_refusal(task) is None for task in chunk.tasks
+            task.is_recreated and self._session.task_refusal(task) is None for task in unit.tasks
         )
 
 

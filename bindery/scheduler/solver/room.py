@@ -16,7 +16,7 @@ from bindery.scheduler.solver.victims import VictimTable
 def useful_nodes(
     session: Session, table: VictimTable, left: BoolColumn, allowed: BoolColumn, task: Task
 ) -> BoolColumn:
-    """Return which of the `allowed` nodes could take `task` if all chunks that are `left` had gone,
+    """Return which of the `allowed` nodes could take `task` if all units that are `left` had gone,
     as far as sums of resources tell.
     """
     nodes, request, useful = session.state.nodes, task.shape.request, allowed

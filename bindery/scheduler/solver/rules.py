@@ -11,7 +11,8 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.victims import Chunk, VictimTable
+from bindery.scheduler.solver.units import EvictionUnit
+from bindery.scheduler.solver.victims import VictimTable
 
 
 @dataclass(frozen=True)
@@ -71,17 +72,17 @@ class Rule(Protocol):
         ...
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return which chunks of `table` may go for `claim`, each looked at by itself."""
+        """Return which units of `table` may go for `claim`, each looked at by itself."""
         ...
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return which chunks may go for `claim` as long as they find other places."""
+        """Return which units may go for `claim` as long as they find other places."""
         ...
 
-    def allows(self, session: Session, claim: Claim, chunk: Chunk) -> bool:
-        """Return whether `chunk` may go next, after those that have gone in this plan."""
+    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:
+        """Return whether `unit` may go next, after those that have gone in this plan."""
         ...
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[Chunk]) -> bool:
-        """Return whether the whole plan is acceptable; `gone`: chunks that find no other place."""
+    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:
+        """Return whether the whole plan is acceptable; `gone`: units that find no other place."""
         ...

@@ -18,7 +18,7 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.moves import (
-    evict_chunk,
+    evict_unit,
     keep_in_place,
     move_victims,
     over_capacity,
@@ -62,7 +62,7 @@ class Search:
         elif rule.moves_all:
             eligible = table.returning.among(eligible)
         self._left = permitted(session, claim, table, eligible, rule.name)
-        """Chunk -> whether it may still go in this plan."""
+        """EvictionUnit -> whether it may still go in this plan."""
         self._with_moves = with_moves
         """Whether victims that the rule protects may go too, as long as they find other places."""
         self._must_move: set[int] = set()
@@ -72,7 +72,7 @@ class Search:
         """The nodes to which the claim is held, if it is."""
         self._finder = session.placement.finder(claim.job, domain)
         self.gone: list[int] = []
-        """Chunks that go, in the order in which they were chosen."""
+        """Units that go, in the order in which they were chosen."""
         self.lost: Task | None = None
         """The pod of the claim for which no room can be made, where that is what the plan lacks."""
 
@@ -97,7 +97,7 @@ class Search:
         moved = move_victims(self._session, self._statement, self._table, self.gone)
         if not moved.issuperset(self._must_move.intersection(self.gone)):
             return False
-        stays_gone = [self._table.chunks[i] for i in self.gone if i not in moved]
+        stays_gone = [self._table.units[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
             return False
         keep_in_place(self._statement)
@@ -180,7 +180,7 @@ class Search:
         return must_move - moved
 
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
-        """Undo what was done since `savepoint`, when `chosen` chunks had gone."""
+        """Undo what was done since `savepoint`, when `chosen` units had gone."""
         self._statement.rollback(savepoint)
         self._left[self.gone[chosen:]] = True
         del self.gone[chosen:]
@@ -188,8 +188,8 @@ class Search:
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
         """Yield useful nodes by the first victim on them; a fixed number at the most."""
         table = self._table
-        on_useful = np.zeros(len(table.chunks), dtype=np.bool_)
-        on_useful[table.chunk[useful[table.row]]] = True
+        on_useful = np.zeros(len(table.units), dtype=np.bool_)
+        on_useful[table.unit[useful[table.row]]] = True
         seen: set[int] = set()
         for index in self._in_order(self._left & on_useful):
             for row in table.row[table.pods(index)].tolist():
@@ -202,8 +202,8 @@ class Search:
     def _clear(self, row: int, task: Task) -> bool:
         """Evict on the node at `row` until `task` fits, sparing what need not go."""
         session, table = self._session, self._table
-        here = np.zeros(len(table.chunks), dtype=np.bool_)
-        here[table.chunk[table.row == row]] = True
+        here = np.zeros(len(table.units), dtype=np.bool_)
+        here[table.unit[table.row == row]] = True
         savepoint, before = self._statement.savepoint(), len(self.gone)
         lacking = lacks_room(session, task, row)
         for index in self._in_order(self._left & here):
@@ -231,22 +231,22 @@ class Search:
     # -- victims ---------------------------------------------------------------------------------
 
     def _in_order(self, among: BoolColumn) -> Iterator[int]:
-        """Yield chunks in the order in which they go."""
+        """Yield units in the order in which they go."""
         return victims_in_order(self._session, self._table, among)
 
     def _evict(self, index: int) -> bool:
-        """Evict a chunk, and before it those of its job that go first, if the rule allows it."""
-        chunk, table = self._table.chunks[index], self._table
-        if not self._rule.allows(self._session, self._claim, chunk):
+        """Evict a unit, and before it those of its job that go first, if the rule allows it."""
+        unit, table = self._table.units[index], self._table
+        if not self._rule.allows(self._session, self._claim, unit):
             if not self._with_moves or not table.returning.of(index):
                 return False
             self._must_move.add(index)
-        first = range(table.first_of_job(index), index) if chunk.is_core else ()
+        first = range(table.first_of_job(index), index) if unit.is_core else ()
         return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
 
     def _evict_alone(self, index: int) -> bool:
         rule, claim = self._rule, self._claim
-        if not evict_chunk(self._statement, self._table, self.gone, index, rule, claim):
+        if not evict_unit(self._statement, self._table, self.gone, index, rule, claim):
             return False
         self._left[index] = False
         self.gone.append(index)
@@ -257,7 +257,7 @@ class Search:
 
         Before, let it choose its places anew: all that goes has gone then.
         """
-        asked, gone = len(self._claim.tasks), [self._table.chunks[i].tasks for i in self.gone]
+        asked, gone = len(self._claim.tasks), [self._table.units[i].tasks for i in self.gone]
         has_choice = asked > 1 or sum(map(len, gone)) > 1
         if not has_choice or asked * len(gone) > _MOST_TO_SPARE:
             return
@@ -268,7 +268,7 @@ class Search:
             if index is not None and self._table.goes_with_its_core(index, trial):
                 continue
             self._go_back(start, 0)
-            going = np.zeros(len(self._table.chunks), dtype=np.bool_)
+            going = np.zeros(len(self._table.units), dtype=np.bool_)
             going[trial] = True
             if can_never_fit(self._session, self._claim, self._table, going) is not None:
                 continue

@@ -14,7 +14,7 @@ from bindery.scheduler.solver.victims import VictimTable
 def permitted(
     session: Session, claim: Claim, table: VictimTable, among: BoolColumn, action: str
 ) -> BoolColumn:
-    """Return the chunks of `among` (mask) with no pod that a plugin keeps from `action`.
+    """Return the units of `among` (mask) with no pod that a plugin keeps from `action`.
 
     The core of a gang is kept with any of its extras: they would be left without their gang.
     """
@@ -23,13 +23,13 @@ def permitted(
         return among
     mask, kept = among.copy(), set[int]()
     for index in np.flatnonzero(among).tolist():
-        chunk, first = table.chunks[index], table.first_of_job(index)
+        unit, first = table.units[index], table.first_of_job(index)
         may_go = all(
             plugin.may_evict(session, task, claim.job, action)
-            for task in chunk.tasks
+            for task in unit.tasks
             for plugin in filters
         )
-        if not may_go or (chunk.is_core and first in kept):
+        if not may_go or (unit.is_core and first in kept):
             kept.add(first)
             mask[index] = False
     return mask

@@ -16,7 +16,8 @@ from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.planning.reports import STILL_COMING, CycleReport, JobReport
+from bindery.scheduler.model.reasons import STILL_COMING
+from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.gangs import (
     GangStatus,
     charged_queue,

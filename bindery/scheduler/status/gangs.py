@@ -18,8 +18,9 @@ from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.trails import Trail
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.gang_notes import notes
-from bindery.scheduler.planning.reports import NOT_ENOUGH_PODS, SCHEDULED, JobReport
+from bindery.scheduler.planning.reports import JobReport
 
 _ENDED = frozenset(status for status in TaskStatus if status.has_ended)
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
@@ -121,7 +122,8 @@ def _scheduled(
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
-        reason, text = SCHEDULED, notes(job)
+        reason: str = JobReason.SCHEDULED
+        text = notes(job)
         if state is GangState.FINISHED:
             reason, text = state.value, _ended_text(job)
         elif report is not None:
@@ -142,9 +144,10 @@ def _shortage(job: Job) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum of which no pod waits."""
     needed = f"of the {job.min_member} pods it needs"
     if job.has_come and job.tasks:
-        return "BelowMinimum", f"{job.placed.total} {needed} have a node"
+        return JobReason.BELOW_MINIMUM, f"{job.placed.total} {needed} have a node"
     come = job.placed.total + job.waiting.total
-    return NOT_ENOUGH_PODS, f"{come} {needed} have come" if job.min_member else "no pods have come"
+    text = f"{come} {needed} have come" if job.min_member else "no pods have come"
+    return JobReason.NOT_ENOUGH_PODS, text
 
 
 def _ended_text(job: Job) -> str:

@@ -23,6 +23,7 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Change
 from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
@@ -73,7 +74,11 @@ class DynamicResources:
         if Need.RESOURCE_CLAIMS not in task.shape.needs:
             return None
         problem = session.ledger(ClaimLedger).check(task)
-        return Refusal("ResourceClaimNotReady", problem, is_lasting=True) if problem else None
+        return (
+            Refusal(JobReason.RESOURCE_CLAIM_NOT_READY, problem, is_lasting=True)
+            if problem
+            else None
+        )
 
     def filters_tasks_of(self, shape: Shape) -> bool:
         """Return whether pods of `shape` have claims."""

@@ -21,6 +21,7 @@ from bindery.kube.objects import Node
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.nodereading import shares_by_hami
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import reservation_amounts
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
@@ -54,7 +55,7 @@ class GpuSharing:
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002
         """Refuse a share that makes no sense, or that nobody could hand to the container."""
         problems = task.shape.share_problems
-        return Refusal("InvalidGpuShare", "; ".join(problems)) if problems else None
+        return Refusal(JobReason.INVALID_GPU_SHARE, "; ".join(problems)) if problems else None
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield why nodes can never take a share, whatever is free on them."""

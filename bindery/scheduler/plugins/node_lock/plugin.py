@@ -27,6 +27,7 @@ from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
@@ -121,7 +122,9 @@ class NodeLock:
         """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
         forged = task.shape.forged_annotation
         problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
-        return Refusal("InvalidDeviceRequest", problem, is_lasting=True) if problem else None
+        return (
+            Refusal(JobReason.INVALID_DEVICE_REQUEST, problem, is_lasting=True) if problem else None
+        )
 
     def over_capacity(
         self,

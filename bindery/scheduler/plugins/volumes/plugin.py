@@ -17,6 +17,7 @@ from bindery.kube.storage import RESOURCES, Claim
 from bindery.kube.store import Change, Key
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.jobs import NO_ROW, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
@@ -74,12 +75,14 @@ class Volumes:
             return None
         pod = self._catalog.pods.get(task.uid)
         if pod is None:
-            return Refusal("VolumesUnknown", "what it says of its volumes is not known yet")
+            return Refusal(
+                JobReason.VOLUMES_UNKNOWN, "what it says of its volumes is not known yet"
+            )
         problems = (self._problem(pod, key) for key in pod.claims)
         text = next((problem for problem in problems if problem is not None), None)
         if text is None:
             text = session.ledger(VolumeLedger).single_user(pod)
-        return None if text is None else Refusal("VolumesNotReady", text)
+        return None if text is None else Refusal(JobReason.VOLUMES_NOT_READY, text)
 
     def filters_tasks_of(self, shape: Shape) -> bool:
         """Return whether pods of `shape` have claims."""

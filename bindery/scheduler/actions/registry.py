@@ -1,0 +1,65 @@
+"""The actions by the names that the configuration uses.
+
+The order of their execution is the configuration's; `DEFAULT_ACTIONS` in `bindery.api` gives the
+default with a reason for each.
+"""
+
+from collections.abc import Callable, Sequence
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.scheduler.actions.allocate import Allocate
+from bindery.scheduler.actions.backfill import Backfill
+from bindery.scheduler.actions.base import Action
+from bindery.scheduler.actions.consolidation import ConsolidationRule, most_moved
+from bindery.scheduler.actions.making_room import MakeRoom
+from bindery.scheduler.actions.preempt import PreemptRule
+from bindery.scheduler.actions.reclaim import ReclaimRule
+from bindery.scheduler.actions.reserving import Reserver
+from bindery.scheduler.actions.stale_gang_eviction import StaleGangEviction
+
+Maker = Callable[[SchedulerConfiguration], Action]
+
+
+def _allocate(configuration: SchedulerConfiguration) -> Allocate:
+    # Without backfill nobody could use the room that a reservation keeps.
+    is_filled = Backfill.name in configuration.actions
+    return Allocate(Reserver(configuration.backfill) if is_filled else None)
+
+
+def _backfill(configuration: SchedulerConfiguration) -> Backfill:
+    configured = (name for name in _MAKING_ROOM if name in configuration.actions)
+    return Backfill([_MAKING_ROOM[name](configuration) for name in configured])
+
+
+_MAKING_ROOM: dict[str, Callable[[SchedulerConfiguration], MakeRoom]] = {
+    "consolidation": lambda it: MakeRoom(ConsolidationRule(most_moved(it))),
+    "reclaim": lambda _: MakeRoom(ReclaimRule()),
+    "preempt": lambda _: MakeRoom(PreemptRule()),
+}
+ACTIONS: dict[str, Maker] = {
+    "allocate": _allocate,
+    "backfill": _backfill,
+    **_MAKING_ROOM,
+    "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
+}
+"""Name -> how the action is made."""
+
+
+class UnknownActionError(Exception):
+    """The configuration names an action that does not exist; `index` is its place in the list."""
+
+    def __init__(self, index: int, name: str) -> None:
+        self.index = index
+        super().__init__(f"action {name} does not exist; known: {', '.join(ACTIONS)}")
+
+
+def make(configuration: SchedulerConfiguration) -> Sequence[Action]:
+    """Return the configured actions in their order.
+
+    Raises:
+        UnknownActionError: the configuration names one that does not exist.
+    """
+    for index, name in enumerate(configuration.actions):
+        if name not in ACTIONS:
+            raise UnknownActionError(index, name)
+    return [ACTIONS[name](configuration) for name in configuration.actions]

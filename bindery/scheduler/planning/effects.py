@@ -1,0 +1,26 @@
+"""What plugins expect of the binder, for rehearsals and scenarios."""
+
+import msgspec
+
+from bindery.api.gpushare import group_labels
+from bindery.kube.objects import KubeObject, Pod, PodBinding
+from bindery.scheduler.plugins.registry import PluginSet
+
+
+def bind_effects(plugins: PluginSet, pod: Pod, binding: PodBinding) -> list[KubeObject]:
+    """Return the objects, `pod` among them, as they are once the binder has done its work.
+
+    The binding of the pod itself is not among it.
+    """
+    effects: list[KubeObject] = []
+    if binding.selected_gpu_groups:
+        labels = {**pod.metadata.labels, **group_labels(binding.selected_gpu_groups)}
+        metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+        pod = msgspec.structs.replace(pod, metadata=metadata)
+        effects.append(pod)
+    for name, plugin in plugins.effects:
+        data = binding.plugin_data.get(name, {})
+        for item in plugin.bind_effects(pod, binding.selected_node, data):
+            pod = item if isinstance(item, Pod) else pod
+            effects.append(item)
+    return effects

@@ -1,0 +1,51 @@
+"""The report of one job: where it and its pods stand when the cycle has ended. Pure."""
+
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.planning.gang_notes import notes
+from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
+from bindery.scheduler.planning.session import Session
+
+
+def job_report(session: Session, job: Job) -> JobReport:
+    """Return what the session has found out about `job`."""
+    refusal = session.refusals.get(job)
+    satisfied = job.exists and job.invalid is None and job.is_satisfied
+    if refusal is None:
+        gated = job.gated_count > 0 and not satisfied
+        reason: str = JobReason.GATED if gated else JobReason.SCHEDULED
+        message = f"{job.gated_count} pods are gated" if gated else ""
+    else:
+        reason, message = refusal.reason, refusal.message
+        refused_room = session.refused_room(job)
+        if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
+            message = f"{message}; {refused_room}"
+    pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
+    if satisfied and refusal is not None:
+        message = f"{len(job.pending)} more pods wait: {message}"
+        reason = JobReason.SCHEDULED
+    message = "; ".join(text for text in (message, notes(job)) if text)
+    kept = session.reservations.of(job)
+    reserved = None
+    if kept is not None:
+        nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
+        reserved = ReservationReport(nodes, kept.start)
+    is_known = refusal is None or refusal.reason != JobReason.NOT_TRIED_YET
+    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved, is_known)
+
+
+def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:
+    planned = task.status in (TaskStatus.BINDING, TaskStatus.PIPELINED)
+    waits = task.status in (TaskStatus.PENDING, TaskStatus.PIPELINED)
+    text = message if waits else ""
+    given_up = ""
+    if task.status is TaskStatus.PENDING and task.uid in session.last_places.get(job, ()):
+        given_up = session.state.nodes.name(session.last_places[job][task.uid])
+        text = f"it had a place, but its gang was given up: {message}"
+    for plugin in session.plugins.explanations if waits else ():
+        addition = plugin.explain_wait(session, job, task, text)
+        text = f"{text}; {addition}" if addition else text
+    node = session.state.nodes.name(task.row) if planned and task.row >= 0 else task.node_name
+    promised = session.state.nodes.devices.promised_to.get(task.uid)
+    devices = promised.devices if promised is not None else ()
+    return PodReport(task.name, task.status.value, node, text, devices, given_up)

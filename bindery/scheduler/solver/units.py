@@ -1,0 +1,117 @@
+"""The units in which a job can be evicted: an extra pod by itself, the rest of its gang as a whole.
+
+Inside a job extras go before the core, the last pods first. Used by `victims`, which makes columns
+of them.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
+from bindery.scheduler.planning.session import Session
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class EvictionUnit:
+    """Pods of one job that are evicted together."""
+
+    job: Job
+    tasks: tuple[Task, ...]
+    is_core: bool
+    """Whether the gang falls below its minimum by it."""
+
+
+def may_go(session: Session, task: Task) -> bool:
+    """Return whether `task` may be evicted at all, for whomever."""
+    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
+
+
+MayGo = Callable[[Session, Task], bool]
+
+
+def units(session: Session, job: Job, allowed: MayGo = may_go) -> list[EvictionUnit]:
+    """Return the units in which `job` can be evicted, in the order in which they go.
+
+    Pods that are not `allowed` to go count towards its minimum, so that others are extras; the rest
+    of the gang goes only as a whole.
+    """
+    running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
+    if len(running) > 1:  # most jobs are one pod, and keys cost more than all else here
+        running.sort(key=session.pod_sort_key, reverse=True)
+    free = {task.uid for task in running if allowed(session, task)}
+    found = [
+        EvictionUnit(job, tuple(extra), is_core=False) for extra in _extras(job, running, free)
+    ]
+    gone = {task.uid for unit in found for task in unit.tasks}
+    core = tuple(task for task in running if task.uid not in gone)
+    if core and all(task.uid in free for task in core):
+        found.append(EvictionUnit(job, core, is_core=True))
+    return found
+
+
+def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterable[list[Task]]:
+    """Yield what can go of the `free` pods while the gang keeps its minimum.
+
+    `running`: in order of eviction.
+    """
+    surplus = job.placed.total - job.min_member
+    spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
+    spare_leaves: dict[str, int] = {}
+    if job.tree is not None:
+        pinned = {task.sub_group for task in running if task.uid not in free}
+        for group in _optional(job, job.tree, pinned):
+            members = {leaf.name for leaf in group.leaves()}
+            tasks = [task for task in running if task.sub_group in members]
+            if tasks and len(tasks) <= surplus and _roles_allow(tasks, spare_roles):
+                surplus -= len(tasks)
+                yield tasks
+                running = [task for task in running if task not in tasks]
+        spare_leaves = {leaf.name: -job.lacking(leaf) for leaf in job.tree.leaves()}
+        if job.tree.is_satisfied(job.lacking):
+            useless = (leaf.name for leaf in _useless_leaves(job, job.tree))
+            spare_leaves.update((name, job.placed.groups[name]) for name in useless)
+    for task in running:
+        spare = spare_leaves.get(task.sub_group, surplus)
+        if task.uid not in free or surplus <= 0 or spare <= 0:
+            continue
+        if _roles_allow([task], spare_roles):
+            surplus -= 1
+            if task.sub_group in spare_leaves:
+                spare_leaves[task.sub_group] -= 1
+            yield [task]
+
+
+def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Group]:
+    """Yield satisfied groups that `group` can do without, the last written first.
+
+    `pinned`: leaves with pods that may not go.
+    """
+    satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
+    surplus = len(satisfied) - group.needed_children
+    for child in reversed(satisfied):
+        if surplus > 0 and pinned.isdisjoint(leaf.name for leaf in child.leaves()):
+            surplus -= 1
+            yield child
+        else:
+            yield from _optional(job, child, pinned)
+
+
+def _useless_leaves(job: Job, group: Group) -> Iterable[Group]:
+    """Yield the leaves of `group`, which is satisfied, whose pods are too few to count."""
+    for child in group.children:
+        if child.is_satisfied(job.lacking):
+            yield from _useless_leaves(job, child)
+        else:
+            yield from child.leaves()
+
+
+def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
+    for task in tasks:
+        if spare.get(task.role, 1) <= 0:
+            return False
+    for task in tasks:
+        if task.role in spare:
+            spare[task.role] -= 1
+    return True
