@@ -1,7 +1,7 @@
 """The actions by the names that the configuration uses.
 
-The order of their execution is the configuration's; `DEFAULT_ACTIONS` in `bindery.api` gives the
-default with a reason for each.
+The order of their execution is the configuration's; api/configuration.py gives the default order
+with a reason for each.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,6 +12,6 @@ Which ledger a resource needs, and who offers it:
     volumes and attachments             plugins.volumes.ledger          plugin volumes
 
 A resource that is a sum per node needs no ledger of its own: the node ledger counts every name. One
-of which it matters *which* part a pod gets needs a ledger, offered by `LedgerProvider`. `base` has
-the Protocol.
+of which it matters *which* part a pod gets needs a ledger, which a plugin offers
+(plugins/interface.py). `base` has the Protocol.
 """
