@@ -1,6 +1,6 @@
 """What of a gang's wishes has no effect, for its condition. Pure.
 
-Used by `job_reports` for gangs that wait and by `status/gangs.py` for those that have their minimum.
+Used by `job_reports` for gangs that wait, by `status/gangs.py` for those with their minimum.
 """
 
 from bindery.scheduler.model.jobs import Job
