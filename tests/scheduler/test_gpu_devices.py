@@ -246,6 +246,23 @@ def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_p
     assert placed(again) == ({"u"} if is_there else set())
 
 
+def test_pods_that_are_being_bound_keep_their_group_when_the_devices_are_settled_again() -> None:
+    engine = engine_with(node("a", gpu=2, cpu=64), sharer("first", {"gpu-fraction": "0.6"}))
+    [draft] = engine.cycle()
+    [group] = draft.spec.pods[0].selected_gpu_groups
+    add(engine.cluster, as_created(draft), reservation(group, "a"))
+    crowd = [pod(name, 0, 1, on="a") for name in ("one", "two")]
+    add(engine.cluster, *crowd)
+    delete(engine.cluster, *crowd)
+
+    add(engine.cluster, *(sharer(name, {"gpu-fraction": "0.6"}) for name in ("second", "third")))
+    chosen = [p.selected_gpu_groups for d in engine.cycle() for p in d.spec.pods]
+
+    assert len(chosen) == 1
+    assert (group,) not in chosen
+    check(engine.cluster)
+
+
 @settings(max_examples=examples(200), deadline=None)
 @given(data=st.data())
 def test_news_in_any_order_leave_no_device_to_be_given_away_twice(data: st.DataObject) -> None:

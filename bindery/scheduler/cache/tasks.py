@@ -187,6 +187,7 @@ class TaskStore:
         The ledgers have charged it already, so only its status and place by name change.
         """
         job = self._state.jobs[task.job]
+        self._take_groups(task)
         self.charges.adopt(task, node_name)
         job.move(task, TaskStatus.BINDING)
         self._note_waiting(job)
@@ -397,9 +398,7 @@ class TaskStore:
     def _enter(self, task: Task) -> None:
         self.charges.writes += 1
         task.status, task.node_name = self._stands(task)
-        hold = self._holds.get(task.uid)
-        if hold is not None and hold.gpu_groups:
-            task.gpu_groups = hold.gpu_groups
+        self._take_groups(task)
         task.eviction_committed = task.uid in self._evicting
         if task.pod_status is TaskStatus.RELEASING:
             self._leaving.add(task.uid)
@@ -415,6 +414,12 @@ class TaskStore:
             if task.pod_status is TaskStatus.RUNNING and self._is_to_record(job, task):
                 self.unrecorded.add(task.uid)
         self.charges.enter(task)
+
+    def _take_groups(self, task: Task) -> None:
+        """Let `task` be of the GPU groups that its request names."""
+        hold = self._holds.get(task.uid)
+        if hold is not None and hold.gpu_groups:
+            task.gpu_groups = hold.gpu_groups
 
     def _withdraw(self, task: Task) -> None:
         self.charges.writes += 1
