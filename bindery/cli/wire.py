@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import fields, is_dataclass
+from enum import StrEnum
 
 import yaml
 from pydantic.alias_generators import to_camel
@@ -21,6 +22,8 @@ def to_wire(value: object) -> object:
         return {key: to_wire(each) for key, each in value.items()}
     if isinstance(value, tuple | list):
         return [to_wire(each) for each in value]
+    if isinstance(value, StrEnum):
+        return value.value  # PyYAML knows plain strings only
     return value
 
 

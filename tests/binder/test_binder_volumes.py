@@ -195,7 +195,7 @@ def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
 
     status = storage.cluster.wait_for("second", "Failed")
     assert status["reason"] == "ClaimDeselected"
-    assert "another pod that uses it had asked for that" in status["message"]
+    assert "another pod that uses it requested this" in status["message"]
 
 
 def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the_gang(

@@ -14,6 +14,7 @@ from bindery.cli.subjects import subject
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
 from bindery.scheduler.insight.advice import advice
+from bindery.scheduler.model.reasons import JobReason
 
 GUARDED = """
 nodes: [{name: "node{i}", count: 2, gpus: 4}]
@@ -147,10 +148,11 @@ OF_VICTIMS = {
 def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for() -> None:
     folder = Path(bindery.scheduler.__file__).parent
     sources = [path.read_text() for path in folder.rglob("*.py") if "insight" not in path.parts]
-    reasons = {found for text in sources for found in re.findall(r'Refusal\(\s*"(\w+)"', text)}
-    reasons -= {*OF_VICTIMS, "NotReady"}  # "NotReady": a plugin of somebody else's
+    refused = r"Refusal\(\s*JobReason\.(\w+)"
+    reasons = {JobReason[found] for text in sources for found in re.findall(refused, text)}
+    reasons -= {*OF_VICTIMS, JobReason.NOT_READY}  # of a plugin of somebody else's
 
-    assert "VolumesNotReady" in reasons
+    assert JobReason.VOLUMES_NOT_READY in reasons
     without = {
         reason
         for reason in reasons

@@ -49,6 +49,8 @@ class Healer:
         self._sharers, self._events = sharers, events
         self._gone = gone
         self._at_work: set[_Key] = set()
+        self._gone_again: set[_Key] = set()
+        """Groups whose reservation went while it was being healed."""
 
     async def run(self) -> None:
         """Heal until cancelled; many groups at once, as device plugins may take their time."""
@@ -64,7 +66,9 @@ class Healer:
         async with asyncio.TaskGroup() as tasks:
             while True:
                 key = await self._gone.get()
-                if key not in self._at_work:
+                if key in self._at_work:
+                    self._gone_again.add(key)
+                else:
                     self._at_work.add(key)
                     tasks.create_task(self._heal(key))
 
@@ -72,6 +76,7 @@ class Healer:
         group, node = key
         try:
             while users := self._users(group, node):
+                self._gone_again.discard(key)
                 try:
                     first = users[0]
                     device = await self._reservations.hold(
@@ -83,9 +88,11 @@ class Healer:
                     await asyncio.sleep(_AGAIN_S)
                 else:
                     _log.info("a reservation is made again", group=group, node=node)
-                    return
+                    if key not in self._gone_again:
+                        return
         finally:
             self._at_work.discard(key)
+            self._gone_again.discard(key)
 
     def _users(self, group: str, node: str) -> list[Sharer]:
         return [
