@@ -1,0 +1,63 @@
+"""Reservations that go while they are being healed."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from bindery.api import gpushare
+from bindery.binder.plugins.gpu_sharing import handover
+from bindery.binder.plugins.gpu_sharing.healing import Healer
+from bindery.binder.plugins.gpu_sharing.objects import Sharer, SharerSpec
+from bindery.kube.objects import Meta
+
+SHARE = {gpushare.FRACTION_ANNOTATION: "0.5"}
+USER = Sharer(
+    metadata=Meta(
+        name="user",
+        namespace="team",
+        uid="u",
+        labels=gpushare.group_labels(["g"]),
+        annotations={**SHARE, gpushare.RECORD_ANNOTATION: gpushare.record("u", SHARE, ("g",))},
+    ),
+    spec=SharerSpec(node_name="a"),
+)
+
+
+class Reservations:
+    """Counts how often the reservation is made."""
+
+    def __init__(self) -> None:
+        self.made = 0
+        self.is_made_again = asyncio.Event()
+
+    def known(self) -> list[Sharer]:
+        return []
+
+    async def hold(self, *_: object) -> str:
+        self.made += 1
+        if self.made == 2:
+            self.is_made_again.set()
+        return "0"
+
+
+async def test_a_reservation_that_goes_again_while_users_are_told_is_made_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    reservations: Any = Reservations()
+    gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()
+
+    async def told(*_: object) -> list[str]:
+        if reservations.made == 1:
+            gone.put_nowait(("g", "a"))
+            for _ in range(5):
+                await asyncio.sleep(0)  # until it has been seen
+        return ["0"]
+
+    monkeypatch.setattr(handover, "told", told)
+    events: Any = None
+    client: Any = None
+    healing = asyncio.create_task(Healer(client, reservations, lambda: [USER], gone, events).run())
+    await asyncio.wait_for(reservations.is_made_again.wait(), 10)
+    healing.cancel()
+    await asyncio.gather(healing, return_exceptions=True)
