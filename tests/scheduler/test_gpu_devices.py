@@ -246,6 +246,33 @@ def test_a_scheduler_that_starts_keeps_gpus_for_reservations_of_requests_whose_p
     assert placed(again) == ({"u"} if is_there else set())
 
 
+def test_a_scheduler_that_stands_by_expects_no_reservations_of_requests_that_ended_long_ago() -> (
+    None
+):
+    clock = Clock()
+    user = sharer("u", {"gpu-fraction": "0.5"})
+    [draft] = engine_with(node("a", gpu=1), user).cycle()
+    request = as_created(draft)
+    engine = engine_with(node("a", gpu=1), user, request, clock=clock)
+    delete(engine.cluster, user)
+    delete(engine.cluster, request)
+
+    clock.now += LINGER_S
+    add(engine.cluster, pod("w", 0, 1))
+
+    assert placed(engine) == {"w"}
+
+
+def test_a_node_with_more_tenants_than_gpus_gets_no_more_of_them() -> None:
+    tenants = [reservation("one", "a"), reservation("two", "a")]
+    engine = engine_with(node("a", gpu=1, cpu=64), *tenants)
+    add(engine.cluster, sharer("more", {"gpu-fraction": "0.1"}))
+    assert placed(engine) == set()
+
+    delete(engine.cluster, tenants[0])
+    assert placed(engine) == {"more"}
+
+
 def test_pods_that_are_being_bound_keep_their_group_when_the_devices_are_settled_again() -> None:
     engine = engine_with(node("a", gpu=2, cpu=64), sharer("first", {"gpu-fraction": "0.6"}))
     [draft] = engine.cycle()

@@ -67,7 +67,8 @@ class Charges:
     def node_goes(self, node_name: str) -> None:
         """Take the tasks off a node that is about to be forgotten, or to change its GPU model."""
         self.writes += 1
-        self.devices.crowded.discard(self._state.nodes.rows.get(node_name, NO_ROW))
+        nodes = self._state.nodes
+        nodes.devices.crowded.discard(nodes.rows.get(node_name, NO_ROW))
         for uid in self._on_node.get(node_name, ()):
             task = self._state.tasks[uid]
             if task.row != NO_ROW:
@@ -82,8 +83,8 @@ class Charges:
         nodes, request = self._state.nodes, task.shape.request
         if sign < 0:
             self.devices.withdraw(task)
-            if task.row in self.devices.crowded:
-                self.devices.crowded.remove(task.row)
+            if task.row in nodes.devices.crowded:
+                nodes.devices.crowded.remove(task.row)
                 self.devices.resettle(self._others_on(task))
         else:
             self.devices.enter(task)

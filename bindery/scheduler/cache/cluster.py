@@ -444,6 +444,8 @@ class Cluster:
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
         moved = [uid for uid in changed if self._tasks.refresh(uid)]
+        # Also while another process leads, and no cycle takes note of the time.
+        self._tasks.note_time(self._clock())
         jobs = (self._job_of(uid) for uid in moved)
         self.changed_jobs.update(job for job in jobs if job is not None)
         return bool(moved)

@@ -21,9 +21,6 @@ class DevicePlaces:
         self._last: dict[Uid, Places] = {}
         self._reserving: dict[Uid, tuple[int, str]] = {}
         """Reservation pod -> node row and group."""
-        self.crowded: set[int] = set()
-        """Node rows on which somebody stands on a device that was not free: the watches of pods and
-        requests come in any order, and users may name a pod's node themselves."""
 
     def enter(self, task: Task) -> None:
         """Enter what `task`, which holds room on a known node, holds of its devices."""
@@ -53,7 +50,6 @@ class DevicePlaces:
     def empty(self) -> None:
         """Forget what is entered, as the table was emptied; where pods stood stays known."""
         self._reserving.clear()
-        self.crowded.clear()
 
     def resettle(self, tasks: Iterable[Task]) -> None:
         """Enter `tasks`, all that stand on a node which was crowded, again as if just seen.
@@ -137,7 +133,8 @@ class DevicePlaces:
             return wish
         if free:
             return free[0]
-        self.crowded.add(row)
+        # The watches of pods and requests come in any order, and users may name a pod's node.
+        table.crowded.add(row)
         if wish is not None:
             return wish
         return in_order(table, row, range(table.count(row)), spread=True)[0]

@@ -65,6 +65,8 @@ class DeviceTable:
         self._memory: IntColumns = np.zeros((1, 0), dtype=np.int64)
         self._groups: dict[int, dict[str, _Group]] = {}
         """Node row -> group -> where it stands."""
+        self.crowded: set[int] = set()
+        """Node rows with more tenants than devices, which have no room for more."""
         self.held_by: dict[Holder, Places] = {}
         self.promised_to: dict[Holder, Places] = {}
         self._opened_for: dict[tuple[int, int], set[Holder]] = {}
@@ -84,6 +86,7 @@ class DeviceTable:
         for columns in (self._held, self._releasing, self._promised, self._members):
             columns[:] = 0
         self._groups.clear()
+        self.crowded.clear()
         self.held_by.clear()
         self.promised_to.clear()
 
@@ -306,12 +309,14 @@ class DeviceTable:
 
     def _room_now(self, rows: Rows) -> IntColumns:
         idle = self._capacity[:, rows] - self._held[:, rows]
-        later = idle + self._releasing[:, rows] - self._promised[:, rows]
-        return np.asarray(np.minimum(idle, later))
+        return np.asarray(np.minimum(idle, self._room_later(rows)))
 
     def _room_later(self, rows: Rows) -> IntColumns:
         idle = self._capacity[:, rows] - self._held[:, rows]
-        return np.asarray(idle + self._releasing[:, rows] - self._promised[:, rows])
+        room = np.asarray(idle + self._releasing[:, rows] - self._promised[:, rows])
+        if self.crowded:  # which of its devices is whose is not known
+            room[:, np.isin(rows, list(self.crowded))] = 0
+        return room
 
     def _make_room(self, row: int, count: int) -> None:
         if self._memory.shape[1] <= row:
