@@ -231,8 +231,8 @@ class Engine:
         """Note that an eviction of `plan` was refused: what is left of it stays.
 
         The pods of the job at which it failed are spared for a while; the others may go in another
-        plan. The room of those that have gone already is kept for whom it was made. A disruption
-        budget that has allowed more since then lets them be chosen at once.
+        plan. The room of evicted pods stays reserved for its claimant. If a disruption budget has
+        allowed more since then, its pods may be chosen at once.
         """
         self._spare(plan)
         if plan.budget_easings is not None:

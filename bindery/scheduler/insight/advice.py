@@ -21,7 +21,7 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower spec.minMember.",
     Reason.BELOW_MINIMUM: (
         "See why its other pods have ended (kubectl get pods); they count again when "
-        "their controller has made them anew. Or lower spec.minMember."
+        "their controller has created them again. Or lower spec.minMember."
     ),
     Reason.GATED: "Remove the scheduling gates of the pods.",
     Reason.POD_GROUP_DOES_NOT_EXIST: "Create the PodGroup that the pods' annotation names.",

@@ -57,7 +57,7 @@ class JobReason(StrEnum):
     NON_PREEMPTIBLE = "NonPreemptible"
     """Others are not moved for it."""
     NEVER_PREEMPTS = "NeverPreempts"
-    """Its priority class says so."""
+    """Its PriorityClass or its pods have preemptionPolicy Never."""
     PREEMPTION_DELAY = "PreemptionDelay"
     """It has to wait longer before others go for it."""
     OVER_FAIR_SHARE = "OverFairShare"

@@ -249,8 +249,8 @@ class Watches(Protocol):
     def observe(self, change: Change[KubeObject]) -> bool:
         """Take in a change of one of these kinds; called between cycles only.
 
-        A plugin that is made anew is told of everything that exists as ADDED. Returns whether what
-        its `node_failures` has answered may not be true any more.
+        A new plugin gets every existing object as ADDED. Returns whether earlier answers of its
+        `node_failures` may be wrong now.
         """
         ...
 
@@ -303,7 +303,7 @@ class NodeRoom(Protocol):
         """Return for each of `rows` whether one more pod of `shape` fits.
 
         `later`: once all that is being released has gone. It may depend on these rows alone; it is
-        asked anew for a row after each operation on it.
+        called again for a row after each operation on it.
         """
         ...
 
