@@ -12,7 +12,7 @@ import structlog
 
 from bindery.api import yamlfile
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.scheduler.actions.registry import ACTIONS
+from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS
 from bindery.scheduler.plugins import registry
 
@@ -73,10 +73,10 @@ def load(path: Path) -> SchedulerConfiguration:
     if len(documents) != 1:
         raise yamlfile.FileError(str(path), 1, f"one document expected, {len(documents)} found")
     configuration = yamlfile.validate(SchedulerConfiguration, documents[0])
-    for index, name in enumerate(configuration.actions):
-        if name not in ACTIONS:
-            text = f"action {name} does not exist; known: {', '.join(ACTIONS)}"
-            raise documents[0].error(("actions", index), text)
+    try:
+        actions.make(configuration)
+    except actions.UnknownActionError as error:
+        raise documents[0].error(("actions", error.index), str(error)) from error
     try:
         registry.load(configuration.plugins)
     except registry.PluginError as error:

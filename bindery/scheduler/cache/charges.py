@@ -6,7 +6,7 @@ exactly the same status, node and queue, as neither changes in between.
 
 from collections import defaultdict
 
-from bindery.scheduler.cache.deviceplaces import DevicePlaces
+from bindery.scheduler.cache.deviceplaces import DevicePlaces, known_first
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
@@ -55,9 +55,8 @@ class Charges:
     def node_came(self, node_name: str, row: int) -> None:
         """Charge the tasks that stand on a node which has just become known."""
         tasks = (self._state.tasks[uid] for uid in self._on_node.get(node_name, ()))
-        # Those first of which it is known which devices they hold: the others take what is left.
         self.writes += 1
-        for task in sorted(tasks, key=lambda each: (not each.gpu_indexes, each.uid)):
+        for task in known_first(tasks):
             if task.row == NO_ROW:
                 self._charge_queue(task, -1)
                 task.row = row

@@ -13,6 +13,14 @@ from bindery.scheduler.model.devices import DeviceTable, Places, in_order
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 
 
+def known_first(tasks: Iterable[Task]) -> list[Task]:
+    """Return `tasks` in the order in which they enter a node.
+
+    Tasks with known devices come first: the others take the devices that are left.
+    """
+    return sorted(tasks, key=lambda task: (not task.gpu_indexes, task.uid))
+
+
 class DevicePlaces:
     """Writes `table`; remembers where pods stood last, so that news of them moves nothing."""
 
@@ -57,8 +65,7 @@ class DevicePlaces:
         Somebody has left. Where two stood on one device, the device that has become free would
         otherwise count as free for ever.
         """
-        # Those first of which it is known which devices they hold: the others take what is left.
-        entered = sorted(tasks, key=lambda task: (not task.gpu_indexes, task.uid))
+        entered = known_first(tasks)
         for task in entered:
             self.withdraw(task)
             self.forget(task.uid)

@@ -24,6 +24,7 @@ from bindery.scheduler.plugins.volumes.matching import Candidate, Matching, requ
 from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
 
 SINGLE_USER: Final = "ReadWriteOncePod"
+NOT_READ_YET: Final = "the scheduler has not read its volumes yet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +86,7 @@ class VolumeLedger:
             return
         pod, row = self._catalog.pods.get(task.uid), operation.row
         if pod is None or any(key not in self._catalog.claims for key in pod.claims):
-            raise LedgerRefusalError("what it says of its volumes is not known yet")
+            raise LedgerRefusalError(NOT_READ_YET)
         chosen = self._find_all(pod, row)
         for key, choice in chosen.items():
             self._choose(task.uid, self._catalog.claims[key], choice)

@@ -25,7 +25,7 @@ from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 from bindery.scheduler.plugins.volumes import foresight
 from bindery.scheduler.plugins.volumes.catalog import Catalog, PodVolumes, class_name, is_bound
-from bindery.scheduler.plugins.volumes.ledger import VolumeLedger
+from bindery.scheduler.plugins.volumes.ledger import NOT_READ_YET, VolumeLedger
 from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
 
 
@@ -75,9 +75,7 @@ class Volumes:
             return None
         pod = self._catalog.pods.get(task.uid)
         if pod is None:
-            return Refusal(
-                JobReason.VOLUMES_UNKNOWN, "what it says of its volumes is not known yet"
-            )
+            return Refusal(JobReason.VOLUMES_UNKNOWN, NOT_READ_YET)
         problems = (self._problem(pod, key) for key in pod.claims)
         text = next((problem for problem in problems if problem is not None), None)
         if text is None:
