@@ -112,7 +112,7 @@ def validate(model: type[Model], document: Document) -> Model:
         return model.model_validate(document.data)
     except ValidationError as error:
         problems = sorted(
-            ((document.line(item["loc"]), item["loc"], _message(item)) for item in error.errors()),
+            ((document.line(item["loc"]), item["loc"], describe(item)) for item in error.errors()),
             key=lambda problem: problem[0],
         )
         texts = [_at(location, message) for _, location, message in problems]
@@ -123,8 +123,8 @@ def _at(location: Sequence[str | int], message: str) -> str:
     return f"{format_location(location)}: {message}" if location else message
 
 
-def _message(problem: ErrorDetails) -> str:
-    """Return what is wrong in the words of the file's author, not of the library."""
+def describe(problem: ErrorDetails) -> str:
+    """Return the message of `problem`, in terms of the file instead of pydantic's."""
     if problem["type"] == "extra_forbidden":
         return "unknown key"
     if problem["type"] == "missing":

@@ -15,6 +15,7 @@ import typer
 
 from bindery.api import yamlfile
 from bindery.api.configuration import BinderConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.binder import process
 from bindery.binder.plugins import registry
 from bindery.binder.plugins.interface import BinderPlugin
@@ -84,6 +85,6 @@ def load_plugins(path: Path | None) -> tuple[BinderConfiguration, tuple[BinderPl
     configuration = yamlfile.load(BinderConfiguration, path)
     try:
         return configuration, registry.build(configuration.plugins)
-    except registry.PluginConfigurationError as error:
+    except PluginConfigurationError as error:
         document = yamlfile.read(path)[0]
         raise document.error(error.location, error.message) from error

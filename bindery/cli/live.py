@@ -11,6 +11,7 @@ from itertools import chain
 from typing import Any, TypeVar
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.cli.cluster import demanding_kinds, read
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
@@ -91,7 +92,7 @@ def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resour
     try:
         with importing():
             found = registry.load(SchedulerConfiguration().plugins if plugins is None else plugins)
-    except registry.PluginError as error:
+    except PluginConfigurationError as error:
         raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
     watched = [each for each in found.watched_resources() if each not in WATCHED]
     return [*watched, RESOURCE_CLAIM_TEMPLATES]

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 import typer
 
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.api.yamlfile import load
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
@@ -19,7 +20,6 @@ from bindery.cli.options import Origin
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.actions.registry import UnknownActionError
 from bindery.scheduler.insight.world import World
-from bindery.scheduler.plugins.registry import PluginError
 from bindery.scheduler.usage.formula import History
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.source import GivenUsage, PastUsage
@@ -57,7 +57,7 @@ class Source:
         )
         try:
             world = World(objects, self.configuration, self.now.timestamp())
-        except (UnknownActionError, PluginError) as error:
+        except (UnknownActionError, PluginConfigurationError) as error:
             raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
         if isinstance(self.past, History):
             source = world.engine.past.source

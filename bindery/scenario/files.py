@@ -7,6 +7,7 @@ as a `FileError`; the other documents of the file can still be used.
 from collections.abc import Iterator
 from pathlib import Path
 
+from bindery.api.plugins import PluginConfigurationError
 from bindery.api.yamlfile import Document, FileError, Location, read, validate
 from bindery.scenario.checks import check
 from bindery.scenario.format import Scenario
@@ -80,8 +81,9 @@ def _check_plugins(scenario: Scenario, document: Document) -> None:
         if plugin.name in scenario.config.plugins:
             try:
                 registry.load((plugin,))
-            except registry.PluginError as error:
-                raise document.error(("config", "plugins", plugin.name), str(error)) from error
+            except PluginConfigurationError as error:
+                key = ("config", "plugins", plugin.name, *error.location[3:])
+                raise document.error(key, error.message) from error
 
 
 def _first(document: Document, findings: list[tuple[Location, str]]) -> FileError:

@@ -12,6 +12,7 @@ import structlog
 
 from bindery.api import yamlfile
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS
 from bindery.scheduler.plugins import registry
@@ -79,6 +80,6 @@ def load(path: Path) -> SchedulerConfiguration:
         raise documents[0].error(("actions", error.index), str(error)) from error
     try:
         registry.load(configuration.plugins)
-    except registry.PluginError as error:
-        raise documents[0].error(("plugins", error.index), str(error)) from error
+    except PluginConfigurationError as error:
+        raise documents[0].error(error.location, error.message) from error
     return configuration

@@ -41,7 +41,8 @@ class Engine:
     """Plans cycle by cycle on its own `cluster`. `clock`: seconds since the epoch.
 
     Raises:
-        PluginError, UnknownActionError: the configuration names what is not there.
+        PluginConfigurationError: a configured plugin cannot be used.
+        UnknownActionError: the configuration names an action that does not exist.
     """
 
     def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:

@@ -9,8 +9,9 @@ from pydantic import BaseModel, ConfigDict
 from typer.testing import CliRunner
 
 from bindery.api.configuration import PluginConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins.interface import BindContext, PodManifest
-from bindery.binder.plugins.registry import PluginConfigurationError, build
+from bindery.binder.plugins.registry import build
 from bindery.cli.binder import app
 
 
@@ -58,6 +59,24 @@ class Hasty(Patient):
     name: ClassVar[str] = "another"
 
 
+class Plain:
+    """Has no arguments."""
+
+    name: ClassVar[str] = "plain"
+
+    def validate(self, pod: PodManifest) -> list[str]:
+        return [] if pod else ["it is empty"]
+
+
+class Undeclared(Plain):
+    """Expects arguments without a model of them."""
+
+    name: ClassVar[str] = "undeclared"
+
+    def __init__(self, arguments: object) -> None:
+        self.arguments = arguments
+
+
 def point(name: str, attribute: str) -> EntryPoint:
     return EntryPoint(name, f"{__name__}:{attribute}", "bindery.binder_plugins")
 
@@ -68,6 +87,8 @@ INSTALLED = [
     point("idle", "Idle"),
     point("broken", "does_not_exist"),
     point("number", "INSTALLED"),
+    point("plain", "Plain"),
+    point("undeclared", "Undeclared"),
 ]
 
 
@@ -78,13 +99,19 @@ def test_plugins_are_built_in_the_order_of_the_configuration() -> None:
     assert plugin.seconds == 5
 
 
+def test_a_plugin_without_arguments_needs_no_model_of_them() -> None:
+    (plugin,) = build([PluginConfiguration(name="plain")], INSTALLED)
+
+    assert isinstance(plugin, Plain)
+
+
 @pytest.mark.parametrize(
     ("configured", "place", "text"),
     [
         (
             [{"name": "unknown"}],
             "plugins[0].name",
-            "installed: broken, hasty, idle, number, patient",
+            "installed: broken, hasty, idle, number, patient, plain, undeclared",
         ),
         ([{"name": "patient"}, {"name": "patient"}], "plugins[1].name", "named twice"),
         (
@@ -95,8 +122,14 @@ def test_plugins_are_built_in_the_order_of_the_configuration() -> None:
         (
             [{"name": "patient", "arguments": {"minutes": 1}}],
             "plugins[0].arguments.minutes",
-            "not permitted",
+            "plugin patient: unknown key",
         ),
+        (
+            [{"name": "plain", "arguments": {"x": 1}}],
+            "plugins[0].arguments.x",
+            "plugin plain: unknown key",
+        ),
+        ([{"name": "undeclared"}], "plugins[0].name", "plugin undeclared cannot be built"),
         ([{"name": "broken"}], "plugins[0].name", "cannot be loaded"),
         ([{"name": "number"}], "plugins[0].name", "is not a plugin"),
         ([{"name": "idle"}], "plugins[0].name", "implements none of the steps"),
@@ -116,7 +149,7 @@ def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
 @pytest.mark.parametrize(
     ("line", "text"),
     [
-        ("plugins: [{name: nosuch}]", "there is no binder plugin 'nosuch'"),
+        ("plugins: [{name: nosuch}]", "plugin nosuch is not installed"),
         ("concurrentBinds: 0", "concurrentBinds"),
         ("concurentBinds: 3", "concurentBinds"),
     ],

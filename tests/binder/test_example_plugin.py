@@ -11,6 +11,7 @@ import pytest
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.names import BINDER_PLUGINS, SCHEDULER_PLUGINS
+from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins import registry as binder_registry
 from bindery.binder.webhook.review import Plugins
 from bindery.scheduler.plugins import registry as scheduler_registry
@@ -76,7 +77,7 @@ def test_pods_of_other_schedulers_are_let_through() -> None:
 def test_a_wrong_argument_ends_the_start_at_its_place() -> None:
     configured = [PluginConfiguration(name="image_policy", arguments={"registry": "x"})]
 
-    with pytest.raises(binder_registry.PluginConfigurationError, match=r"arguments\.regist"):
+    with pytest.raises(PluginConfigurationError, match=r"arguments\.regist"):
         binder_registry.build(configured)
 
 

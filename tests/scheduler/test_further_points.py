@@ -55,7 +55,7 @@ class Licences:
 
     name = "licences"
 
-    def __init__(self, _arguments: Mapping[str, Any]) -> None:
+    def __init__(self) -> None:
         self.pools: dict[str, Pool] = {}
         self.sold: dict[str, int] = {}
 

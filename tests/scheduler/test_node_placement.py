@@ -4,9 +4,9 @@ import pytest
 from schedulerworld import Clock, add, configuration, gang, node, plan, pod
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.kube.objects import KubeObject
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.plugins.registry import PluginError
 
 
 def planned(arguments: dict[str, str], *items: KubeObject) -> dict[str, str]:
@@ -67,9 +67,13 @@ def test_ties_go_to_the_first_name() -> None:
 @pytest.mark.parametrize(
     ("name", "arguments", "text"),
     [
-        ("nodeplacement", {"gpu": "scatter"}, "gpu"),
-        ("nodeplacement", {"gpus": "spread"}, "gpus"),
-        ("gang", {"any": 1}, "any"),
+        ("nodeplacement", {"gpu": "scatter"}, "arguments.gpu: "),
+        (
+            "nodeplacement",
+            {"gpus": "spread"},
+            "arguments.gpus: plugin nodeplacement: unknown key",
+        ),
+        ("gang", {"any": 1}, "arguments.any: plugin gang: unknown key"),
         ("gangs", {}, "plugin gangs is not installed; did you mean gang?"),
     ],
 )
@@ -81,8 +85,8 @@ def test_a_plugin_that_cannot_be_made_is_named_with_its_place(
         PluginConfiguration(name=name, arguments=arguments),
     ]
 
-    with pytest.raises(PluginError, match="plugin") as caught:
+    with pytest.raises(PluginConfigurationError, match=f"plugin {name}") as caught:
         Engine(configuration(wrong), Clock())
 
-    assert caught.value.index == 1
+    assert str(caught.value).startswith("plugins[1].")
     assert text in str(caught.value)

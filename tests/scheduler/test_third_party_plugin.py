@@ -9,14 +9,19 @@ import pytest
 from schedulerworld import Clock, add, configuration, gang, node, plan, pod, report_of
 
 from bindery.api.configuration import PluginConfiguration
+from bindery.api.plugins import PluginConfigurationError
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.plugins.registry import PluginError
 
 PLUGIN = """
 import numpy as np
+from pydantic import BaseModel
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.verdicts import NodeFailure
+
+
+class Arguments(BaseModel, extra="forbid"):
+    seats: int = 1
 
 
 class Licences:
@@ -24,8 +29,10 @@ class Licences:
 
     name = "licences"
 
+    arguments = Arguments
+
     def __init__(self, arguments):
-        self.seats = int(arguments.get("seats", 1))
+        self.seats = arguments.seats
         self.sold = {}
 
     def ledger(self, session, state):
@@ -129,7 +136,7 @@ def test_its_time_is_measured() -> None:
 def test_one_that_cannot_be_imported_is_an_error_at_its_place(name: str) -> None:
     plugins = [PluginConfiguration(name="gang"), PluginConfiguration(name=name)]
 
-    with pytest.raises(PluginError, match=f"plugin {name} cannot be loaded") as caught:
+    with pytest.raises(PluginConfigurationError, match=f"plugin {name} cannot be loaded") as caught:
         Engine(configuration(plugins), Clock())
 
-    assert caught.value.index == 1
+    assert caught.value.location == ("plugins", 1, "name")

@@ -8,9 +8,7 @@ next one: **all steps are idempotent**, and what must outlive the process is wri
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, runtime_checkable
-
-from pydantic import BaseModel
+from typing import Any, Protocol, runtime_checkable
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.ports import PodView
@@ -66,17 +64,6 @@ class BinderPlugin(Protocol):
     @property
     def name(self) -> str:
         """Its name in the configuration, in `pluginData` and in metrics."""
-
-
-class PluginFactory(Protocol):
-    """What an entry point leads to; a plugin class fits as it is."""
-
-    name: ClassVar[str]
-    arguments: ClassVar[type[BaseModel]]
-    """The model of `arguments` in the configuration; keys that it does not know must be errors."""
-
-    def __call__(self, arguments: Any, /) -> BinderPlugin:
-        """Build the plugin from an instance of `arguments`."""
 
 
 @runtime_checkable

@@ -1,6 +1,6 @@
-"""Scheduler plugins: every rule of planning that can be switched, ordered or replaced.
+"""Scheduler plugins: the rules of planning that a configuration can switch, order or replace.
 
-interface.py declares the extension points, registry.py finds and orders plugins by configuration,
-timing.py measures them, arguments.py is for plugins that take none. Each other module or package is
-one built-in plugin; the binder's half of a package has the same path below `bindery.binder`.
+interface.py declares the extension points, view.py what plugins may read. registry.py builds the
+configured plugins, timing.py measures them. Every other module or package is one built-in plugin.
+The binder's half of a package has the same path below `bindery.binder`.
 """

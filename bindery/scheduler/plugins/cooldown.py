@@ -1,14 +1,12 @@
 """cooldown: what failed a short while ago is not tried again at once."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 
 from bindery.scheduler.model.jobs import NO_ROW, Job
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -16,9 +14,6 @@ class Cooldown:
     """Filters by the cluster's failure memory (`failedNodeCooldownSeconds`)."""
 
     name = "cooldown"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Leave alone for a while a job whose BindRequest could not be created."""

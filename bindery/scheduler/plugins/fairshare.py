@@ -4,14 +4,12 @@ The order and the gate are KAI-Scheduler's (v0.17, plugins/proportion/queue_orde
 capacity_policy), from the shares that `bindery.scheduler.fairness` divides.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -19,9 +17,6 @@ class FairShare:
     """Orders queues by their shares; holds non-preemptible work to the quota up the tree."""
 
     name = "fairshare"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
         """Return the key of a queue whose next job is `job`.

@@ -1,13 +1,9 @@
 """gang: a job is bound with its minimum of pods or not at all."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from bindery.api.podgroup import INVALID
 from bindery.scheduler.model.jobs import Job, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -19,9 +15,6 @@ class Gang:
     """
 
     name = "gang"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:  # noqa: ARG002
         """Refuse a job whose PodGroup is missing or wrong, or that has too few pods."""

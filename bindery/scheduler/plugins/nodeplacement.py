@@ -3,8 +3,8 @@
 Scores keep to KAI-Scheduler's decades (its `nodeplacement` 0 to 9, `resourcetype` 10).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Sequence
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,9 +38,10 @@ class NodePlacement:
     """Scores nodes by the resource that decides: GPUs for pods that ask for some, else CPU."""
 
     name = "nodeplacement"
+    arguments = Arguments
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._arguments = Arguments.model_validate(dict(arguments))
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
 
     def gpu_strategy(self) -> Strategy:
         """Return how pods that ask for GPUs are placed."""

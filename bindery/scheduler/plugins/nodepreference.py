@@ -4,9 +4,6 @@ Preferred node affinity, and taints of effect PreferNoSchedule. A decade above n
 wish that a user wrote down counts more than packing.
 """
 
-from collections.abc import Mapping
-from typing import Any
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,7 +11,6 @@ from bindery.kube.taints import tolerates
 from bindery.scheduler.model.labels import term_mask
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 _DECADE = 100.0
@@ -26,9 +22,6 @@ class NodePreference:
     """Scores 0 to 100 by the weight of the preferred terms that a node matches."""
 
     name = "nodepreference"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return the weighted part of preferred terms that match, less 50 for an avoided taint."""

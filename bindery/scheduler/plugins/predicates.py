@@ -6,8 +6,7 @@ filter of a plugin: the node ledger owns it.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -19,7 +18,6 @@ from bindery.scheduler.model.nodereading import is_ready
 from bindery.scheduler.model.nodes import taints
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
@@ -29,9 +27,6 @@ class Predicates:
     """Filters by readiness, cordon, taints, selector and affinity, in this order."""
 
     name = "predicates"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield why nodes cannot take pods of `shape`."""

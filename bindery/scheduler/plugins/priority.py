@@ -1,12 +1,8 @@
 """priority: queues, jobs and pods with a higher priority go first."""
 
-from collections.abc import Mapping
-from typing import Any
-
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal, SortKey
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -14,9 +10,6 @@ class Priority:
     """Orders by `spec.priority` of queues, by PriorityClass of jobs and pods."""
 
     name = "priority"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job of a class that does not exist, rather than plan it out of its order."""

@@ -4,8 +4,7 @@ Pods that are going count until they are gone, for gangs that would start at onc
 their place may be promised it.
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -13,7 +12,6 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import ResourceAxis, total
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -21,9 +19,6 @@ class QueueLimits:
     """The hard gate at the job's queue and every ancestor: allocated + request <= limit."""
 
     name = "queuelimits"
-
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job whose queue does not exist, is closed or cannot be used."""

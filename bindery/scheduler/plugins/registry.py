@@ -1,29 +1,19 @@
 """Finds the plugins that a configuration names, makes them, and sorts them by extension point."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
+from bindery.api.plugins import build
 from bindery.kube.resources import Resource
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.plugins import interface as points
 from bindery.scheduler.plugins.timing import timed
-
-PluginFactory = Callable[[Mapping[str, Any]], points.Plugin]
-
-
-class PluginError(Exception):
-    """The configuration names a plugin that cannot be made; `index` is its place in the list."""
-
-    def __init__(self, index: int, message: str) -> None:
-        self.index = index
-        super().__init__(message)
 
 
 @dataclass
@@ -111,32 +101,17 @@ class PluginSet:
 
 
 def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
-    """Return the configured plugins, made from their entry points.
+    """Return the configured plugins, built from their entry points.
 
     Raises:
-        PluginError: one is unknown, or does not accept its arguments.
+        PluginConfigurationError: a plugin is unknown, or does not accept its arguments.
     """
-    known = _installed(tuple(sys.path))
-    plugins: list[points.Plugin] = []
     seconds: dict[str, float] = {}
-    for index, item in enumerate(configured):
-        entry = known.get(item.name)
-        if entry is None:
-            near = get_close_matches(item.name, known, n=1)
-            hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(known))}"
-            raise PluginError(index, f"plugin {item.name} is not installed{hint}")
-        try:
-            factory: PluginFactory = entry.load()
-        except (ImportError, AttributeError) as error:
-            raise PluginError(index, f"plugin {item.name} cannot be loaded: {error}") from error
-        try:
-            plugins.append(timed(factory(item.arguments), seconds))
-        except ValueError as error:  # pydantic's ValidationError is one
-            raise PluginError(index, f"plugin {item.name}: {error}") from error
+    plugins = [timed(plugin, seconds) for plugin in build(configured, _installed(tuple(sys.path)))]
     return PluginSet(plugins, seconds)
 
 
 @lru_cache(maxsize=4)  # the search reads a file of each installed distribution
-def _installed(path: tuple[str, ...]) -> Mapping[str, EntryPoint]:  # noqa: ARG001  # is the key
-    """Return the entry points of plugins that are found on `sys.path`, which is `path`, by name."""
-    return {entry.name: entry for entry in entry_points(group=SCHEDULER_PLUGINS)}
+def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # is the key
+    """Return the entry points of the plugins on `sys.path`, which is `path`."""
+    return tuple(entry_points(group=SCHEDULER_PLUGINS))

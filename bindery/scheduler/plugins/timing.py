@@ -11,10 +11,11 @@ from bindery.scheduler.plugins.interface import Plugin
 def timed(plugin: Plugin, seconds: dict[str, float]) -> Plugin:
     """Return `plugin` with every method's time added to `seconds` under the plugin's name."""
     seconds[plugin.name] = 0.0
+    public = {name: getattr(plugin, name) for name in dir(plugin) if not name.startswith("_")}
     methods = {
-        name: _timed_method(getattr(plugin, name), plugin.name, seconds)
-        for name in dir(plugin)
-        if not name.startswith("_") and callable(getattr(plugin, name))
+        name: _timed_method(member, plugin.name, seconds)
+        for name, member in public.items()
+        if callable(member) and not isinstance(member, type)  # `arguments` is a class
     }
     return cast("Plugin", SimpleNamespace(name=plugin.name, **methods))
 

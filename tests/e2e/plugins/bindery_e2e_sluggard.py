@@ -4,21 +4,29 @@ The tests put this folder on PYTHONPATH, as for the plugin beside it.
 """
 
 import time
-from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from pydantic import BaseModel
 
 _POLL_S = 0.02
 
 
+class Arguments(BaseModel, extra="forbid"):
+    job: str
+    """The job at which planning waits."""
+    begun: Path
+    """The plugin creates this file when it begins to wait."""
+    go_on: Path
+    """The plugin waits for this file."""
+
+
 class Sluggard:
-    """Arguments: `job`, where it waits; `begun`, a file it writes; `go_on`, one it waits for."""
-
     name = "sluggard"
+    arguments = Arguments
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._job = str(arguments["job"])
-        self._begun, self._go_on = Path(arguments["begun"]), Path(arguments["go_on"])
+    def __init__(self, arguments: Arguments) -> None:
+        self._job, self._begun, self._go_on = arguments.job, arguments.begun, arguments.go_on
 
     def invalid(self, session: object, job: Any) -> None:  # noqa: ARG002
         """Say nothing against any job, but say it late."""

@@ -27,7 +27,6 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.dra.claims import ClaimError
 from bindery.scheduler.plugins.dra.known import Known
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
@@ -41,8 +40,7 @@ class DynamicResources:
 
     name = "dra"
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
+    def __init__(self) -> None:
         self._known = Known()
         self._rooms = Rooms(self._known)
         self._last: ClaimLedger | None = None

@@ -43,10 +43,10 @@ class GpuSharing:
     """Places whole GPUs and parts of them, device by device."""
 
     name = gpushare.PLUGIN
+    arguments = Arguments
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        resources = Arguments.model_validate(dict(arguments)).resources
-        self._reservation = reservation_amounts(resources.planned)
+    def __init__(self, arguments: Arguments) -> None:
+        self._reservation = reservation_amounts(arguments.resources.planned)
 
     def supported_needs(self) -> Collection[Need]:
         """Return that shares of GPUs are cared for."""

@@ -72,12 +72,13 @@ class NodeLock:
     """Plans HAMi's devices. State: what is known of them, and the ledger of the session."""
 
     name = "node_lock"
+    arguments = Arguments
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._arguments = Arguments.model_validate(dict(arguments))
-        vendors = tuple(BY_WORD[word] for word in self._arguments.vendors)
+    def __init__(self, arguments: Arguments) -> None:
+        self._arguments = arguments
+        vendors = tuple(BY_WORD[word] for word in arguments.vendors)
         self._fleet = Fleet(vendors)
-        self._asks = Asks(vendors, self._arguments.device_policy)
+        self._asks = Asks(vendors, arguments.device_policy)
         self._limits = Limits()
         self._explained: dict[Shape, str | None] = {}
         """What is said of pods that wait, at the end of this session."""

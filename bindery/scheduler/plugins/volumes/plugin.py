@@ -21,7 +21,6 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
-from bindery.scheduler.plugins.arguments import demand_none
 from bindery.scheduler.plugins.view import SessionView
 from bindery.scheduler.plugins.volumes import foresight
 from bindery.scheduler.plugins.volumes.catalog import Catalog, PodVolumes, class_name, is_bound
@@ -34,8 +33,7 @@ class Volumes:
 
     name = "volumes"
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        demand_none(arguments)
+    def __init__(self) -> None:
         self._catalog = Catalog()
         self._index: NodeIndex | None = None
 

@@ -30,9 +30,10 @@ class ImagePolicy:
     """Prefers nodes that hold the images."""
 
     name = "image_policy"
+    arguments = Arguments
 
-    def __init__(self, arguments: Mapping[str, Any]) -> None:
-        self._label = Arguments.model_validate(dict(arguments)).warm_label
+    def __init__(self, arguments: Arguments) -> None:
+        self._label = arguments.warm_label
 
     def node_scores(
         self,
