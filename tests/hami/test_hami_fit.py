@@ -12,23 +12,23 @@ from bindery.api.hami.requests import PodRequest
 from bindery.api.hami.vendortable import BY_WORD
 from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.plugins.node_lock import mig
-from bindery.scheduler.plugins.node_lock.fit import Ask, Fitting, held_by
+from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
 from bindery.scheduler.plugins.node_lock.fleet import HamiNode
 from bindery.scheduler.plugins.node_lock.usage import NodeUsage, Tally
 
 SPREAD = (DevicePolicy.SPREAD,)
 
 
-def ask(wanted: Wishes | None = None, **amounts: int) -> Ask:
-    """Return the ask of a pod with one container; `gpumem` stands for nvidia.com/gpumem."""
+def ask(wanted: Wishes | None = None, **amounts: int) -> ShapeRequest:
+    """Return the request of a pod with one container; `gpumem` stands for nvidia.com/gpumem."""
     named = {f"nvidia.com/{name}": str(amount) for name, amount in amounts.items()}
     slot = requests.read_container(named)
-    return Ask(PodRequest((slot,), frozenset(), True), wanted or Wishes())
+    return ShapeRequest(PodRequest((slot,), frozenset(), True), wanted or Wishes())
 
 
-def of_vendor(**amounts: int) -> Ask:
+def of_vendor(**amounts: int) -> ShapeRequest:
     named = {name: str(amount) for name, amount in amounts.items()}
-    return Ask(PodRequest((requests.read_container(named),), frozenset(), True), Wishes())
+    return ShapeRequest(PodRequest((requests.read_container(named),), frozenset(), True), Wishes())
 
 
 def card(index: int, **facts: object) -> NodeDevice:
@@ -40,7 +40,7 @@ def node(*devices: NodeDevice, word: str = "NVIDIA") -> HamiNode:
     return HamiNode({word: devices})
 
 
-def indexes(where: HamiNode, wanted: Ask, tally: Tally | None = None) -> list[int] | None:
+def indexes(where: HamiNode, wanted: ShapeRequest, tally: Tally | None = None) -> list[int] | None:
     found = Fitting(where, wanted, SPREAD, tally or Tally()).run()
     return sorted(found.indexes.values()) if found is not None else None
 
@@ -113,7 +113,7 @@ def test_what_is_short_is_said_in_hamis_words_and_of_how_many_devices(
 def test_what_was_against_devices_for_a_container_that_fits_is_not_said() -> None:
     first = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "9000"})
     second = requests.read_container({"nvidia.com/gpu": "1", "nvidia.com/gpumem": "99000"})
-    both = Ask(PodRequest((first, second), frozenset(), True), Wishes())
+    both = ShapeRequest(PodRequest((first, second), frozenset(), True), Wishes())
     fitting = Fitting(node(card(0), card(1, memory_mib=1000)), both, SPREAD, Tally())
 
     assert fitting.run() is None

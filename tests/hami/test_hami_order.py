@@ -7,7 +7,7 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.poddevices import Holding
 from bindery.api.hami.wishes import DevicePolicy, Wishes
 from bindery.scheduler.plugins.node_lock import order
-from bindery.scheduler.plugins.node_lock.fit import Ask, Fitting, held_by
+from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
 from bindery.scheduler.plugins.node_lock.fleet import HamiNode
 from bindery.scheduler.plugins.node_lock.usage import NodeUsage, Tally
 
@@ -62,7 +62,10 @@ def test_of_equal_devices_the_highest_index_goes_first_however_they_are_register
 
 
 def taken(
-    where: HamiNode, wanted: Ask, policies: tuple[DevicePolicy, ...], usage: NodeUsage | None = None
+    where: HamiNode,
+    wanted: ShapeRequest,
+    policies: tuple[DevicePolicy, ...],
+    usage: NodeUsage | None = None,
 ) -> list[int] | None:
     found = Fitting(where, wanted, policies, usage.now if usage else Tally()).run()
     return sorted(found.indexes.values()) if found is not None else None
@@ -125,7 +128,7 @@ def test_a_numa_node_whose_free_cards_are_not_linked_is_passed_over() -> None:
         for i, numa in ((1, 1), (2, 1), (4, 0), (5, 0))
     ]
     two = of_vendor(**{"huawei.com/Ascend910C": 2})
-    bound = Ask(two.request, Wishes(binds_numa=True))
+    bound = ShapeRequest(two.request, Wishes(binds_numa=True))
 
     assert taken(node(*free, word="Ascend910C"), bound, (SPREAD,)) == [4, 5]
 

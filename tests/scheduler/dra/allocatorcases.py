@@ -19,10 +19,10 @@ from bindery.kube.resources import NODES
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.dra.candidates import AllocationError
+from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import ClaimError
-from bindery.scheduler.plugins.dra.known import Known
+from bindery.scheduler.plugins.dra.node_fit import NodeFit
 from bindery.scheduler.plugins.dra.result import allocation
-from bindery.scheduler.plugins.dra.rooms import Rooms
 from bindery.scheduler.plugins.dra.usage import UsageView
 
 FOLDER = Path(__file__).parent / "cases"
@@ -60,19 +60,19 @@ def _object(item: Mapping[str, Any]) -> KubeObject:
 
 def answer(case: Case) -> dict[str, Any]:
     """Return what the allocator says, in the words of `expect`."""
-    state, known = PlanState(), Known()
+    state, cache = PlanState(), ClaimCache()
     for item in case.objects:
         if _KINDS["Node"].type is type(item):
             state.nodes.put(item)
         else:
-            known.observe(Change(EventType.ADDED, item, None))
-    wanted = [c for c in known.claims.values() if c.status.allocation is None]
-    rooms = Rooms(known)
-    rooms.freshen(state.nodes)
+            cache.observe(Change(EventType.ADDED, item, None))
+    wanted = [c for c in cache.claims.values() if c.status.allocation is None]
+    node_fit = NodeFit(cache)
+    node_fit.freshen(state.nodes)
     try:
-        signature = tuple(known.prepared(claim.spec.devices) for claim in wanted)
-        found = rooms.find(
-            state.nodes, state.nodes.rows[case.node], signature, UsageView((known.held,))
+        signature = tuple(cache.prepared(claim.spec.devices) for claim in wanted)
+        found = node_fit.find(
+            state.nodes, state.nodes.rows[case.node], signature, UsageView((cache.held,))
         )
     except ClaimError as error:
         return {"claimError": str(error)}

@@ -42,22 +42,22 @@ class Candidates:
     def __init__(self, pools: Sequence[NodePool], selectors: Selectors) -> None:
         self.pools = pools
         self._selectors = selectors
-        self._known: dict[Wish, tuple[Candidate, ...]] = {}
+        self._found: dict[Wish, tuple[Candidate, ...]] = {}
         self._devices: dict[Wish, frozenset[DeviceId]] = {}
 
     def of(self, wish: Wish) -> tuple[Candidate, ...]:
         """Return the candidates for `wish`, in the order in which they are tried."""
-        known = self._known.get(wish)
-        if known is None:
-            known = self._known[wish] = tuple(self._find(wish))
-        return known
+        cached = self._found.get(wish)
+        if cached is None:
+            cached = self._found[wish] = tuple(self._find(wish))
+        return cached
 
     def devices(self, wish: Wish) -> frozenset[DeviceId]:
         """Return the devices among the candidates for `wish`."""
-        known = self._devices.get(wish)
-        if known is None:
-            known = self._devices[wish] = frozenset(each.record.id for each in self.of(wish))
-        return known
+        cached = self._devices.get(wish)
+        if cached is None:
+            cached = self._devices[wish] = frozenset(each.record.id for each in self.of(wish))
+        return cached
 
     def all_of(self, wish: Wish) -> tuple[Candidate, ...]:
         """Return the devices that a request for all of them means.

@@ -126,28 +126,28 @@ class Selectors:
         Raises:
             SelectorError: it does not compile, costs too much, or fails for this device.
         """
-        known = device.results.get(expression)
-        if known is None:
+        cached = device.results.get(expression)
+        if cached is None:
             try:
-                known = self._evaluate(self._program(expression), expression, device)
+                cached = self._evaluate(self._program(expression), expression, device)
             except SelectorError as error:
-                known = error
-            device.results[expression] = known
-        if isinstance(known, SelectorError):
-            raise known
-        return known
+                cached = error
+            device.results[expression] = cached
+        if isinstance(cached, SelectorError):
+            raise cached
+        return cached
 
     def _program(self, expression: str) -> cel.Expression:
-        known = self._compiled.get(expression)
-        if known is None:
+        cached = self._compiled.get(expression)
+        if cached is None:
             try:
-                known = self._compile(expression)
+                cached = self._compile(expression)
             except SelectorError as error:
-                known = error
-            self._compiled[expression] = known
-        if isinstance(known, SelectorError):
-            raise known
-        return known
+                cached = error
+            self._compiled[expression] = cached
+        if isinstance(cached, SelectorError):
+            raise cached
+        return cached
 
     def _compile(self, expression: str) -> cel.Expression:
         if len(expression) > LONGEST_EXPRESSION:

@@ -23,8 +23,9 @@ from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, Operat
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.dra.candidates import AllocationError
+from bindery.scheduler.plugins.dra.claim_cache import ClaimCache, readable_takes
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim
-from bindery.scheduler.plugins.dra.known import Known, readable_takes
+from bindery.scheduler.plugins.dra.node_fit import IN_USE, NodeFit, Signature
 from bindery.scheduler.plugins.dra.references import (
     ClaimKey,
     ClaimReferenceError,
@@ -32,7 +33,6 @@ from bindery.scheduler.plugins.dra.references import (
     references,
 )
 from bindery.scheduler.plugins.dra.result import allocation
-from bindery.scheduler.plugins.dra.rooms import IN_USE, Rooms, Signature
 from bindery.scheduler.plugins.dra.usage import Usage, UsageView
 
 
@@ -60,33 +60,33 @@ class ClaimLedger:
 
     def __init__(
         self,
-        known: Known,
-        rooms: Rooms,
+        cache: ClaimCache,
+        node_fit: NodeFit,
         state: PlanState,
         handed_over: Iterable[tuple[str, Mapping[str, Any]]],
     ) -> None:
-        self._known, self._rooms, self._nodes = known, rooms, state.nodes
-        self._planned = Usage(touched=known.touched)
-        self._promised = Usage(touched=known.touched)
-        self._releasing = Usage(touched=known.touched)
-        self.now = UsageView((known.held, self._planned, self._promised))
+        self._cache, self._node_fit, self._nodes = cache, node_fit, state.nodes
+        self._planned = Usage(touched=cache.touched)
+        self._promised = Usage(touched=cache.touched)
+        self._releasing = Usage(touched=cache.touched)
+        self.now = UsageView((cache.held, self._planned, self._promised))
         """What cannot be had at once."""
-        self.later = UsageView((known.held, self._planned, self._promised), (self._releasing,))
+        self.later = UsageView((cache.held, self._planned, self._promised), (self._releasing,))
         """What cannot be had either when all that is being released has gone."""
         self._states: dict[ClaimKey, ClaimState] = {}
         self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
         self._given: dict[str, Handover] = {}
         """Pod UID -> what it gets, as far as it was allocated in this session."""
-        for uid, handover in known.decoded(handed_over):
+        for uid, handover in cache.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
             if task is not None and (task.status.holds_room or task.status.is_active):
                 self._assume(task, handover)
-        for uid in known.pods:
+        for uid in cache.pods:
             task = state.tasks.get(Uid(uid))
             if task is not None and task.status is TaskStatus.RELEASING:
                 self._leave(task, ExitStack())
 
-    # -- what plugins ask ------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def needs(self, task: Task) -> tuple[Reference, ...]:
         """Return the claims of `task`.
@@ -94,8 +94,8 @@ class ClaimLedger:
         Raises:
             ClaimReferenceError: one of them is not there, is going, or is somebody else's.
         """
-        pod = self._known.pods.get(task.uid)
-        return references(pod, self._known.claims) if pod is not None else ()
+        pod = self._cache.pods.get(task.uid)
+        return references(pod, self._cache.claims) if pod is not None else ()
 
     def state_of(self, need: Reference) -> ClaimState:
         """Return how the claim stands in the plan."""
@@ -143,14 +143,14 @@ class ClaimLedger:
             devices = {
                 device for device, count in (*usage.whole.items(), *usage.shares.items()) if count
             }
-            self._known.touched.extend({device.pool_id for device in devices})
+            self._cache.touched.extend({device.pool_id for device in devices})
 
     # -- the ledger ------------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse what the claims of its pod do not allow."""
         task = operation.task
-        if task.uid not in self._known.pods:
+        if task.uid not in self._cache.pods:
             return
         with ExitStack() as undo:
             if operation.kind is OperationKind.EVICT:
@@ -205,11 +205,11 @@ class ClaimLedger:
         signature = tuple(self._prepared(need) for need in needs)
         usage = self.later if is_promise else self.now
         try:
-            found = self._rooms.find(self._nodes, row, signature, usage)
+            found = self._node_fit.find(self._nodes, row, signature, usage)
             if found is None:
                 later = None
                 if not is_promise:
-                    later = self._rooms.find(self._nodes, row, signature, self.later)
+                    later = self._node_fit.find(self._nodes, row, signature, self.later)
                 raise LedgerRefusalError(IN_USE, fits_later=later is not None)
         except AllocationError as error:
             raise LedgerRefusalError(f"cannot serve its claims: {error}") from error
@@ -259,7 +259,7 @@ class ClaimLedger:
         """Count what was handed to the binder for `task` as taken, as far as claims do not show."""
         for each in handover.claims:
             key = ClaimKey(task.namespace, each.name)
-            claim = self._known.claims.get(key)
+            claim = self._cache.claims.get(key)
             if claim is None or claim.metadata.uid != each.uid or _shows(claim, task):
                 continue
             state = self.state_of(Reference(key, claim, each.is_own))
@@ -270,7 +270,7 @@ class ClaimLedger:
 
     def _prepared(self, need: Reference) -> PreparedClaim:
         try:
-            return self._known.prepared(need.claim.spec.devices)
+            return self._cache.prepared(need.claim.spec.devices)
         except ClaimError as error:
             raise ClaimError(f"resource claim {need.key.name}: {error}") from error
 
@@ -284,7 +284,7 @@ class ClaimLedger:
 
     def _check_reach(self, need: Reference, row: int) -> None:
         selector = self.reach(need)
-        if selector is not None and not self._rooms.selected(self._nodes, selector)[row]:
+        if selector is not None and not self._node_fit.selected(self._nodes, selector)[row]:
             raise LedgerRefusalError(f"cannot reach the devices of claim {need.key.name}")
 
 

@@ -27,11 +27,11 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import ClaimError
-from bindery.scheduler.plugins.dra.known import Known
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
+from bindery.scheduler.plugins.dra.node_fit import NodeFit
 from bindery.scheduler.plugins.dra.references import ClaimKey, ClaimReferenceError
-from bindery.scheduler.plugins.dra.rooms import Rooms
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -41,8 +41,8 @@ class DynamicResources:
     name = "dra"
 
     def __init__(self) -> None:
-        self._known = Known()
-        self._rooms = Rooms(self._known)
+        self._cache = ClaimCache()
+        self._node_fit = NodeFit(self._cache)
         self._last: ClaimLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
@@ -51,7 +51,7 @@ class DynamicResources:
 
     def observe(self, change: Change[KubeObject]) -> bool:
         """Take in a change; no filter by shape depends on it."""
-        self._known.observe(change)
+        self._cache.observe(change)
         return False
 
     def supported_needs(self) -> Collection[Need]:
@@ -62,9 +62,9 @@ class DynamicResources:
         """Return the ledger of claims for `session`."""
         if self._last is not None:
             self._last.close()
-        self._rooms.freshen(state.nodes)
+        self._node_fit.freshen(state.nodes)
         given = ((uid, data) for uid, _, data in session.handed_over(self.name))
-        self._last = ClaimLedger(self._known, self._rooms, state, given)
+        self._last = ClaimLedger(self._cache, self._node_fit, state, given)
         return self._last
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # the protocol's
@@ -94,9 +94,9 @@ class DynamicResources:
             selector = ledger.reach(need)
             if selector is not None:
                 text = f"cannot reach the devices of resource claim {need.key.name}"
-                yield NodeFailure(text, ~self._rooms.selected(nodes, selector))
+                yield NodeFailure(text, ~self._node_fit.selected(nodes, selector))
         if signature:
-            yield from self._rooms.failures(nodes, signature, ledger.later)
+            yield from self._node_fit.failures(nodes, signature, ledger.later)
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the allocations of the claims of `task`, for the binder to write."""
@@ -112,7 +112,7 @@ class DynamicResources:
         """Return the claims of `pod` as the binder leaves them."""
         consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
         for each in msgspec.convert(data, Handover).claims:
-            claim = self._known.claims.get(ClaimKey(pod.metadata.namespace, each.name))
+            claim = self._cache.claims.get(ClaimKey(pod.metadata.namespace, each.name))
             if claim is not None:
                 yield _bound(claim, each.allocation, consumer)
 

@@ -31,7 +31,7 @@ from bindery.scheduler.plugins.node_lock.usage import Tally
 
 
 @dataclass(frozen=True)
-class Ask:
+class ShapeRequest:
     """What a pod wants: made once a shape."""
 
     request: PodRequest
@@ -43,7 +43,7 @@ class Fitting:
     """A pod being fitted onto one node."""
 
     node: HamiNode
-    ask: Ask
+    pod: ShapeRequest
     policies: Sequence[DevicePolicy]
     """What the pod wishes, or the default."""
     tally: Tally
@@ -57,7 +57,7 @@ class Fitting:
 
     def run(self) -> Assignment | None:
         """Return the devices of all containers; None if they do not fit, and `reasons` why."""
-        request = self.ask.request
+        request = self.pod.request
         self._slots = {vendor.word: [] for vendor in request.vendors}
         before = self.tally
         # Those that run together are placed first to keep the slots' order out of the sums.
@@ -98,12 +98,12 @@ class Fitting:
 
     def _may_cut(self, devices: Sequence[NodeDevice]) -> bool:
         """Whether one of the devices can be cut into several instances for the pod."""
-        mig, modes = DeviceModeWord.MIG.value, self.ask.wishes.modes
+        mig, modes = DeviceModeWord.MIG.value, self.pod.wishes.modes
         return (not modes or mig in modes) and any(device.mode == mig for device in devices)
 
     def _fits(self, device: NodeDevice, request: DeviceRequest) -> bool:
         """Return whether one device can be taken; note why not."""
-        wishes, used = self.ask.wishes, self.tally.used[device.id]
+        wishes, used = self.pod.wishes, self.tally.used[device.id]
         why = checks.standing(device, self.node, request.vendor, wishes)
         if not why and self._is_elsewhere(device, request.vendor):
             why = "CardNotFoundCustomFilterRule"
@@ -134,11 +134,11 @@ class Fitting:
                 device,
                 self.tally.used[device.id],
                 self._demand(device, request).holding,
-                self.ask.wishes.weights,
+                self.pod.wishes.weights,
             )
             for device in fitting
         }
-        by_numa = self.ask.wishes.binds_numa
+        by_numa = self.pod.wishes.binds_numa
         ordered = order.in_order(fitting, scores, self.policies, by_numa=by_numa)
         for together in groups.by_numa(ordered) if by_numa else (ordered,):
             chosen = self._choose_together(together, request, wanted)
@@ -196,7 +196,7 @@ class Fitting:
     ) -> checks.Instance | None:
         used = self.tally.instances[device.id] if taken is None else taken
         memory_mib = self._demand(device, request).holding.memory_mib
-        return checks.instance(device, memory_mib, used, self.ask.wishes.mig_profiles)
+        return checks.instance(device, memory_mib, used, self.pod.wishes.mig_profiles)
 
     def _take(
         self, device: NodeDevice, request: DeviceRequest, slot: int, at: int
@@ -234,12 +234,12 @@ class Fitting:
         }
 
 
-def held_by(assignment: Assignment, ask: Ask, node: str) -> Held:
+def held_by(assignment: Assignment, pod: ShapeRequest, node: str) -> Held:
     """Return what a pod with `assignment` holds on `node`."""
     devices: dict[str, Holding] = {}
     counted: dict[str, int] = {}
     for word, slots in assignment.devices.items():
-        held = poddevices.collapse(slots, ask.request.passing)
+        held = poddevices.collapse(slots, pod.request.passing)
         devices.update(held)
         counted |= amounts(BY_WORD[word], held.values())
     return Held(node, devices, assignment.mig, counted)

@@ -18,8 +18,8 @@ from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.node_lock.amounts import Amounts
-from bindery.scheduler.plugins.node_lock.asks import Asks
-from bindery.scheduler.plugins.node_lock.fit import Ask, Fitting, held_by
+from bindery.scheduler.plugins.node_lock.device_requests import DeviceRequests
+from bindery.scheduler.plugins.node_lock.fit import Fitting, ShapeRequest, held_by
 from bindery.scheduler.plugins.node_lock.fleet import Fleet, Held
 from bindery.scheduler.plugins.node_lock.quotas import Budget, Excess, Limits, least
 from bindery.scheduler.plugins.node_lock.reasons import CARD_PROMISED, Reasons
@@ -44,12 +44,12 @@ class HamiLedger:
     def __init__(
         self,
         fleet: Fleet,
-        asks: Asks,
+        requests: DeviceRequests,
         state: PlanState,
         handed: Iterable[Handed],
         limits: Limits | None = None,
     ) -> None:
-        self._fleet, self._asks, self._state = fleet, asks, state
+        self._fleet, self._requests, self._state = fleet, requests, state
         self._usage: dict[str, NodeUsage] = {}
         self._planned: dict[Uid, _Planned] = {}
         self._handed_over: dict[Uid, Held] = {}
@@ -62,20 +62,20 @@ class HamiLedger:
         self.budget = self._counted(limits or Limits())
         self._least: dict[Shape, Amounts] = {}
 
-    # ---- what the plugin asks -------------------------------------------------------------------
+    # ---- queries --------------------------------------------------------------------------------
 
     def fits(self, shape: Shape, node_name: str, *, later: bool) -> bool:
         """Return whether one more pod of `shape` fits onto the node's devices."""
-        ask = self._asks.of(shape)
-        return ask is None or self._fit(ask, node_name, later=later)[0] is not None
+        wanted = self._requests.of(shape)
+        return wanted is None or self._fit(wanted, node_name, later=later)[0] is not None
 
     def reasons(self, task: Task, node_name: str) -> Reasons:
         """Return why `task` does not fit onto the node's devices now."""
-        ask = self._asks.of(task.shape)
-        if ask is None:
+        wanted = self._requests.of(task.shape)
+        if wanted is None:
             return Reasons()
         avoided = self._avoided(task, node_name, later=False)
-        return self._fit(ask, node_name, later=False, avoided=avoided)[1]
+        return self._fit(wanted, node_name, later=False, avoided=avoided)[1]
 
     def over_quota(self, tasks: Sequence[Task]) -> Excess | None:
         """Return a limit of their namespace that `tasks` together do not keep to, once all has gone
@@ -116,17 +116,17 @@ class HamiLedger:
                 self.usage(held.node).release(held)
                 self.budget.promise(task.namespace, held.amounts, -1)
             return
-        ask = self._asks.of(task.shape)
-        if ask is None or node not in self._fleet.nodes:
+        wanted = self._requests.of(task.shape)
+        if wanted is None or node not in self._fleet.nodes:
             return
         later = operation.kind is OperationKind.PIPELINE
         avoided = self._avoided(task, node, later=later)
-        assignment, reasons = self._fit(ask, node, later=later, avoided=avoided)
+        assignment, reasons = self._fit(wanted, node, later=later, avoided=avoided)
         if assignment is None:
             raise LedgerRefusalError(f"node {node} has no devices for it: {reasons}")
         if not assignment.devices:
             return
-        planned = _Planned(node, held_by(assignment, ask, node), assignment)
+        planned = _Planned(node, held_by(assignment, wanted, node), assignment)
         usage, counted = self.usage(node), planned.held.amounts
         excess = self.budget.excess(task.namespace, counted, later=later)
         if excess is not None:
@@ -173,8 +173,8 @@ class HamiLedger:
 
     def _least_of(self, shape: Shape) -> Amounts:
         if shape not in self._least:
-            ask = self._asks.of(shape)
-            found = least(ask.request, self._fleet.nodes.values()) if ask is not None else {}
+            wanted = self._requests.of(shape)
+            found = least(wanted.request, self._fleet.nodes.values()) if wanted is not None else {}
             self._least[shape] = found
         return self._least[shape]
 
@@ -192,17 +192,22 @@ class HamiLedger:
         return frozenset(uuid for held in on_node for uuid in held.devices)
 
     def _fit(
-        self, ask: Ask, node_name: str, *, later: bool, avoided: frozenset[str] = frozenset()
+        self,
+        wanted: ShapeRequest,
+        node_name: str,
+        *,
+        later: bool,
+        avoided: frozenset[str] = frozenset(),
     ) -> tuple[Assignment | None, Reasons]:
         node = self._fleet.nodes.get(node_name)
-        if node is None or not any(v.word in node.devices for v in ask.request.vendors):
+        if node is None or not any(v.word in node.devices for v in wanted.request.vendors):
             return Assignment({}), Reasons()
         usage = self.usage(node_name)
         taken = usage.later if later else usage.now
-        fitting = Fitting(node, ask, self._asks.policies(ask), taken, avoided)
+        fitting = Fitting(node, wanted, self._requests.policies(wanted), taken, avoided)
         found = fitting.run()
         if found is not None and not later and usage.promise_count:
-            beside = Fitting(node, ask, self._asks.policies(ask), usage.later, avoided)
+            beside = Fitting(node, wanted, self._requests.policies(wanted), usage.later, avoided)
             if beside.run() is None:
                 return None, Reasons.of_node(CARD_PROMISED)
         return found, fitting.reasons
@@ -229,12 +234,12 @@ class HamiLedger:
 
     def _handed(self, uid: Uid, node: str, data: Mapping[str, Any]) -> Held | None:
         task = self._state.tasks.get(uid)
-        ask = self._asks.of(task.shape) if task is not None else None
-        if task is None or ask is None or task.status.has_ended:
+        wanted = self._requests.of(task.shape) if task is not None else None
+        if task is None or wanted is None or task.status.has_ended:
             return None
         if task.pod_node not in ("", node):  # bound by somebody else
             return None
         try:
-            return held_by(assignments.from_data(data), ask, node)
+            return held_by(assignments.from_data(data), wanted, node)
         except HamiFormatError:  # a request that somebody else has written; the binder refuses it
             return None

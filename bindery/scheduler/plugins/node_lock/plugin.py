@@ -32,7 +32,7 @@ from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.plugins.node_lock import order
-from bindery.scheduler.plugins.node_lock.asks import Asks
+from bindery.scheduler.plugins.node_lock.device_requests import DeviceRequests
 from bindery.scheduler.plugins.node_lock.fleet import Fleet
 from bindery.scheduler.plugins.node_lock.ledger import HamiLedger
 from bindery.scheduler.plugins.node_lock.quotas import NOT_FIT, Limits
@@ -78,7 +78,7 @@ class NodeLock:
         self._arguments = arguments
         vendors = tuple(BY_WORD[word] for word in arguments.vendors)
         self._fleet = Fleet(vendors)
-        self._asks = Asks(vendors, arguments.device_policy)
+        self._requests = DeviceRequests(vendors, arguments.device_policy)
         self._limits = Limits()
         self._explained: dict[Shape, str | None] = {}
         """What is said of pods that wait, at the end of this session."""
@@ -115,14 +115,14 @@ class NodeLock:
         """Return the ledger of devices for `session`."""
         handed = session.handed_over(self.name)
         self._explained = {}
-        return HamiLedger(self._fleet, self._asks, state, handed, self._limits)
+        return HamiLedger(self._fleet, self._requests, state, handed, self._limits)
 
     # ---- where pods fit -------------------------------------------------------------------------
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
         """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
         forged = task.shape.forged_annotation
-        problem = FORGED.format(forged) if forged else self._asks.problem(task.shape)
+        problem = FORGED.format(forged) if forged else self._requests.problem(task.shape)
         return (
             Refusal(JobReason.INVALID_DEVICE_REQUEST, problem, is_lasting=True) if problem else None
         )
@@ -139,8 +139,8 @@ class NodeLock:
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
         """Yield the nodes that have none of the devices that pods of `shape` ask for."""
-        ask = self._asks.of(shape)
-        if ask is None:
+        wanted = self._requests.of(shape)
+        if wanted is None:
             return
         nodes = session.state.nodes.nodes
         unread, without = np.zeros(len(nodes), np.bool_), np.zeros(len(nodes), np.bool_)
@@ -149,17 +149,17 @@ class NodeLock:
                 continue
             known = self._fleet.nodes.get(node.metadata.name)
             words = known.devices if known is not None else {}
-            lacks = any(vendor.word not in words for vendor in ask.request.vendors)
+            lacks = any(vendor.word not in words for vendor in wanted.request.vendors)
             if lacks and known is not None and known.problems:
                 unread[row] = True
-            elif lacks and ask.request.names_shares:
+            elif lacks and wanted.request.names_shares:
                 without[row] = True
         yield NodeFailure("register devices in a form that cannot be read", unread)
         yield NodeFailure("have no devices that HAMi shares", without)
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` ask for devices that HAMi may share."""
-        return self._asks.of(shape) is not None
+        return self._requests.of(shape) is not None
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return on which of `rows` devices have room; nodes without HAMi are for others."""
@@ -175,7 +175,7 @@ class NodeLock:
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
         """Return what HAMi would say about the devices of some of the nodes."""
-        if self._asks.of(task.shape) is None or not self._fleet.nodes:
+        if self._requests.of(task.shape) is None or not self._fleet.nodes:
             return None
         if task.spreads_devices:  # what stands in its way is its own job, not its shape alone
             return self._explain(session, task)
@@ -192,10 +192,10 @@ class NodeLock:
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 90 by how full devices are, for pods that ask for some."""
         scores = np.zeros(len(rows), dtype=np.float64)
-        ask = self._asks.of(shape)
-        if ask is None or not self._fleet.nodes:
+        wanted = self._requests.of(shape)
+        if wanted is None or not self._fleet.nodes:
             return scores
-        wished = ask.wishes.node_policy or self._arguments.node_policy
+        wished = wanted.wishes.node_policy or self._arguments.node_policy
         spreads = (wished or session.gpu_strategy() or NodePolicy.BINPACK) == NodePolicy.SPREAD
         for position, name in self._own(session, rows):
             devices = [d for found in self._fleet.nodes[name].devices.values() for d in found]

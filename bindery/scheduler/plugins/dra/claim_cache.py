@@ -25,7 +25,7 @@ from bindery.scheduler.plugins.dra.usage import PoolId, Take, Usage, takes
 
 
 @dataclass
-class Known:
+class ClaimCache:
     """Slices, classes, claims, and the pods that refer to claims."""
 
     touched: list[PoolId] = field(default_factory=list)
@@ -76,16 +76,16 @@ class Known:
             ClaimError: it cannot be allocated, whatever is free.
         """
         content = content_key(spec)
-        known = self._prepared.get(content)
-        if known is None:
+        cached = self._prepared.get(content)
+        if cached is None:
             try:
-                known = prepare(spec, self.classes, self.selectors)
+                cached = prepare(spec, self.classes, self.selectors)
             except ClaimError as error:
-                known = error
-            self._prepared[content] = known
-        if isinstance(known, ClaimError):
-            raise known
-        return known
+                cached = error
+            self._prepared[content] = cached
+        if isinstance(cached, ClaimError):
+            raise cached
+        return cached
 
     def decoded(
         self, handed_over: Iterable[tuple[str, Mapping[str, Any]]]
@@ -93,14 +93,14 @@ class Known:
         """Yield pod UID and what was handed to the binder for it, each decoded once only."""
         former, self._decoded = self._decoded, {}
         for uid, data in handed_over:
-            known = former.get(uid)
-            if known is None or known[0] is not data:
+            cached = former.get(uid)
+            if cached is None or cached[0] is not data:
                 try:
-                    known = (data, msgspec.convert(data, Handover))
+                    cached = (data, msgspec.convert(data, Handover))
                 except msgspec.ValidationError:  # of another version: the binder refuses it too
                     continue
-            self._decoded[uid] = known
-            yield uid, known[1]
+            self._decoded[uid] = cached
+            yield uid, cached[1]
 
     def _pod(self, pod: Pod, gone: bool) -> None:
         if gone or pod.status.phase in ENDED_POD_PHASES or not pod.spec.resource_claims:

@@ -13,34 +13,34 @@ from bindery.api.hami.requests import DeviceRequest, PodRequest
 from bindery.api.hami.vendor import Vendor
 from bindery.api.hami.wishes import DevicePolicy
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.plugins.node_lock.fit import Ask
+from bindery.scheduler.plugins.node_lock.fit import ShapeRequest
 
 
 @dataclass
-class Asks:
+class DeviceRequests:
     """The asks by shape. `vendors`: whose devices are planned."""
 
     vendors: Sequence[Vendor]
     default_policy: DevicePolicy
-    _known: dict[Shape, Ask | None] = field(default_factory=dict)
+    _read_shapes: dict[Shape, ShapeRequest | None] = field(default_factory=dict)
     _problems: dict[Shape, str] = field(default_factory=dict)
 
-    def of(self, shape: Shape) -> Ask | None:
+    def of(self, shape: Shape) -> ShapeRequest | None:
         """Return what pods of `shape` ask for; None if nothing that is planned here."""
-        if shape not in self._known:
-            self._known[shape] = self._read(shape)
-        return self._known[shape]
+        if shape not in self._read_shapes:
+            self._read_shapes[shape] = self._read(shape)
+        return self._read_shapes[shape]
 
     def problem(self, shape: Shape) -> str:
         """Return why what pods of `shape` ask for cannot be given; "" if it can."""
         self.of(shape)
         return self._problems.get(shape, "")
 
-    def policies(self, ask: Ask) -> Sequence[DevicePolicy]:
+    def policies(self, wanted: ShapeRequest) -> Sequence[DevicePolicy]:
         """Return in which order devices are taken for `ask`."""
-        return ask.wishes.device_policies or (self.default_policy,)
+        return wanted.wishes.device_policies or (self.default_policy,)
 
-    def _read(self, shape: Shape) -> Ask | None:
+    def _read(self, shape: Shape) -> ShapeRequest | None:
         try:
             request = requests.read_pod(
                 [(c.resources, c.restart_policy == "Always") for c in shape.init_containers],
@@ -55,7 +55,7 @@ class Asks:
         if request.rounded is not None:
             self._problems[shape] = _rounded_text(request.rounded)
         planned = self._planned(request)
-        return Ask(planned, wanted) if any(planned.slots) else None
+        return ShapeRequest(planned, wanted) if any(planned.slots) else None
 
     def _planned(self, request: PodRequest) -> PodRequest:
         """Leave out the vendors whose devices are not planned here."""

@@ -19,8 +19,8 @@ from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.dra.allocator import Choice, allocate
 from bindery.scheduler.plugins.dra.candidates import AllocationError, Candidates
+from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import PreparedClaim
-from bindery.scheduler.plugins.dra.known import Known
 from bindery.scheduler.plugins.dra.usage import UsageView
 
 Signature = tuple[PreparedClaim, ...]
@@ -50,11 +50,11 @@ class _Answers:
         self.codes[row] = self.texts.index(text)
 
 
-class Rooms:
+class NodeFit:
     """Answers by signature, over sessions."""
 
-    def __init__(self, known: Known) -> None:
-        self._known = known
+    def __init__(self, cache: ClaimCache) -> None:
+        self._cache = cache
         self._version: tuple[int, int] = (-1, -1)
         self._answers: dict[Signature, _Answers] = {}
         self._candidates: dict[int, Candidates] = {}
@@ -62,12 +62,12 @@ class Rooms:
 
     def freshen(self, nodes: NodesView) -> None:
         """Forget what is no longer true if nodes, devices or classes have changed."""
-        version = (self._known.version, nodes.version)
-        if version != self._version or len(self._known.touched) > _MOST_TOUCHES:
+        version = (self._cache.version, nodes.version)
+        if version != self._version or len(self._cache.touched) > _MOST_TOUCHES:
             self._answers.clear()
             self._candidates.clear()
             self._masks.clear()
-            self._known.touched.clear()
+            self._cache.touched.clear()
             self._version = version
 
     def selected(self, nodes: NodesView, selector: NodeSelector) -> BoolColumn:
@@ -102,7 +102,7 @@ class Rooms:
             rows: Iterable[int] = nodes.rows.values()
         else:
             rows = self._stale_rows(nodes, answers)
-        answers.seen = len(self._known.touched)
+        answers.seen = len(self._cache.touched)
         for row in rows:
             answers.put(row, self._verdict(nodes, row, signature, usage))
         return [
@@ -123,8 +123,8 @@ class Rooms:
 
     def _stale_rows(self, nodes: NodesView, answers: _Answers) -> set[int]:
         rows: set[int] = set()
-        for pool in set(self._known.touched[answers.seen :]):
-            names = self._known.inventory.nodes_of(pool)
+        for pool in set(self._cache.touched[answers.seen :]):
+            names = self._cache.inventory.nodes_of(pool)
             if names is None:
                 return set(nodes.rows.values())
             rows.update(nodes.rows[name] for name in names if name in nodes.rows)
@@ -137,6 +137,6 @@ class Rooms:
             def satisfies(selector: NodeSelector) -> bool:
                 return bool(self.selected(nodes, selector)[row])
 
-            pools = self._known.inventory.for_node(nodes.name(row), satisfies)
-            found = self._candidates[row] = Candidates(pools, self._known.selectors)
+            pools = self._cache.inventory.for_node(nodes.name(row), satisfies)
+            found = self._candidates[row] = Candidates(pools, self._cache.selectors)
         return found
