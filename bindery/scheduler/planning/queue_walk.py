@@ -8,15 +8,40 @@ those of all others stay as they are.
 import heapq
 from abc import ABC, abstractmethod
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import Generic, TypeVar
 
-from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.jobs import NO_ROW, Job
 from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.planning.view import PlanningView
 
 _ROOT = NO_ROW
 Item = TypeVar("Item")
+
+
+def serving_key(session: PlanningView, row: int, job: Job) -> SortKey:
+    """Return the key of the queue at `row`; the queue with the smallest key is served next.
+
+    `job`: the next that the queue would serve.
+    """
+    keys = (plugin.queue_key(session, row, job) for plugin in session.plugins.queue_order)
+    return (*keys, *_age(session, row))
+
+
+def victim_key(session: PlanningView, row: int, job: Job, released: Mapping[int, int]) -> SortKey:
+    """Return the key of the queue at `row`; the queue with the largest key loses the next victim.
+
+    `job`: the job of that victim. `released`: what the job would release, by resource.
+    """
+    keys = (key(session, row, job, released) for key in session.plugins.victim_order)
+    return (*keys, *_age(session, row))
+
+
+def _age(session: PlanningView, row: int) -> SortKey:
+    """Return what decides between queues that no plugin prefers: the older queue goes first."""
+    entry = session.state.queues.entries[row]
+    return entry.created, entry.name
 
 
 class QueueWalk(ABC, Generic[Item]):

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import SortKey
-from bindery.scheduler.planning.queue_walk import QueueWalk
+from bindery.scheduler.planning.queue_walk import QueueWalk, serving_key
 from bindery.scheduler.planning.session import LAST, Session
 
 
@@ -46,8 +46,7 @@ class WorkList(QueueWalk[Job]):
         return heapq.heappop(self._jobs[row])[1]
 
     def _key(self, row: int, item: Job) -> SortKey:
-        session, entry = self._session, self._session.state.queues.entries[row]
-        with session.guarded(item):
-            keys = (plugin.queue_key(session, row, item) for plugin in session.plugins.queue_order)
-            return (*keys, entry.created, entry.name)
+        with self._session.guarded(item):
+            return serving_key(self._session, row, item)
+        entry = self._session.state.queues.entries[row]
         return (LAST, entry.created, entry.name)

@@ -4,7 +4,7 @@ The order and the gate are KAI-Scheduler's (v0.17, plugins/proportion/queue_orde
 capacity_policy), from the shares that `bindery.scheduler.fairness` divides.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
@@ -25,17 +25,19 @@ class FairShare:
         the job; higher priority; who deserves something at all; smaller dominant share with the
         job, and without; smaller allocatable share.
         """
-        shares = session.shares
         request = total(task.shape.request for task in session.next_pods(job))
-        return (
-            shares.is_over(queue_row),
-            not shares.fits_quota(queue_row, request),
-            -session.state.queues.entries[queue_row].priority,
-            shares.is_undeserving(queue_row, request),
-            shares.dominant(queue_row, request),
-            shares.dominant(queue_row),
-            shares.size(queue_row),
-        )
+        return _key(session, queue_row, request, request)
+
+    def victim_key(
+        self,
+        session: SessionView,
+        queue_row: int,
+        job: Job,  # noqa: ARG002
+        released: Mapping[int, int],
+    ) -> SortKey:
+        """Return the same key for a queue that requests nothing and loses `released`."""
+        change = {index: -amount for index, amount in released.items()}
+        return _key(session, queue_row, {}, change)
 
     def over_capacity(
         self, session: SessionView, job: Job, tasks: Sequence[Task]
@@ -57,3 +59,19 @@ class FairShare:
                         is_lasting=True,
                     )
         return None
+
+
+def _key(
+    session: SessionView, row: int, request: Mapping[int, int], change: Mapping[int, int]
+) -> SortKey:
+    """Return the key of the queue at `row`. `change`: what it would hold more, or less."""
+    shares = session.shares
+    return (
+        shares.is_over(row),
+        not shares.fits_quota(row, request),
+        -session.state.queues.entries[row].priority,
+        shares.is_undeserving(row, request),
+        shares.dominant(row, change),
+        shares.dominant(row),
+        shares.size(row),
+    )

@@ -50,6 +50,25 @@ class QueueOrder(Protocol):
 
 
 @runtime_checkable
+class VictimOrder(Protocol):
+    """The order of queues when victims are chosen, for a `QueueOrder` that counts requests.
+
+    The solver takes the next victim from the queue with the largest key. A `QueueOrder` without
+    this method is asked for its `queue_key`, with the job of the next victim.
+    """
+
+    def victim_key(
+        self, session: SessionView, queue_row: int, job: Job, released: Mapping[int, int]
+    ) -> SortKey:
+        """Return the sort key of the queue at `queue_row`; its next victim is a pod of `job`.
+
+        `released`: what `job` would release (position on the resource axis -> units). The plan's
+        evictions so far are no longer counted in what the queue holds.
+        """
+        ...
+
+
+@runtime_checkable
 class JobOrder(Protocol):
     """Which job of a queue is served next. Asked again after each placement of the job."""
 

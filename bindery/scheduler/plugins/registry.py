@@ -1,7 +1,7 @@
 """Finds the plugins that a configuration names, makes them, and sorts them by extension point."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
@@ -11,9 +11,15 @@ from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
 from bindery.api.plugins import build
 from bindery.kube.resources import Resource
+from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.plugins import interface as points
 from bindery.scheduler.plugins.timing import timed
+from bindery.scheduler.plugins.view import SessionView
+
+VictimKey = Callable[[SessionView, int, Job, Mapping[int, int]], SortKey]
+"""`VictimOrder.victim_key`, or what stands in for it."""
 
 
 @dataclass
@@ -24,6 +30,8 @@ class PluginSet:
     seconds: dict[str, float] = field(default_factory=dict)
     """Plugin name -> time spent in it since `take_seconds` was last asked."""
     queue_order: Sequence[points.QueueOrder] = field(init=False)
+    victim_order: Sequence[VictimKey] = field(init=False)
+    """One for each of `queue_order`."""
     job_order: Sequence[points.JobOrder] = field(init=False)
     pod_order: Sequence[points.PodOrder] = field(init=False)
     node_filters: Sequence[points.NodeFilter] = field(init=False)
@@ -54,6 +62,7 @@ class PluginSet:
 
     def __post_init__(self) -> None:
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
+        self.victim_order = [_victim_key(p) for p in self.queue_order]
         self.job_order = [p for p in self.plugins if isinstance(p, points.JobOrder)]
         self.pod_order = [p for p in self.plugins if isinstance(p, points.PodOrder)]
         self.node_filters = [p for p in self.plugins if isinstance(p, points.NodeFilter)]
@@ -98,6 +107,13 @@ class PluginSet:
         for name in self.seconds:
             self.seconds[name] = 0.0
         return taken
+
+
+def _victim_key(plugin: points.QueueOrder) -> VictimKey:
+    """Return the plugin's `victim_key`; its `queue_key` if it has none."""
+    if isinstance(plugin, points.VictimOrder):
+        return plugin.victim_key
+    return lambda session, row, job, _: plugin.queue_key(session, row, job)
 
 
 def load(configured: Sequence[PluginConfiguration]) -> PluginSet:

@@ -1,8 +1,8 @@
-"""In which order victims go: from the queue that is served last, there the last job first.
+"""The order of victims: the last job of the queue that is served last goes first.
 
-Asked by the search. Queues are compared from the top down, as when jobs are served, only the other
-way round (KAI-Scheduler v0.17, plugins/proportion/queue_order with planned victims): what has been
-evicted in the plan at hand counts, and so does what would go next.
+The search calls this. The plugins that order queues for serving order them here too, from the top
+down, and the order is reversed (KAI-Scheduler v0.17, plugins/proportion/queue_order with planned
+victims). The plan's evictions so far count, and so does the next victim.
 """
 
 from collections.abc import Iterator
@@ -13,13 +13,15 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.verdicts import SortKey
-from bindery.scheduler.planning.queue_walk import QueueWalk
+from bindery.scheduler.planning.queue_walk import QueueWalk, victim_key
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
 _FEW = 64
 """So many units are sorted by themselves, as those of one node; more are picked from all."""
 _BLOCK = 1024
+_TAKEN, _SPARED = range(2)
+"""Queues for which no key can be made come last: nobody knows whether others should go first."""
 
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
@@ -72,12 +74,12 @@ class _Line(Iterator[int]):
 
 
 @dataclass(frozen=True, slots=True)
-class _Last:
-    """Orders the other way round."""
+class _Reversed:
+    """Reverses the order of `key`: the queue that is served last loses its pods first."""
 
     key: SortKey
 
-    def __lt__(self, other: "_Last") -> bool:
+    def __lt__(self, other: "_Reversed") -> bool:
         return self.key > other.key
 
 
@@ -103,17 +105,8 @@ class _Walk(QueueWalk[int]):
         return next(self._waiting[row])
 
     def _key(self, row: int, item: int) -> SortKey:
-        shares, entry = self._session.shares, self._session.state.queues.entries[row]
-        without_it = dict(enumerate((-self._table.held_from(item)).tolist()))
-        place = (
-            shares.is_over(row),
-            not shares.fits_quota(row, {}),
-            -entry.priority,
-            shares.is_undeserving(row, {}),
-            shares.dominant(row, without_it),
-            shares.dominant(row),
-            shares.size(row),
-            entry.created,
-            entry.name,
-        )
-        return (_Last(place),)
+        job = self._table.units[item].job
+        released = dict(enumerate(self._table.held_from(item).tolist()))
+        with self._session.guarded(job):
+            return (_TAKEN, _Reversed(victim_key(self._session, row, job, released)))
+        return (_SPARED, self._session.state.queues.entries[row].name)
