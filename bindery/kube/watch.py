@@ -72,6 +72,9 @@ class Reflector(Generic[T]):
     """Draws from [0, 1)."""
     synced: asyncio.Event = field(default_factory=asyncio.Event, init=False)
     """Set once the first list has been told."""
+    is_listing: bool = field(default=False, init=False)
+    """Whether the changes told now come from a list: deletions first, then by name, and not in the
+    order in which they happened."""
 
     def __post_init__(self) -> None:
         self._selection = Selection(self.namespace, self.label_selector, self.field_selector)
@@ -151,8 +154,10 @@ class Reflector(Generic[T]):
         for each in found:
             if isinstance(each, Malformed):
                 self._report(each)
+        self.is_listing = True
         for change in self._store.reconcile(found):
             self._tell(change)
+        self.is_listing = False
         self._resume_at = version
         self._last_word_s = time.monotonic()
         self.synced.set()

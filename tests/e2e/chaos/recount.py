@@ -1,8 +1,9 @@
 """Recounts, at each binding, what nodes, GPUs and queues hold, from the pods alone.
 
 One watch over all pods, whose events come in the order in which the API server stored them: what
-is counted at a binding is what was true at that moment. Nothing of the scheduler's own arithmetic
-is used.
+is counted at a binding is what was true at that moment. A list, after the API server was down, has
+no such order: its bindings are counted when all of it has been taken in. Nothing of the scheduler's
+own arithmetic is used.
 """
 
 import asyncio
@@ -40,14 +41,14 @@ class Recount:
         """UID of every pod that was ever bound -> its node."""
         self._queues: dict[str, str] = {}
         """Gang -> queue."""
+        self._reflector = Reflector(ground.client, PODS, self._see)
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator["Recount"]:
         """Watch while the body runs."""
-        reflector = Reflector(self._ground.client, PODS, self._see)
-        task = asyncio.create_task(reflector.run())
+        task = asyncio.create_task(self._reflector.run())
         try:
-            await reflector.synced.wait()
+            await self._reflector.synced.wait()
             yield self
         finally:
             task.cancel()
@@ -99,6 +100,14 @@ class Recount:
             submitted = self._churn.gangs.get(gang)
             if submitted is not None and len(self.ever_bound[gang]) == max(1, submitted.minimum):
                 self._figures.gangs_bound += 1
+        if self._reflector.is_listing:
+            asyncio.get_running_loop().call_soon(self._judge, pod)
+        else:
+            self._judge(pod)
+
+    def _judge(self, pod: Pod) -> None:
+        """Report what must not be on the node and in the queue of a pod that was just bound."""
+        node = pod.spec.node_name
         after = f"after {pod.metadata.name} was bound to {node}"
         for text in (*self._node_problems(node), *self._queue_problems(pod)):
             self._figures.problem(f"{text} {after}")
@@ -107,7 +116,9 @@ class Recount:
         found, pods = [], self.on(node)
         used = sum(_requested(pod, "cpu") for pod in pods)
         if used > self._ground.cores_of(node):
-            found.append(f"{used}m cores of {self._ground.cores_of(node)}m are taken on {node}")
+            who = ", ".join(f"{pod.metadata.name} {_requested(pod, 'cpu')}m" for pod in pods)
+            cores = self._ground.cores_of(node)
+            found.append(f"{used}m cores of {cores}m are taken on {node} ({who})")
         if node in self._ground.hami:
             return found + _card_problems(node, pods)
         return found + _gpu_problems(node, pods, self._ground.gpus_of(node))
