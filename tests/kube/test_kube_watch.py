@@ -184,6 +184,27 @@ async def test_an_expired_watch_lists_again_and_tells_only_differences(
     assert proxy.count("GET", "limit=500") >= 2
 
 
+async def test_changes_of_a_list_can_be_told_from_those_of_a_watch(
+    watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
+) -> None:
+    from_list: dict[str, bool] = {}
+
+    def take(change: Change[KubeObject]) -> None:
+        from_list[change.object.metadata.name] = watching.is_listing
+        mirror.take(change)
+
+    watching.on_change = take
+    await client.create(TEXTS, config_map("by-watch"), namespace)
+    await mirror.until(lambda: "by-watch" in mirror.objects)
+    proxy.accepts_streams.clear()
+    proxy.cut_streams()
+    await client.create(TEXTS, config_map("by-list"), namespace)
+    await watching.catch_up()
+    proxy.accepts_streams.set()
+
+    assert from_list == {"by-watch": False, "by-list": True}
+
+
 async def test_an_error_410_within_the_stream_lists_again(
     watching: Reflector, proxy: FaultProxy, client: Client, namespace: str, mirror: Mirror
 ) -> None:
