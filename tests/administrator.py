@@ -5,12 +5,16 @@ start.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import secrets
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, TypeVar
 
 from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.objects import KubeObject
+from bindery.kube.resources import NAMESPACES, Resource
 
 T = TypeVar("T")
 
@@ -21,6 +25,9 @@ class Plain(KubeObject, frozen=True, rename="camel", kw_only=True):
     spec: Any = None
     status: Any = None
     message: str = ""
+
+
+SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, Plain)
 
 
 class Administrator:
@@ -35,3 +42,19 @@ class Administrator:
                 return await work(client)
 
         return asyncio.run(run())
+
+    @contextmanager
+    def fresh_namespace(self) -> Iterator[str]:
+        """Create a namespace in which pods can be created, and delete it in the end."""
+        name = f"test-{secrets.token_hex(4)}"
+        self(lambda client: _create_namespace(client, name))
+        yield name
+        self(lambda client: client.delete(NAMESPACES, name))
+
+
+async def _create_namespace(client: Client, name: str) -> None:
+    await client.create(NAMESPACES, {"metadata": {"name": name}})
+    # Pods are refused before the namespace has its default ServiceAccount. The controller that
+    # makes it takes half a minute to come back after a test has restarted the API server.
+    with suppress(AlreadyExistsError):
+        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)

@@ -1,12 +1,10 @@
 """Fixtures that every test folder shares: one control plane a run, one namespace a test."""
 
-import secrets
 from collections.abc import Iterator
-from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from administrator import Administrator, Plain
+from administrator import Administrator
 from commandline import CommandLine
 from sizes import PROPERTY_TIMEOUT_S, load_profile
 from spreading import Spread, longest_first, spread
@@ -16,11 +14,6 @@ from bindery.controlplane import find
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
-from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError
-from bindery.kube.resources import NAMESPACES, Resource
-
-SERVICE_ACCOUNTS = Resource("", "v1", "serviceaccounts", "ServiceAccount", True, Plain)
 
 load_profile()
 
@@ -85,15 +78,5 @@ def administrator(control_plane: ControlPlane) -> Administrator:
 @pytest.fixture
 def namespace(administrator: Administrator) -> Iterator[str]:
     """A fresh namespace in which pods can be created; it is deleted afterwards."""
-    name = f"test-{secrets.token_hex(4)}"
-    administrator(lambda client: _create_namespace(client, name))
-    yield name
-    administrator(lambda client: client.delete(NAMESPACES, name))
-
-
-async def _create_namespace(client: Client, name: str) -> None:
-    await client.create(NAMESPACES, {"metadata": {"name": name}})
-    # Pods are refused before the namespace has its default ServiceAccount. The controller that
-    # makes it takes half a minute to come back after a test has restarted the API server.
-    with suppress(AlreadyExistsError):
-        await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
+    with administrator.fresh_namespace() as name:
+        yield name

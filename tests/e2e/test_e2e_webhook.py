@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from administrator import Administrator
 from gpunodes import HALF, GpuDevicePlugins, bound, environment, sharing, start_gpu_nodes
 from support import Corner, Gang, binder_configuration, wait_for
 from webhooks import Webhooks, served_certificate
@@ -97,32 +98,63 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
     assert (await environment(corner, placed))["NVIDIA_VISIBLE_DEVICES"] == "0"
 
 
-@pytest.mark.parametrize(
-    ("annotations", "limits", "reason"),
-    [
-        ({"gpu-fraction": "1.5"}, {}, "gpu-fraction must be above 0 and below 1, not '1.5'"),
-        ({"gpu-fraction": "-0.5"}, {}, "gpu-fraction must be above 0 and below 1"),
-        ({"gpu-fraction": "half"}, {}, "gpu-fraction must be above 0 and below 1"),
-        ({"gpu-memory": "1Gi"}, {}, "gpu-memory must be a whole number of MiB"),
-        ({**HALF, "gpu-memory": "1"}, {}, "gpu-fraction and gpu-memory cannot both be given"),
-        (HALF, {"nvidia.com/gpu": "1"}, "a share of a GPU and nvidia.com/gpu cannot both"),
-        ({"gpu-fraction-num-devices": "2"}, {}, "has no effect without"),
-        ({**HALF, "gpu-fraction-num-devices": "0"}, {}, "a whole number from 1 to 64"),
-        ({**HALF, "gpu-fraction-container-name": "x"}, {}, "has no such container"),
-        ({f"{GROUP}/podgroup": "a"}, {}, f"did you mean the annotation {GROUP}/pod-group?"),
-    ],
-)
-async def test_a_pod_that_makes_no_sense_is_refused_with_the_reason(
-    corner: Corner,
-    serving: Webhooks,
-    annotations: Mapping[str, str],
-    limits: Mapping[str, str],
-    reason: str,
-) -> None:
-    with pytest.raises(ApiError) as refused:
-        await create(corner, "a", annotations, container={"resources": {"limits": dict(limits)}})
+@pytest.mark.usefixtures("installation", "serving")
+class TestWhatOneWebhookAnswers:
+    """These leave nothing behind, so they share a namespace and a webhook."""
 
-    assert reason in refused.value.message
+    @pytest.fixture(scope="class")
+    @classmethod
+    def namespace(cls, administrator: Administrator) -> Iterator[str]:
+        with administrator.fresh_namespace() as name:
+            yield name
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def serving(cls, control_plane: ControlPlane, namespace: str) -> Iterator[None]:
+        webhooks = Webhooks(control_plane, namespace)
+        try:
+            webhooks.start(webhooks.install())
+            asyncio.run(webhooks.wait_trusted())
+            yield
+        finally:
+            webhooks.remove()
+
+    @pytest.mark.parametrize(
+        ("annotations", "limits", "reason"),
+        [
+            ({"gpu-fraction": "1.5"}, {}, "gpu-fraction must be above 0 and below 1, not '1.5'"),
+            ({"gpu-fraction": "-0.5"}, {}, "gpu-fraction must be above 0 and below 1"),
+            ({"gpu-fraction": "half"}, {}, "gpu-fraction must be above 0 and below 1"),
+            ({"gpu-memory": "1Gi"}, {}, "gpu-memory must be a whole number of MiB"),
+            ({**HALF, "gpu-memory": "1"}, {}, "gpu-fraction and gpu-memory cannot both be given"),
+            (HALF, {"nvidia.com/gpu": "1"}, "a share of a GPU and nvidia.com/gpu cannot both"),
+            ({"gpu-fraction-num-devices": "2"}, {}, "has no effect without"),
+            ({**HALF, "gpu-fraction-num-devices": "0"}, {}, "a whole number from 1 to 64"),
+            ({**HALF, "gpu-fraction-container-name": "x"}, {}, "has no such container"),
+            ({f"{GROUP}/podgroup": "a"}, {}, f"did you mean the annotation {GROUP}/pod-group?"),
+        ],
+    )
+    async def test_a_pod_that_makes_no_sense_is_refused_with_the_reason(
+        self,
+        corner: Corner,
+        annotations: Mapping[str, str],
+        limits: Mapping[str, str],
+        reason: str,
+    ) -> None:
+        container = {"resources": {"limits": dict(limits)}}
+        with pytest.raises(ApiError) as refused:
+            await create(corner, "a", annotations, container=container)
+
+        assert reason in refused.value.message
+
+    async def test_pods_of_other_schedulers_and_without_shares_stay_as_they_are(
+        self, corner: Corner
+    ) -> None:
+        others = await create(corner, "others", {"gpu-fraction": "7"}, schedulerName="by-hand")
+        plain = await create(corner, "plain", {})
+
+        assert CONFIG_MAP_ANNOTATION not in others.metadata.annotations
+        assert "env" not in plain.spec["containers"][0]
 
 
 async def annotate(corner: Corner, name: str, annotations: Mapping[str, str | None]) -> None:
@@ -170,16 +202,6 @@ async def test_a_change_that_makes_no_sense_is_refused_and_every_other_is_let_th
     with pytest.raises(ApiError, match="cannot both be given"):
         await annotate(corner, "old", {"gpu-memory": "100"})
     await annotate(corner, "old", {"gpu-fraction": None})
-
-
-async def test_pods_of_other_schedulers_and_without_shares_stay_as_they_are(
-    corner: Corner, serving: Webhooks
-) -> None:
-    others = await create(corner, "others", {"gpu-fraction": "7"}, schedulerName="by-hand")
-    plain = await create(corner, "plain", {})
-
-    assert CONFIG_MAP_ANNOTATION not in others.metadata.annotations
-    assert "env" not in plain.spec["containers"][0]
 
 
 @pytest.fixture
