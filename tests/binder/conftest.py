@@ -7,9 +7,11 @@ import pytest
 import structlog
 from administrator import Administrator
 from bindercluster import ALONE, Cluster, Gate
+from sharedbinder import SharedBinder
 
 from bindery.api.configuration import BinderConfiguration
 from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
 
 
@@ -29,9 +31,26 @@ def cluster(
     cluster.remove_nodes()
 
 
+@pytest.fixture(scope="module")
+def shared_binder(installation: Installation) -> Iterator[SharedBinder]:
+    with Components(installation) as components:
+        yield SharedBinder(components)
+
+
 @pytest.fixture
-def start_binder(components: Components) -> Callable[..., Component]:
-    """Starts a binder, by default without an election, and waits until it is ready."""
+def share_binder(shared_binder: SharedBinder) -> Callable[..., None]:
+    """Lets the module's binder run, by default without an election."""
+
+    def share(configuration: BinderConfiguration | None = None) -> None:
+        shared_binder.run(configuration or BinderConfiguration(leader_election=ALONE))
+
+    return share
+
+
+@pytest.fixture
+def start_binder(components: Components, shared_binder: SharedBinder) -> Callable[..., Component]:
+    """Starts a binder for one test, by default without an election, and waits until it is ready."""
+    shared_binder.stop()
 
     def start(
         configuration: BinderConfiguration | None = None, *, name: str = "binder"

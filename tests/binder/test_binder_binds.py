@@ -13,6 +13,7 @@ from bindery.controlplane.components import Component
 pytestmark = pytest.mark.e2e
 
 Start = Callable[..., Component]
+Share = Callable[..., None]
 
 
 def test_a_gang_is_bound_whole_with_a_single_status_write(
@@ -99,12 +100,12 @@ def bind_elsewhere(cluster: Cluster) -> None:
     ],
 )
 def test_a_gang_that_lacks_one_pod_or_node_binds_nothing(
-    cluster: Cluster, start_binder: Start, mishap: Callable[[Cluster], None], reason: str
+    cluster: Cluster, share_binder: Share, mishap: Callable[[Cluster], None], reason: str
 ) -> None:
     cluster.add_nodes(3)
     bindings = cluster.add_pods("gang", 3)
     mishap(cluster)
-    start_binder()
+    share_binder()
 
     cluster.create(cluster.request("gang", bindings))
     status = cluster.wait_for("gang", "Failed")
@@ -118,11 +119,11 @@ def test_a_gang_that_lacks_one_pod_or_node_binds_nothing(
     assert reason in cluster.wait_event("BindingFailed", "gang-1")
 
 
-def test_the_parts_of_a_statement_are_bound_together(cluster: Cluster, start_binder: Start) -> None:
+def test_the_parts_of_a_statement_are_bound_together(cluster: Cluster, share_binder: Share) -> None:
     cluster.add_nodes(4)
     bindings = cluster.add_pods("gang", 4)
     other = cluster.add_pods("other", 1)
-    start_binder()
+    share_binder()
 
     first = {"id": "split", "part": 0, "parts": 2}
     cluster.create(cluster.request("gang-part-0", bindings[:2], statement=first))
@@ -137,11 +138,11 @@ def test_the_parts_of_a_statement_are_bound_together(cluster: Cluster, start_bin
     assert cluster.nodes_of("gang") == [cluster.node(n) for n in range(4)]
 
 
-def test_independent_pods_fail_alone(cluster: Cluster, start_binder: Start) -> None:
+def test_independent_pods_fail_alone(cluster: Cluster, share_binder: Share) -> None:
     cluster.add_nodes(3)
     bindings = cluster.add_pods("job", 3)
     cluster.kubectl("delete", "pod", "job-1")
-    start_binder()
+    share_binder()
 
     cluster.create(cluster.request("jobs", bindings, minBound=0))
     status = cluster.wait_for("jobs", "Succeeded")
@@ -154,11 +155,11 @@ def test_independent_pods_fail_alone(cluster: Cluster, start_binder: Start) -> N
 
 
 def test_a_request_of_a_scheduler_that_leads_no_more_is_refused(
-    cluster: Cluster, start_binder: Start
+    cluster: Cluster, share_binder: Share
 ) -> None:
     cluster.add_nodes(2)
     old, new = cluster.add_pods("old", 1), cluster.add_pods("new", 1)
-    start_binder()
+    share_binder()
 
     cluster.create(cluster.request("new", new, fencingToken=5))
     cluster.wait_for("new", "Succeeded")
@@ -198,12 +199,12 @@ def test_finished_requests_are_removed_after_their_time_also_by_the_next_binder(
 
 
 def test_a_request_that_makes_no_sense_is_failed_and_stops_nothing_else(
-    cluster: Cluster, start_binder: Start
+    cluster: Cluster, share_binder: Share
 ) -> None:
     cluster.add_nodes(2)
     bindings = cluster.add_pods("gang", 1)
     good = cluster.add_pods("good", 1)
-    start_binder()
+    share_binder()
 
     cluster.create(cluster.request("twice", [*bindings, *bindings]))
     cluster.create(cluster.request("good", good))

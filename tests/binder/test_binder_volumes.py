@@ -20,6 +20,7 @@ from bindery.controlplane.components import Component
 pytestmark = pytest.mark.e2e
 
 Start = Callable[..., Component]
+Share = Callable[..., None]
 SELECTED = "volume.kubernetes.io/selected-node"
 MARK = "scheduling.bindery.dev/chosen-for"
 
@@ -151,10 +152,10 @@ def annotations_of(item: dict[str, Any]) -> dict[str, str]:
 
 
 def test_a_pod_is_bound_once_its_claim_has_the_chosen_volume(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry, chosen = storage.add_claim(), storage.add_volume("chosen", "9Gi")
-    start_binder(configuration(30))
+    share_binder(configuration(60))
 
     storage.request("r", [{**entry, "volume": chosen}])
 
@@ -165,10 +166,10 @@ def test_a_pod_is_bound_once_its_claim_has_the_chosen_volume(
 
 
 def test_a_claim_that_is_not_provisioned_in_time_is_left_as_it_was(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
-    start_binder(configuration(1))
+    share_binder(configuration(1))
 
     storage.request("r", [{**entry, "volume": ""}])
 
@@ -180,10 +181,10 @@ def test_a_claim_that_is_not_provisioned_in_time_is_left_as_it_was(
 
 
 def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
-    start_binder(configuration(60))
+    share_binder(configuration(60))
     storage.request("first", [{**entry, "volume": ""}])
     storage.wait_selected()
     storage.request("second", [{**entry, "volume": ""}])
@@ -199,11 +200,11 @@ def test_a_claim_whose_node_another_pods_rollback_takes_back_says_so(
 
 
 def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the_gang(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     leaving, late = storage.add_claim("leaving"), storage.add_claim("late")
     storage.make_for(leaving)
-    start_binder(configuration(60))
+    share_binder(configuration(60))
     storage.request("gang", [{**leaving, "volume": ""}], [{**late, "volume": ""}])
     storage.wait_selected("late")
     storage.cluster.kubectl("wait", "pvc/leaving", "--for=jsonpath={.status.phase}=Bound")
@@ -217,12 +218,12 @@ def test_a_claim_that_is_deleted_while_the_rest_of_the_gang_is_prepared_ends_the
 
 
 def test_a_node_that_somebody_else_has_selected_is_left_on_the_claim(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     here, other = storage.cluster.node(0), "elsewhere"
     same = storage.add_claim("same", node=here)
     elsewhere = storage.add_claim("elsewhere", node=other)
-    start_binder(configuration(1))
+    share_binder(configuration(1))
 
     storage.request("gang", [{**same, "volume": ""}, {**elsewhere, "volume": ""}])
 
@@ -233,10 +234,10 @@ def test_a_node_that_somebody_else_has_selected_is_left_on_the_claim(
 
 
 def test_a_volume_that_is_not_bound_in_time_is_given_back(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry, chosen = storage.add_claim(), storage.add_volume("too-small", "1Gi")
-    start_binder(configuration(2))
+    share_binder(configuration(1))
 
     storage.request("r", [{**entry, "volume": chosen}])
 
@@ -247,11 +248,11 @@ def test_a_volume_that_is_not_bound_in_time_is_given_back(
 
 
 def test_what_people_have_promised_stays_promised_when_the_pod_is_not_bound(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
     promised = storage.add_volume("promised", "1Gi", {"name": "data"})
-    start_binder(configuration(2))
+    share_binder(configuration(1))
 
     storage.request("r", [{**entry, "volume": promised}])
 
@@ -260,10 +261,10 @@ def test_what_people_have_promised_stays_promised_when_the_pod_is_not_bound(
     assert (reference["name"], reference.get("uid")) == ("data", None)
 
 
-def test_a_volume_of_another_claim_is_not_touched(storage: Storage, start_binder: Start) -> None:
+def test_a_volume_of_another_claim_is_not_touched(storage: Storage, share_binder: Share) -> None:
     entry = storage.add_claim()
     taken = storage.add_volume("taken", "9Gi", {"name": "another", "uid": "its-uid"})
-    start_binder(configuration(30))
+    share_binder(configuration(60))
 
     storage.request("r", [{**entry, "volume": taken}])
 
@@ -272,11 +273,11 @@ def test_a_volume_of_another_claim_is_not_touched(storage: Storage, start_binder
 
 
 def test_a_volume_that_the_node_cannot_use_is_found_out_before_the_pod_is_bound(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
     storage.make_for(entry, storage.cluster.node(1))
-    start_binder(configuration(30))
+    share_binder(configuration(60))
 
     storage.request("r", [entry])  # the pod is planned for node 0
 
@@ -309,11 +310,11 @@ BAD: dict[str, tuple[Callable[[Storage], dict[str, Any]], str]] = {
 
 @pytest.mark.parametrize("case", BAD)
 def test_what_cannot_be_done_ends_the_request_at_once_and_says_why(
-    storage: Storage, start_binder: Start, case: str
+    storage: Storage, share_binder: Share, case: str
 ) -> None:
     make, reason = BAD[case]
     entry = make(storage)
-    start_binder(configuration(30))
+    share_binder(configuration(60))
 
     storage.request("r", [entry], backoffLimit=5)
 
@@ -338,10 +339,10 @@ def test_a_binder_that_was_killed_while_it_waited_is_replaced_by_one_that_finish
 
 
 def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothing(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
-    start_binder(configuration(60))
+    share_binder(configuration(60))
     storage.request("r", [{**entry, "volume": ""}])
     storage.wait_selected()
 
@@ -353,10 +354,10 @@ def test_a_request_that_is_deleted_while_its_claims_are_waited_for_leaves_nothin
 
 
 def test_a_request_that_is_altered_while_its_claims_are_waited_for_is_carried_out_as_it_is_now(
-    storage: Storage, start_binder: Start
+    storage: Storage, share_binder: Share
 ) -> None:
     entry = storage.add_claim()
-    start_binder(configuration(60))
+    share_binder(configuration(60))
     storage.request("r", [{**entry, "volume": ""}])
     storage.wait_selected()
     first = annotations_of(storage.claim())[SELECTED]

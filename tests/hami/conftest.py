@@ -1,11 +1,13 @@
 """What HAMi's end-to-end tests share."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
 from hamicluster import HamiCluster, configuration
+from sharedbinder import SharedBinder
 
 from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES
@@ -22,9 +24,22 @@ async def hami(control_plane: ControlPlane, namespace: str) -> AsyncIterator[Ham
             await client.delete(NODES, node)
 
 
+@pytest.fixture(scope="module")
+def shared_binder(installation: Installation) -> Iterator[SharedBinder]:
+    with Components(installation) as components:
+        yield SharedBinder(components)
+
+
 @pytest.fixture
-def start_binder(components: Components) -> Callable[..., Component]:
-    """Starts a binder with the plugin `node_lock` and waits until it is ready."""
+def share_binder(shared_binder: SharedBinder) -> Callable[[], None]:
+    """Lets the module's binder run, with the plugin `node_lock`."""
+    return lambda: shared_binder.run(configuration())
+
+
+@pytest.fixture
+def start_binder(components: Components, shared_binder: SharedBinder) -> Callable[..., Component]:
+    """Starts a binder with the plugin `node_lock` for one test and waits until it is ready."""
+    shared_binder.stop()
 
     def start(**arguments: float) -> Component:
         return components.start_binder(configuration(**arguments)).wait_ready()

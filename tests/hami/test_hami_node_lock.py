@@ -20,6 +20,7 @@ from bindery.kube.resources import BIND_REQUESTS, NODES, PODS
 pytestmark = pytest.mark.e2e
 
 Start = Callable[..., Component]
+Share = Callable[..., None]
 DEVICES = "GPU-0,NVIDIA,1000,10:;"
 
 
@@ -31,11 +32,11 @@ def handovers(binder: Component) -> float:
 
 
 async def test_a_pod_is_written_locked_bound_and_released_as_hami_does_it(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     await hami.add_pod("a")
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node, works=False):
         await hami.request("a", ["a"], node)
@@ -87,12 +88,12 @@ async def test_fifty_pods_go_through_the_lock_of_one_node_none_lost_and_none_twi
 
 
 async def test_pods_with_several_containers_keep_the_lock_until_the_last_is_served(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     await hami.add_pod("a", slots=(1, 0, 1))
     await hami.add_pod("b", slots=(0, 1))
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node) as plugin:
         await hami.request("both", ["a", "b"], node)
@@ -104,12 +105,12 @@ async def test_pods_with_several_containers_keep_the_lock_until_the_last_is_serv
 
 
 async def test_a_slow_holder_keeps_its_own_node_alone(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     slow, quick = await hami.add_node(0), await hami.add_node(1)
     for name in ("stuck", "behind", "elsewhere"):
         await hami.add_pod(name)
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(slow, works=False), hami.device_plugin(quick):
         await hami.request("stuck", ["stuck"], slow)
@@ -226,12 +227,12 @@ async def test_a_dead_lock_is_healed(
 
 
 async def test_a_holder_that_is_deleted_makes_way_at_once(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     await hami.add_pod("holder")
     await hami.add_pod("next")
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node, works=False):
         await hami.request("holder", ["holder"], node)
@@ -245,7 +246,7 @@ async def test_a_holder_that_is_deleted_makes_way_at_once(
 
 
 async def test_forged_annotations_are_replaced_and_others_removed(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     forged = {
@@ -255,7 +256,7 @@ async def test_forged_annotations_are_replaced_and_others_removed(
         "mine": "stays",
     }
     await hami.add_pod("a", **forged)
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node) as plugin:
         await hami.request("a", ["a"], node)
@@ -269,12 +270,12 @@ async def test_forged_annotations_are_replaced_and_others_removed(
 
 
 async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     await hami.add_pod("bad")
     await hami.add_pod("good")
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node):
         await hami.request("good", ["good"], node)
@@ -305,12 +306,12 @@ async def test_devices_that_cannot_be_read_fail_their_pod_and_nothing_else(
 
 
 async def test_a_gang_that_loses_its_request_in_the_queue_leaves_nothing(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     for name in ("holder", "a", "b"):
         await hami.add_pod(name)
-    start_binder()
+    share_binder()
 
     async with hami.device_plugin(node, works=False):
         await hami.request("holder", ["holder"], node)
@@ -375,12 +376,12 @@ async def test_a_binder_that_is_killed_leaves_a_gang_that_the_next_one_finishes(
 
 
 async def test_a_lock_is_taken_over_from_a_stock_scheduler_when_it_lets_go(
-    hami: HamiCluster, start_binder: Start
+    hami: HamiCluster, share_binder: Share
 ) -> None:
     node = await hami.add_node()
     await hami.add_pod("theirs")
     await hami.add_pod("ours")
-    start_binder()
+    share_binder()
     await hami.set_lock(node, seconds_ago(0, "theirs", hami.namespace))
 
     async with hami.device_plugin(node) as plugin:
