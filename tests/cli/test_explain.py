@@ -67,7 +67,7 @@ def test_a_gang_that_does_not_fit_hears_what_every_node_says(cluster: Scenario) 
     [
         ("over", "OverLimit: queue q0 holds 0 of its limit of 3", "raise the limit"),
         ("lost", "QueueDoesNotExist: queue nowhere does not exist", "Create the queue"),
-        ("few", "NotEnoughPods: 1 of the 3 pods it needs have come", "lower spec.minMember"),
+        ("few", "NotEnoughPods: 1 of 3 required pods exist", "lower spec.minMember"),
     ],
 )
 def test_the_gate_that_holds_a_gang_comes_with_what_to_do(

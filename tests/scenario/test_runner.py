@@ -124,7 +124,7 @@ def test_a_result_has_the_documented_form() -> None:
                 "node": "",
                 "gpus": 1,
                 "reason": "OverLimit: queue q0 holds 1 of its limit of 1 nvidia.com/gpu, "
-                "and the job asks for 1 more",
+                "and the job requests 1 more",
             },
         },
         "queues": {

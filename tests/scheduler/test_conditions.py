@@ -178,14 +178,14 @@ def test_a_gang_of_which_all_pods_have_ended_is_finished_also_when_they_are_clea
 def test_counts_are_of_now_when_pods_go() -> None:
     engine = engine_with(node("n"), group("g", 3), *(pod(f"g-{i}", group="g") for i in range(2)))
     write = writes_of(engine)["g"]
-    assert write.condition.message == "2 of the 3 pods it needs have come"
+    assert write.condition.message == "2 of 3 required pods exist"
     assert not write.is_urgent
 
     modify(engine.cluster, told(engine, write))
     delete(engine.cluster, pod("g-0", group="g"), pod("g-1", group="g"))
     write = writes_of(engine)["g"]
     assert says(write)[2:] == ("False", "NotEnoughPods")
-    assert write.condition.message == "0 of the 3 pods it needs have come"
+    assert write.condition.message == "0 of 3 required pods exist"
 
 
 def test_an_evicted_gang_says_so_and_keeps_the_trail_when_it_runs_again() -> None:

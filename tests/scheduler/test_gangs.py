@@ -78,7 +78,7 @@ def test_a_gang_waits_for_pods_that_have_not_come() -> None:
     assert plan(engine) == {}
     report = report_of(engine, "g")
     assert report.reason == "NotEnoughPods"
-    assert report.message == "2 of the 3 pods it needs have come, 1 more are gated"
+    assert report.message == "2 of 3 required pods exist, 1 more is gated"
 
 
 def test_a_negative_minimum_is_the_gangs_own_problem() -> None:
@@ -216,7 +216,7 @@ def test_a_gang_over_a_limit_of_a_queue_above_its_own_waits_and_says_which() -> 
     report = report_of(engine, "g")
     assert report.reason == "OverLimit"
     assert report.message == (
-        "queue org holds 1 of its limit of 3 cpu, and the job asks for 3 more"
+        "queue org holds 1 of its limit of 3 cpu, and the job requests 3 more"
     )
 
 

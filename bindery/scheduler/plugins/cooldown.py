@@ -1,4 +1,4 @@
-"""cooldown: what failed a short while ago is not tried again at once."""
+"""cooldown: a job is kept from nodes where binding it failed recently."""
 
 from collections.abc import Iterator
 
@@ -11,17 +11,18 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class Cooldown:
-    """Filters by the cluster's failure memory (`failedNodeCooldownSeconds`)."""
+    """Filters nodes by the recent failures of a job (`failedNodeCooldownSeconds`)."""
 
     name = "cooldown"
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Leave alone for a while a job whose BindRequest could not be created."""
+        """Refuse a job for some time after its BindRequest could not be created."""
         why = session.postponed(job)
         return Refusal(JobReason.COMMIT_FAILED, why) if why is not None else None
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
-        """Yield the nodes that refused the job lately."""
+        """Yield the nodes where binding the job failed recently."""
+        # A remembered node may have been deleted since.
         rows = [
             row
             for name in session.avoided_nodes(job)

@@ -1,7 +1,7 @@
-"""fairshare: queues are served by what they deserve, and cannot pin more than their quota.
+"""fairshare: orders queues by fair share, and limits non-preemptible jobs to the quota.
 
-The order and the gate are KAI-Scheduler's (v0.17, plugins/proportion/queue_order and
-capacity_policy), from the shares that `bindery.scheduler.fairness` divides.
+Order and gate are those of KAI-Scheduler (v0.17, plugins/proportion/queue_order and
+capacity_policy), with the shares of `bindery.scheduler.fairness`.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,16 +14,16 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class FairShare:
-    """Orders queues by their shares; holds non-preemptible work to the quota up the tree."""
+    """Orders queues by their shares; limits non-preemptible pods to the quota at every level."""
 
     name = "fairshare"
 
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
-        """Return the key of a queue whose next job is `job`.
+        """Return the sort key of the queue at `queue_row` with the next job `job`.
 
-        Not above its fair share in all that it holds first; then who stays within its quota with
-        the job; higher priority; who deserves something at all; smaller dominant share with the
-        job, and without; smaller allocatable share.
+        In this order: queues not above their fair share; queues within their quota with the job;
+        higher priority; queues entitled to every resource that they hold with the job; smaller
+        dominant share with the job, then without it; smaller allocatable share.
         """
         request = total(task.shape.request for task in session.next_pods(job))
         return _key(session, queue_row, request, request)
@@ -42,7 +42,7 @@ class FairShare:
     def over_capacity(
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
-        """Refuse work that cannot be evicted where it would not fit the quota."""
+        """Refuse non-preemptible `tasks` if a queue would exceed its quota."""
         pinned = total(task.shape.request for task in tasks if not task.is_preemptible)
         ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota
         for row in ledger.chains[session.queue_row(job)] if pinned else ():
@@ -54,7 +54,7 @@ class FairShare:
                     return Refusal(
                         JobReason.NON_PREEMPTIBLE_OVER_QUOTA,
                         f"non-preemptible jobs of queue {name} hold {axis.display(index, held)} of "
-                        f"its quota of {granted} {axis.names[index]}, and this one asks for "
+                        f"its quota of {granted} {axis.names[index]}, and this one requests "
                         f"{axis.display(index, amount)} more",
                         is_lasting=True,
                     )

@@ -1,10 +1,10 @@
 """The extension points of the scheduler, each a Protocol. A plugin implements those it needs.
 
-Plugins return facts and wishes; the engine checks and applies them. They must be pure: the same
-session gives the same answer. Sort keys of several plugins are compared in the configured order,
-first difference wins. A plugin is made by the callable that its entry point (group
-`bindery.scheduler_plugins`) names, which takes the plugin's arguments from the configuration.
-Objects are observed between cycles only, so that a plan is made from one state of the cluster.
+Plugins return facts and wishes; the engine checks and applies them. A plugin must be pure: the same
+session gives the same answer. Sort keys of several plugins are compared in the configured order;
+the first difference decides. An entry point of the group `bindery.scheduler_plugins` names the
+plugin; `bindery.api.plugins` describes how it is built and gets its arguments. Objects are observed
+between cycles only, so that one plan uses one state of the cluster.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -26,11 +26,11 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class Plugin(Protocol):
-    """What every plugin has."""
+    """The members of every plugin."""
 
     @property
     def name(self) -> str:
-        """The name by which the configuration calls it."""
+        """The plugin's name in the configuration, and its key in `pluginData`."""
         ...
 
 
@@ -39,12 +39,13 @@ class Plugin(Protocol):
 
 @runtime_checkable
 class QueueOrder(Protocol):
-    """Which queue is served next. Asked again after each job of the queue."""
+    """Orders queues. Called again after each job of a queue."""
 
     def queue_key(self, session: SessionView, queue_row: int, job: Job) -> SortKey:
-        """Return the sort key of the queue at `queue_row`; `job` is the next that it would serve.
+        """Return the sort key of the queue at `queue_row`; `job` is the next job of the queue.
 
-        Asked of every level of the tree; it may depend on what the queue holds, not on others'.
+        Called at every level of the tree. The key may depend on the amounts of this queue, but not
+        on those of other queues.
         """
         ...
 
@@ -70,7 +71,7 @@ class VictimOrder(Protocol):
 
 @runtime_checkable
 class JobOrder(Protocol):
-    """Which job of a queue is served next. Asked again after each placement of the job."""
+    """Orders the jobs of a queue. Called again after each placement of a job."""
 
     def job_key(self, session: SessionView, job: Job) -> SortKey:
         """Return the sort key of `job`."""
@@ -79,7 +80,7 @@ class JobOrder(Protocol):
 
 @runtime_checkable
 class PodOrder(Protocol):
-    """Which pods of a job are placed first."""
+    """Orders the pods of a job."""
 
     def pod_key(self, session: SessionView, task: Task) -> SortKey:
         """Return the sort key of `task`."""
@@ -91,19 +92,19 @@ class PodOrder(Protocol):
 
 @runtime_checkable
 class NodeFilter(Protocol):
-    """Which nodes can never take a pod of a shape, whatever is free on them.
+    """Filters nodes for all pods of a shape, independent of what is free on the nodes.
 
     The answer is cached until a node's labels, taints, allocatable or readiness change.
     """
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterable[NodeFailure]:
-        """Yield the reasons against nodes; a node that is in none passes."""
+        """Yield the reasons against nodes; a node without a reason passes."""
         ...
 
 
 @runtime_checkable
 class JobNodeFilter(Protocol):
-    """Which nodes one job cannot use at this moment."""
+    """Filters nodes for one job, at this moment."""
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterable[NodeFailure]:
         """Yield the reasons against nodes for `job`; usually none."""
@@ -112,33 +113,35 @@ class JobNodeFilter(Protocol):
 
 @runtime_checkable
 class NodeScore(Protocol):
-    """How much a node is wanted. Scores of all plugins are added; each keeps to its decade."""
+    """Scores nodes. The scores of all plugins are added; each has its own range of values."""
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return one score for each of `rows`. It may depend on these rows alone, so that placing a
-        pod makes only its own node's score stale.
+        """Return one score for each of `rows`; higher is better.
+
+        A score may depend on its own row only: after a placement, the engine asks for the score of
+        that one node again.
         """
         ...
 
 
 @runtime_checkable
 class CandidateDomains(Protocol):
-    """Into which sets of nodes a job may be placed as a whole; the first that fits wins."""
+    """Offers sets of nodes for a whole job; the first set that fits is used."""
 
     def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
-        """Return masks over node rows, best first; None: the job asks for no domain."""
+        """Return masks over node rows, best first; None if the job needs no domain."""
         ...
 
 
 @runtime_checkable
 class DeviceChoice(Protocol):
-    """Which devices of its node a pod with shares gets: the ledger takes of them what has room.
+    """Orders the devices of a node for a pod with a GPU share; the ledger takes those with room.
 
-    Whole devices are all alike to it.
+    Not called for pods that request whole devices.
     """
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
-        """Return device ids, the most wanted first, or None to leave it to the next plugin.
+        """Return device ids, best first, or None to leave the choice to the next plugin.
 
         The id of a GPU is its index on the node, from 0.
         """
@@ -150,48 +153,48 @@ class DeviceChoice(Protocol):
 
 @runtime_checkable
 class JobValid(Protocol):
-    """Whether a job can be looked at at all."""
+    """Refuses jobs before they are planned."""
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Return why `job` cannot be planned whatever is free; None when it can."""
+        """Return why `job` cannot be planned, whatever is free; None if it can."""
         ...
 
 
 @runtime_checkable
 class CapacityGate(Protocol):
-    """Whether a job may get more now."""
+    """Refuses more pods of a job, for example above a limit."""
 
     def over_capacity(
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
-        """Return why `tasks` of `job` may not be placed now; None when they may."""
+        """Return why `tasks` of `job` may not be placed now; None if they may."""
         ...
 
 
 @runtime_checkable
 class JobReady(Protocol):
-    """Whether enough of a job is placed for it to be committed. All plugins must agree."""
+    """Decides whether a job has enough placed pods for a commit. All plugins must agree."""
 
     def is_ready(self, session: SessionView, job: Job) -> bool:
-        """Return whether what is active of `job`, planned pods included, may be bound."""
+        """Return whether the active pods of `job`, planned ones included, may be bound."""
         ...
 
 
 @runtime_checkable
 class JobPipelined(Protocol):
-    """Whether enough of a job is placed or promised for its promises to be kept this session."""
+    """Decides whether promises to a job are kept in this session. All plugins must agree."""
 
     def is_pipelined(self, session: SessionView, job: Job) -> bool:
-        """Return whether the promises of `job` are worth holding. All plugins must agree."""
+        """Return whether `job` has enough placed and promised pods to keep its promises."""
         ...
 
 
 @runtime_checkable
 class JobStarving(Protocol):
-    """Whether others may be evicted, or moved, for a job. All plugins must agree."""
+    """Decides whether other pods may be evicted or moved for a job. All plugins must agree."""
 
     def is_starving(self, session: SessionView, job: Job) -> bool:
-        """Return whether `job` lacks so much that room may be made for it."""
+        """Return whether room may be made for `job`."""
         ...
 
 
@@ -200,13 +203,13 @@ class JobStarving(Protocol):
 
 @runtime_checkable
 class VictimFilter(Protocol):
-    """Who may be a victim, and of whom. A veto is final: no other plugin can undo it.
+    """Decides which pods may be victims. A veto is final: no other plugin can undo it.
 
-    Asked of every pod that could go, for every job for which room is to be made: be quick.
+    Called for every possible victim of every job that needs room: must be fast.
     """
 
     def may_evict(self, session: SessionView, victim: Task, preemptor: Job, action: str) -> bool:
-        """Return whether `action` may evict `victim`, or move it, for `preemptor`."""
+        """Return whether `action` may evict or move `victim` for `preemptor`."""
         ...
 
 
@@ -215,16 +218,16 @@ class VictimFilter(Protocol):
 
 @runtime_checkable
 class LedgerProvider(Protocol):
-    """A ledger of the plugin's own, told of every operation and of its undoing."""
+    """Has a ledger of its own, called for every operation and for its undoing."""
 
     def ledger(self, session: SessionView, state: PlanState) -> Ledger:
-        """Return the ledger for this session, which may write the columns of `state`."""
+        """Return the ledger for this session; it may write the columns of `state`."""
         ...
 
 
 @runtime_checkable
 class BindRequestMutation(Protocol):
-    """What a plugin adds to a BindRequest when a Statement is committed."""
+    """Annotates BindRequests when a Statement is committed."""
 
     def annotations(
         self, session: SessionView, operations: Sequence[Operation]
@@ -235,150 +238,150 @@ class BindRequestMutation(Protocol):
 
 @runtime_checkable
 class BindData(Protocol):
-    """What a plugin hands to the binder plugin of the same name, pod by pod."""
+    """Hands data to the binder plugin of the same name, for each pod."""
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:
-        """Return JSON data for `task`, to stand in `pluginData` under the plugin's name."""
+        """Return the JSON object for `task` in `pluginData`, or None for none."""
         ...
 
 
 @runtime_checkable
 class WaitExplanation(Protocol):
-    """What to say about a pod that waits, beside the engine's own words."""
+    """Adds to the message of a waiting pod."""
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:
-        """Return a sentence to add to `message`, the outcome of the last transaction."""
+        """Return a sentence to append to `message`, the result of the last transaction, or None."""
         ...
 
 
-# ---- kinds of objects and needs of pods that the scheduler does not know itself ----
+# ---- further kinds of objects, and special needs of pods ----
 
 
 @runtime_checkable
 class Watches(Protocol):
-    """Keeps in step with objects of the cluster."""
+    """Observes objects of the cluster."""
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
-        """Return the kinds that `observe` wants: further ones, and of the scheduler's own.
+        """Return the kinds for `observe`; the scheduler's own kinds are allowed.
 
-        Kinds that the API server does not serve are left out without a word.
+        Kinds that the API server does not serve are ignored.
         """
         ...
 
     def observe(self, change: Change[KubeObject]) -> bool:
-        """Take in a change of one of these kinds; called between cycles only.
+        """Process a change of one of these kinds; called between cycles only.
 
-        A new plugin gets every existing object as ADDED. Returns whether earlier answers of its
-        `node_failures` may be wrong now.
+        A new plugin gets every existing object as ADDED. Returns whether cached results of its
+        `node_failures` may be outdated.
         """
         ...
 
 
 @runtime_checkable
 class Supports(Protocol):
-    """Cares for what pods ask for that nobody else does: without it they wait."""
+    """Supports special needs of pods; without such a plugin, pods with the need wait."""
 
     def supported_needs(self) -> Collection[Need]:
-        """Return the needs that this plugin meets, always the same."""
+        """Return the supported needs; they must not change."""
         ...
 
 
 @runtime_checkable
 class TaskValid(Protocol):
-    """Whether one pod can be planned at all."""
+    """Refuses single pods before they are planned."""
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:
-        """Return why `task` cannot be planned whatever is free; None when it can. Be quick.
+        """Return why `task` cannot be planned, whatever is free; None if it can. Must be fast.
 
-        Running pods are asked about too, before they are moved; `session.pod` does not have them.
+        Also called for running pods before they are moved; `session.pod` is None for those.
         """
         ...
 
 
 @runtime_checkable
 class TaskNodeFilter(Protocol):
-    """Which nodes one pod cannot use, beyond what its shape says."""
+    """Filters nodes for one pod, by more than its shape."""
 
     def filters_tasks_of(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` may have wishes of their own: then each is placed by
-        vectors of its own, so that a pod costs O(nodes). Must depend on `shape` alone.
+        """Return whether `task_node_failures` must be called for each pod of `shape`.
+
+        If so, no vectors are shared between these pods, and each pod costs O(nodes). The answer
+        must depend on `shape` alone.
         """
         ...
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterable[NodeFailure]:
-        """Yield the reasons against nodes for `task`, as the plan stands at this moment."""
+        """Yield the reasons against nodes for `task`, at this point of the plan."""
         ...
 
 
 @runtime_checkable
 class NodeRoom(Protocol):
-    """Whether nodes have room of a kind that the plugin's own ledger keeps (devices, say)."""
+    """Reports the free room of nodes in the plugin's own ledger, for example devices."""
 
     def keeps_room_for(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` take any of this room. Must depend on `shape` alone."""
+        """Return whether pods of `shape` need this room. Must depend on `shape` alone."""
         ...
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether one more pod of `shape` fits.
 
-        `later`: once all that is being released has gone. It may depend on these rows alone; it is
-        called again for a row after each operation on it.
+        `later`: whether it fits after all releasing pods have gone. The answer for a row may depend
+        on this row only; it is computed again after each operation on the row.
         """
         ...
 
     def no_room_text(self, shape: Shape) -> str:
-        """Return what people read behind the count of nodes without: `insufficient …`."""
+        """Return the text for the nodes without room, after their count: `insufficient …`."""
         ...
 
 
 @runtime_checkable
 class WorthWaiting(Protocol):
-    """Prefers room that is being released on some nodes to idle room on others."""
+    """Prefers nodes with releasing room to a node with idle room."""
 
     def worth_waiting(
         self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
-        """Return which of `rows` pods of `shape` wait for rather than take the node at `row`.
+        """Return which of `rows` are better than the node at `row`; None if there are none.
 
-        They fit at `row` now, and at `rows` once all that is being released has gone. None: they do
-        not wait. Asked for each pod while anything is being released.
+        Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
+        for each pod while there are releasing pods.
         """
         ...
 
 
 @runtime_checkable
 class WaitsForRelease(Protocol):
-    """Holds a gang back that fits on its nodes until something else has been released."""
+    """Delays a gang with room on its nodes until other pods have gone."""
 
     def waits_for_release(self, session: SessionView, job: Job, tasks: Sequence[Task]) -> bool:
-        """Return whether `tasks` of `job`, which were just placed, wait for pods that are going.
+        """Return whether `tasks` of `job`, just placed, must wait for releasing pods.
 
-        They are promised their nodes then. Asked for each gang once all of it has a place.
+        If so, their nodes are promised to them. Called for each gang that has all its places.
         """
         ...
 
 
 @runtime_checkable
 class GpuStrategy(Protocol):
-    """How pods that ask for GPUs are placed, for plugins that score nodes by what they know of
-    devices.
-    """
+    """Tells other plugins that score nodes by devices how pods with GPUs are placed."""
 
     def gpu_strategy(self) -> Literal["binpack", "spread"]:
-        """Return whether the fullest node goes first or the emptiest."""
+        """Return binpack to prefer the fullest node, spread to prefer the emptiest."""
         ...
 
 
 @runtime_checkable
 class BindEffects(Protocol):
-    """What the binder plugin of the same name would do, for rehearsals and scenarios alone."""
+    """Simulates the binder plugin of the same name, for rehearsals and scenarios only."""
 
     def bind_effects(
         self, pod: Pod, node_name: str, data: Mapping[str, Any]
     ) -> Iterable[KubeObject]:
-        """Return the objects as they are once the binder has bound `pod` to the node.
+        """Return the changed objects after the binder has bound `pod` to the node.
 
-        `data`: what `bind_data` has handed over. It may contain the pod itself, changed; it is
-        called before the pod shows its node.
+        `data` is the result of `bind_data`. The changed pod may be among the objects. Called before
+        `pod` has its node name.
         """
         ...

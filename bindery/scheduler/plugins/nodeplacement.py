@@ -1,6 +1,6 @@
 """nodeplacement: binpack or spread, for GPU pods, for CPU-only pods and for the devices of a node.
 
-Scores keep to KAI-Scheduler's decades (its `nodeplacement` 0 to 9, `resourcetype` 10).
+The scores have the ranges of KAI-Scheduler (`nodeplacement` 0 to 9, `resourcetype` 10).
 """
 
 from collections.abc import Sequence
@@ -26,16 +26,16 @@ Strategy = Literal["binpack", "spread"]
 
 
 class Arguments(ApiModel):
-    """How each kind of pod is placed."""
+    """The strategy for each kind of pod."""
 
     gpu: Strategy = "binpack"
     cpu: Strategy = "binpack"
     device: Strategy = "binpack"
-    """Which GPUs of its node a pod gets: binpack fills up those that are shared already."""
+    """For the GPUs of a node: binpack fills GPUs that are already shared."""
 
 
 class NodePlacement:
-    """Scores nodes by the resource that decides: GPUs for pods that ask for some, else CPU."""
+    """Scores nodes by free GPUs for pods that request GPUs, else by free CPU."""
 
     name = "nodeplacement"
     arguments = Arguments
@@ -44,11 +44,11 @@ class NodePlacement:
         self._arguments = arguments
 
     def gpu_strategy(self) -> Strategy:
-        """Return how pods that ask for GPUs are placed."""
+        """Return the strategy for pods that request GPUs."""
         return self._arguments.gpu
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
-        """Return the node's devices, by strategy the fullest or the emptiest first."""
+        """Return the node's devices: fullest first with binpack, emptiest first with spread."""
         if task.shape.request.share is None:
             return None
         table = session.state.nodes.devices
@@ -58,22 +58,24 @@ class NodePlacement:
     def worth_waiting(
         self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
-        """Return where a part of a GPU will fit onto a shared one: with binpack it waits for that
-        rather than take a GPU that pods could have which ask for whole ones.
+        """Return the nodes where a share will fit onto a shared GPU.
+
+        With binpack, the share waits for these nodes instead of opening an unshared GPU, which pods
+        with whole GPUs could use.
         """
         share, table = shape.request.share, session.state.nodes.devices
         if share is None or share.portion == WHOLE or self._arguments.device == "spread":
             return None
         if table.joins_now(share, np.array([row]))[0]:
-            return None
+            return None  # the share opens no GPU on this node
         return table.joins_later(share, rows)
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.
 
-        Binpack 9 * (1 - free / largest allocatable): the least free first, as KAI's
-        9 * (1 - (free - min) / (max - min)) orders them, but stale for one node only after a
-        placement. Spread 9 * free / allocatable. Free is what is idle or will be.
+        Binpack is 9 * (1 - free / largest allocatable). It gives the same order as KAI's
+        9 * (1 - (free - min) / (max - min)), but a placement changes the score of one node only.
+        Spread is 9 * free / allocatable. Free is idle plus releasing minus promised.
         """
         axis, nodes = session.state.axis, session.state.nodes
         gpu = axis.index(GPU_RESOURCE)

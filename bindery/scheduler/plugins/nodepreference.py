@@ -1,7 +1,7 @@
-"""nodepreference: what a pod would like but does not demand of its node.
+"""nodepreference: preferred node affinity, and taints with the effect PreferNoSchedule.
 
-Preferred node affinity, and taints of effect PreferNoSchedule. A decade above node placement, as a
-wish that a user wrote down counts more than packing.
+The scores are above those of node placement, because an explicit wish of a user counts more than
+packing.
 """
 
 import numpy as np
@@ -19,18 +19,19 @@ _SOFT = "PreferNoSchedule"
 
 
 class NodePreference:
-    """Scores 0 to 100 by the weight of the preferred terms that a node matches."""
+    """Scores nodes 0 to 100 by the weights of matching preferred terms."""
 
     name = "nodepreference"
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return the weighted part of preferred terms that match, less 50 for an avoided taint."""
+        """Return 100 * matching weight / total weight, minus 50 for an untolerated soft taint."""
         scores = np.zeros(len(rows), dtype=np.float64)
         preferred = (shape.node_affinity.preferred if shape.node_affinity else None) or ()
         weights = sum(term.weight for term in preferred)
         for term in preferred:
             matches = term_mask(session.labels, term.preference)[rows]
             scores += _DECADE * term.weight / weights * matches
+        # The loop over nodes is too slow for the common case, a cluster without soft taints.
         if session.has_soft_taints:
             nodes = session.state.nodes.nodes
             for position, row in enumerate(rows):

@@ -1,8 +1,8 @@
-"""predicates: the hard filters that a pod's spec and a node's state decide alone.
+"""predicates: the hard filters by a pod's spec and a node's state.
 
-Readiness, cordon, taints, node selector and required node affinity, with the meaning that
-kube-scheduler gives them (NodeUnschedulable, TaintToleration, NodeAffinity). Free room is not a
-filter of a plugin: the node ledger owns it.
+Readiness, cordon, taints, node selector and required node affinity have the meaning of
+kube-scheduler's plugins NodeUnschedulable, TaintToleration and NodeAffinity. Free room is checked
+by the node ledger, not by a plugin.
 """
 
 from collections import defaultdict
@@ -24,12 +24,12 @@ _CORDON = Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule")
 
 
 class Predicates:
-    """Filters by readiness, cordon, taints, selector and affinity, in this order."""
+    """Filters nodes by readiness, cordon, taints, selector and affinity, in this order."""
 
     name = "predicates"
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
-        """Yield why nodes cannot take pods of `shape`."""
+        """Yield the reasons against nodes for pods of `shape`."""
         nodes = session.state.nodes.nodes
         yield NodeFailure("are not ready", _mask(nodes, lambda node: not is_ready(node)))
         if not tolerates(shape.tolerations, _CORDON):
@@ -40,6 +40,7 @@ class Predicates:
             yield NodeFailure(f"do not match node selector {key}={value}", ~matches)
         required = shape.node_affinity.required if shape.node_affinity else None
         if required is not None:
+            # Terms are alternatives, and no term selects no node, as in Kubernetes.
             masks = [term_mask(session.labels, term) for term in required.node_selector_terms]
             matches = np.logical_or.reduce(masks) if masks else np.zeros(len(nodes), np.bool_)
             yield NodeFailure("do not match node affinity", ~matches)

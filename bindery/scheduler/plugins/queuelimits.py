@@ -1,7 +1,6 @@
-"""queuelimits: no queue, and no queue above it, ever holds more than its limit.
+"""queuelimits: no queue holds more than its limit, at any level of the tree.
 
-Pods that are going count until they are gone, for gangs that would start at once; a gang that takes
-their place may be promised it.
+Releasing pods count until they have gone. Until then, a gang that takes their place has a promise.
 """
 
 from collections.abc import Sequence
@@ -16,20 +15,21 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class QueueLimits:
-    """The hard gate at the job's queue and every ancestor: allocated + request <= limit."""
+    """Checks allocated + request <= limit for the job's queue and every ancestor."""
 
     name = "queuelimits"
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Refuse a job whose queue does not exist, is closed or cannot be used."""
+        """Refuse a job if its queue does not exist, is closed or is invalid."""
         problem = session.queue_problem(session.queue_row(job))
         return Refusal(*problem) if problem is not None else None
 
     def over_capacity(
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
-        """Refuse `tasks` if they would lift a queue above a limit."""
+        """Refuse `tasks` if a queue would exceed a limit."""
         ledger, axis = session.queue_ledger, session.state.axis
+        # What a request for GPU memory amounts to depends on the node: count the least possible.
         request = total(session.state.nodes.least(task.shape.request) for task in tasks)
         reserved = session.reserved_in_queues
         for row in ledger.chains[session.queue_row(job)]:
@@ -44,24 +44,24 @@ class QueueLimits:
                         JobReason.OVER_LIMIT,
                         f"queue {name} holds {axis.display(index, held)} of its limit of "
                         f"{granted} {axis.names[index]}{_reserved(axis, index, kept)}, and the job "
-                        f"asks for {axis.display(index, amount)} more",
+                        f"requests {axis.display(index, amount)} more",
                     )
         return None
 
     def waits_for_release(self, session: SessionView, job: Job, tasks: Sequence[Task]) -> bool:
-        """Return whether a queue would be above a limit until pods that are going have gone.
+        """Return whether a queue would exceed a limit until its releasing pods have gone.
 
-        Their eviction may still be refused, and a pod may take as long to stop as its owner likes.
+        Their eviction may still be refused, and their grace period may be long.
         """
         ledger, chain = session.queue_ledger, session.queue_ledger.chains[session.queue_row(job)]
         if not ledger.releasing[:, chain].any():
             return False
-        asked = sorted({index for task in tasks for index in task.shape.request.indices})
-        place = np.ix_(asked, chain)
+        requested = sorted({index for task in tasks for index in task.shape.request.indices})
+        place = np.ix_(requested, chain)
         held, leaving = ledger.allocated[place], ledger.releasing[place]
         return bool(((leaving > 0) & (held + leaving > session.shares.limit[place])).any())
 
 
 def _reserved(axis: ResourceAxis, index: int, amount: int) -> str:
-    """Return what is said of the part of a limit that is kept for a gang which waits."""
+    """Return the part of the message about reservations for waiting gangs."""
     return f", {axis.display(index, amount)} are reserved" if amount else ""

@@ -1,4 +1,4 @@
-"""Finds the plugins that a configuration names, makes them, and sorts them by extension point."""
+"""Builds the configured plugins and lists them by extension point."""
 
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +28,7 @@ class PluginSet:
 
     plugins: Sequence[points.Plugin]
     seconds: dict[str, float] = field(default_factory=dict)
-    """Plugin name -> time spent in it since `take_seconds` was last asked."""
+    """Plugin name -> seconds spent in the plugin since the last `take_seconds`."""
     queue_order: Sequence[points.QueueOrder] = field(init=False)
     victim_order: Sequence[VictimKey] = field(init=False)
     """One for each of `queue_order`."""
@@ -58,7 +58,7 @@ class PluginSet:
     release_gates: Sequence[points.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
     gpu_strategy: str | None = field(init=False)
-    """The strategy of the first plugin that has one."""
+    """The strategy of the first `GpuStrategy` plugin."""
 
     def __post_init__(self) -> None:
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
@@ -98,12 +98,13 @@ class PluginSet:
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
         """Return the kinds that plugins observe, each once."""
-        asked = (resource for p in self.watchers for resource in p.watched_resources())
-        return tuple(dict.fromkeys(asked))
+        watched = (resource for p in self.watchers for resource in p.watched_resources())
+        return tuple(dict.fromkeys(watched))
 
     def take_seconds(self) -> dict[str, float]:
-        """Return the time spent in each plugin since this was last asked."""
+        """Return the seconds spent in each plugin since the last call."""
         taken = dict(self.seconds)
+        # The timed methods write into this very dict, so it is reset and not replaced.
         for name in self.seconds:
             self.seconds[name] = 0.0
         return taken
@@ -129,5 +130,5 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
 
 @lru_cache(maxsize=4)  # the search reads a file of each installed distribution
 def _installed(path: tuple[str, ...]) -> tuple[EntryPoint, ...]:  # noqa: ARG001  # is the key
-    """Return the entry points of the plugins on `sys.path`, which is `path`."""
+    """Return the entry points of scheduler plugins; `path` is `sys.path`, the key of the cache."""
     return tuple(entry_points(group=SCHEDULER_PLUGINS))

@@ -1,4 +1,4 @@
-"""Measures the time spent in each plugin, for the metric of that name."""
+"""Measures the time in each plugin, for the metric of plugin time."""
 
 import time
 from collections.abc import Callable, Iterator
@@ -9,7 +9,7 @@ from bindery.scheduler.plugins.interface import Plugin
 
 
 def timed(plugin: Plugin, seconds: dict[str, float]) -> Plugin:
-    """Return `plugin` with every method's time added to `seconds` under the plugin's name."""
+    """Return `plugin` with wrapped methods that add their time to `seconds[plugin.name]`."""
     seconds[plugin.name] = 0.0
     public = {name: getattr(plugin, name) for name in dir(plugin) if not name.startswith("_")}
     methods = {

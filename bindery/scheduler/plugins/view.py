@@ -1,8 +1,8 @@
-"""What a plugin may read of a session.
+"""The read-only view of a session for plugins.
 
 Every extension point gets a `SessionView`. It has no member that plans, commits, ends a session or
-writes a column, so mypy refuses a plugin that tries. Ledgers alone change state, in step with
-Statements: `LedgerProvider` gets the state that its ledger writes.
+writes a column, so mypy refuses a plugin that tries. Only ledgers change state, with each operation
+of a Statement: `LedgerProvider` gets the writable state for its ledger.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -23,7 +23,7 @@ L = TypeVar("L", bound=Ledger)
 
 
 class SessionView(Protocol):
-    """One cycle's view of the cluster, as the plan stands at this moment."""
+    """The cluster in one cycle, with the plan so far."""
 
     # -- the cluster ---------------------------------------------------------------------------
 
@@ -34,12 +34,12 @@ class SessionView(Protocol):
 
     @property
     def state(self) -> StateView:
-        """Nodes and queues as columns. They are borrowed for one cycle: do not keep them."""
+        """Nodes and queues as columns, valid for one cycle: do not keep them."""
         ...
 
     @property
     def order(self) -> NDArray[np.intp]:
-        """Position -> node row, nodes sorted by name."""
+        """Node rows, sorted by node name."""
         ...
 
     @property
@@ -54,20 +54,20 @@ class SessionView(Protocol):
 
     @property
     def largest_allocatable(self) -> NDArray[np.int64]:
-        """The most that one node offers [resource], at least 1."""
+        """The largest allocatable amount of any node [resource], at least 1."""
         ...
 
     @property
     def is_releasing(self) -> bool:
-        """Whether any room is being released."""
+        """Whether room is being released on any node."""
         ...
 
     def passing(self, shape: Shape) -> BoolColumn:
-        """Return which node rows pass all `NodeFilter`s for pods of `shape`."""
+        """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
         ...
 
     def avoided_nodes(self, job: Job) -> Sequence[str]:
-        """Return the nodes to which binding the job failed a short while ago."""
+        """Return the names of the nodes where binding the job failed recently."""
         ...
 
     # -- jobs and pods -------------------------------------------------------------------------
@@ -81,7 +81,7 @@ class SessionView(Protocol):
         ...
 
     def pending_since(self, job: Job) -> float:
-        """Return since when `job` waits: seconds since the epoch."""
+        """Return when `job` began to wait: seconds since the epoch."""
         ...
 
     def running_since(self, job: Job) -> float:
@@ -89,36 +89,36 @@ class SessionView(Protocol):
         ...
 
     def postponed(self, job: Job) -> str | None:
-        """Return why the job is left alone for now, if it is."""
+        """Return why the job is not planned for now; None if it is."""
         ...
 
     def next_pods(self, job: Job) -> Sequence[Task]:
-        """Return the pods of `job` that are placed next, together: its gang, or one extra pod."""
+        """Return the next pods of `job` to place together: its gang, or one extra pod."""
         ...
 
     def pod(self, task: Task) -> Pod | None:
-        """Return the pod of `task`, if it is one of this scheduler's that is not bound."""
+        """Return the pod of `task`; None if it is bound, or belongs to another scheduler."""
         ...
 
     def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
-        """Yield pod, node name and what `plugin` has handed to the binder, of pods on their way."""
+        """Yield UID, node name and `pluginData` of `plugin` for each pod that is being bound."""
         ...
 
     # -- queues --------------------------------------------------------------------------------
 
     @property
     def queue_ledger(self) -> QueueSums:
-        """What queues hold."""
+        """The amounts that queues hold."""
         ...
 
     @property
     def shares(self) -> SharesView:
-        """What queues deserve."""
+        """The quotas, limits and fair shares of queues."""
         ...
 
     @property
     def reserved_in_queues(self) -> IntColumns | None:
-        """What reservations keep of queues [resource, queue row]; None if there are none."""
+        """The amounts that reservations keep in queues [resource, queue row]; None without any."""
         ...
 
     def queue_row(self, job: Job) -> int:
@@ -126,7 +126,7 @@ class SessionView(Protocol):
         ...
 
     def queue_problem(self, row: int) -> tuple[str, str] | None:
-        """Return why nothing of the queue at `row` can be planned: (reason, text), or None."""
+        """Return why the queue at `row` cannot be used: (reason, message), or None."""
         ...
 
     # -- other plugins -------------------------------------------------------------------------
@@ -135,14 +135,14 @@ class SessionView(Protocol):
         """Return the session's ledger of this type.
 
         Raises:
-            LookupError: no plugin offers one.
+            LookupError: no configured plugin has such a ledger.
         """
         ...
 
     def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
-        """Return the devices that the first `DeviceChoice` with a wish wants for `task`."""
+        """Return the devices for `task` from the first `DeviceChoice` that does not return None."""
         ...
 
     def gpu_strategy(self) -> str | None:
-        """Return how the first `GpuStrategy` places pods that ask for GPUs."""
+        """Return the strategy of the first `GpuStrategy` plugin; None without one."""
         ...

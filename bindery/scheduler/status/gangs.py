@@ -142,11 +142,11 @@ def _scheduled(
 
 def _shortage(job: Job) -> tuple[str, str]:
     """Return reason and text for a gang below its minimum of which no pod waits."""
-    needed = f"of the {job.min_member} pods it needs"
     if job.has_come and job.tasks:
-        return JobReason.BELOW_MINIMUM, f"{job.placed.total} {needed} have a node"
+        text = f"{job.placed.total} of {job.min_member} required pods have a node"
+        return JobReason.BELOW_MINIMUM, text
     come = job.placed.total + job.waiting.total
-    text = f"{come} {needed} have come" if job.min_member else "no pods have come"
+    text = f"{come} of {job.min_member} required pods exist" if job.min_member else "no pods exist"
     return JobReason.NOT_ENOUGH_PODS, text
 
 
