@@ -1,1 +1,1 @@
-"""What the scheduler plans with: columns over nodes and queues, pods, jobs. No decisions."""
+"""The data that plans are made on: columns over nodes and queues, pods, jobs. No decisions."""

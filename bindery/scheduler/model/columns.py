@@ -10,7 +10,7 @@ BoolColumn = NDArray[np.bool_]
 def grown(columns: IntColumns, resources: int, items: int) -> IntColumns:
     """Return `columns` [resource, item] with room for at least `resources` and `items`.
 
-    Room is doubled, so that growing one by one costs constant time on average.
+    The size doubles, so that growing one by one costs constant time on average.
     """
     have_resources, have_items = columns.shape
     if resources <= have_resources and items <= have_items:

@@ -1,12 +1,12 @@
-"""The GPUs of the nodes one by one: how much of each is held, is being released, is promised.
+"""The GPUs of each node, one by one: how much of each is held, being released and promised.
 
-Kept by the node table's owners beside its sums: by `cache/charges.py` (truth) and by
-`plugins/gpu_sharing/ledger.py` (plans). A whole GPU is a share of the size of a device. Pods with
-shares of one device form its GPU group (KAI-Scheduler). Only the reservation pod tells which
-device of the node that is, so an index here names a device only among those of this table.
+Written by `cache/charges.py` (truth) and by `plugins/gpu_sharing/ledger.py` (plans). A whole GPU
+is a share with the size of a device. Pods with shares of one device form a GPU group, as in
+KAI-Scheduler. Only a group's reservation pod shows the physical device, so an index in this table
+identifies a device only within the table.
 
-The one invariant: a column is the sum of the places in `held_by` and `promised_to`, and a group
-stands on one device for as long as it has a member.
+Invariant: a column is the sum of the places in `held_by` and `promised_to`, and a group stays on
+one device as long as it has a member.
 """
 
 from collections.abc import Callable, Hashable, Iterable
@@ -26,15 +26,15 @@ Holder = Hashable
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The devices of one node of which a pod has a part."""
+    """The devices of one node that a pod uses, whole or in part."""
 
     row: int
     devices: tuple[int, ...]
     """Indexes on the node."""
     groups: tuple[str, ...]
-    """The GPU group on each; none for whole devices."""
+    """The GPU group on each device; empty for whole devices."""
     portion: int
-    """Of each device, in units of which `WHOLE` make one."""
+    """The part of each device; `WHOLE` is a whole device."""
 
 
 @dataclass(slots=True)
@@ -45,11 +45,11 @@ class _Group:
 
 
 class DeviceTable:
-    """Columns [device, node row], int64, in units of which `WHOLE` make one device.
+    """Columns [device, node row], int64; `WHOLE` is a whole device.
 
-    `take_slot` is told (row, 1 or -1) of pods that will be needed, or not any more, to hold a
-    device for a group: its reservation pod needs room on the node too. `promise_slot` is told of
-    those that promises will need.
+    A group without a reservation pod will need one, and that pod needs room on the node too. The
+    table calls `take_slot(row, 1)` when a group begins to need one and `take_slot(row, -1)` when
+    it no longer does. It calls `promise_slot` in the same way for groups that are only promised.
     """
 
     def __init__(
@@ -61,28 +61,28 @@ class DeviceTable:
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._promised: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._members: IntColumns = np.zeros((0, 0), dtype=np.int64)
-        """How many users and reservations the group on a device has."""
+        """Number of users and reservations of the group on each device."""
         self._memory: IntColumns = np.zeros((1, 0), dtype=np.int64)
         self._groups: dict[int, dict[str, _Group]] = {}
-        """Node row -> group -> where it stands."""
+        """Node row -> group name -> its device and members."""
         self.crowded: set[int] = set()
-        """Node rows with more tenants than devices, which have no room for more."""
+        """Rows of nodes with more tenants than devices; they take no further pods."""
         self.held_by: dict[Holder, Places] = {}
         self.promised_to: dict[Holder, Places] = {}
         self._opened_for: dict[tuple[int, int], set[Holder]] = {}
-        """(node row, device) on which no group stood -> who has been promised a part of it."""
+        """(node row, device without a group) -> the holders of promises on it."""
 
     # -- nodes ---------------------------------------------------------------------------------
 
     def put_node(self, row: int, count: int, memory_mib: int) -> None:
-        """Note that the node at `row` has `count` devices of `memory_mib` each (0: not known)."""
+        """Set the devices of the node at `row`; `memory_mib` per device, 0 if not known."""
         self._make_room(row, count)
         self._capacity[:, row] = 0
         self._capacity[:count, row] = WHOLE
         self._memory[0, row] = memory_mib
 
     def empty(self) -> None:
-        """Forget what pods hold, release and are promised, and all groups."""
+        """Remove all holds, releases, promises and groups."""
         for columns in (self._held, self._releasing, self._promised, self._members):
             columns[:] = 0
         self._groups.clear()
@@ -91,21 +91,21 @@ class DeviceTable:
         self.promised_to.clear()
 
     def count(self, row: int) -> int:
-        """Return how many devices the node at `row` has."""
+        """Return the number of devices of the node at `row`."""
         if row >= self._capacity.shape[1]:
             return 0
         return int((self._capacity[:, row] > 0).sum())
 
     def counts(self, rows: Rows) -> NDArray[np.int64]:
-        """Return how many devices each of `rows` has."""
+        """Return the number of devices of each of `rows`."""
         return np.asarray((self._capacity[:, rows] > 0).sum(axis=0))
 
     def memory_mib(self, rows: Rows | int) -> NDArray[np.int64]:
-        """Return the memory of one device of each of `rows`, 0 where it is not known."""
+        """Return the memory of one device of each of `rows`, in MiB; 0 if not known."""
         return np.asarray(self._memory[0, rows])
 
     def known_memories(self) -> NDArray[np.int64]:
-        """Return the memory of one device of every node that has some and says so."""
+        """Return the memory of one device, in MiB, of every node with devices of known memory."""
         if not self._capacity.size:
             return np.zeros(0, dtype=np.int64)
         width = self._capacity.shape[1]
@@ -115,50 +115,49 @@ class DeviceTable:
     # -- what fits -----------------------------------------------------------------------------
 
     def portions(self, share: GpuShare, rows: Rows) -> NDArray[np.int64]:
-        """Return which portion of a device `share` is on each of `rows`.
+        """Return `share` as a portion of a device of each of `rows`.
 
-        More than `WHOLE` where it is larger than a device, or nobody knows.
+        More than `WHOLE` if the share is larger than a device or the device memory is not known.
         """
         if share.portion:
             return np.full(len(rows), share.portion, dtype=np.int64)
         memory = self.memory_mib(rows)
         known = memory > 0
         parts = share.memory_mib * WHOLE // np.where(known, memory, 1)
-        return np.where(known, parts, WHOLE + 1)
+        return np.where(known, parts, WHOLE + 1)  # WHOLE + 1 fits on no device
 
     def portion(self, share: GpuShare, row: int) -> int:
-        """Return which portion of a device `share` is at `row`; see `portions`."""
+        """Return `share` as a portion of a device of `row`; see `portions`."""
         part = share.portion_of(int(self._memory[0, row]))
         return WHOLE + 1 if part is None else part
 
     def fits_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return on which of `rows` enough devices have room for `share`."""
+        """Return a mask of `rows`: enough devices have idle room for `share`."""
         fits = self._room_now(rows) >= self.portions(share, rows)
         if share.portion == WHOLE:
-            fits &= self._members[:, rows] == 0  # a group's device is taken, used or not
+            # The device of a group belongs to its reservation pod, even if nobody uses it now.
+            fits &= self._members[:, rows] == 0
         return np.asarray(fits.sum(axis=0) >= share.devices)
 
     def fits_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return where it fits once all that is being released has gone."""
+        """Return a mask of `rows`: `share` fits when all releasing pods have gone."""
         fits = self._room_later(rows) >= self.portions(share, rows)
         return np.asarray(fits.sum(axis=0) >= share.devices)
 
     def joins_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return on which of `rows` `share` fits onto devices that are shared already."""
+        """Return a mask of `rows`: `share` fits on devices that already have a GPU group."""
         fits = self._room_now(rows) >= self.portions(share, rows)
         fits &= self._members[:, rows] > 0
         return np.asarray(fits.sum(axis=0) >= share.devices)
 
     def joins_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return where it fits onto devices that are shared already, once all that is being
-        released has gone.
-        """
+        """Return the same as `joins_now`, for when all releasing pods have gone."""
         fits = self._room_later(rows) >= self.portions(share, rows)
         fits &= self._members[:, rows] > 0
         return np.asarray(fits.sum(axis=0) >= share.devices)
 
     def candidates(self, share: GpuShare, row: int, *, now: bool) -> NDArray[np.intp]:
-        """Return the devices of `row` that have room for a part of `share`, by index."""
+        """Return the indexes of the devices of `row` with room for one part of `share`."""
         rows = np.array([row])
         room = self._room_now(rows) if now else self._room_later(rows)
         fits = room[:, 0] >= self.portion(share, row)
@@ -167,39 +166,39 @@ class DeviceTable:
         return np.flatnonzero(fits)
 
     def used(self, row: int, device: int) -> int:
-        """Return how much of a device is held or promised, without what is being released."""
+        """Return the held and promised amount of a device, without the releasing amount."""
         column = self._held[device, row] - self._releasing[device, row]
         return int(column + self._promised[device, row])
 
     def held(self, row: int, device: int) -> int:
-        """Return how much of a device is held, by pods that are being released too."""
+        """Return the held amount of a device, releasing pods included."""
         return int(self._held[device, row])
 
     def is_shared(self, row: int, device: int) -> bool:
-        """Return whether a GPU group stands on the device."""
+        """Return whether the device has a GPU group."""
         return bool(self._members[device, row])
 
     def groups_of(self, holder: Holder) -> tuple[str, ...]:
-        """Return the groups that `holder` belongs to."""
+        """Return the GPU groups of `holder`."""
         places = self.held_by.get(holder)
         return places.groups if places is not None else ()
 
     def group_on(self, row: int, device: int) -> str | None:
-        """Return the group that stands on the device."""
+        """Return the group on the device."""
         for name, group in self._groups.get(row, {}).items():
             if group.device == device:
                 return name
         return None
 
     def device_of(self, row: int, group: str) -> int | None:
-        """Return the device of `row` on which `group` stands."""
+        """Return the device of `group` on the node at `row`."""
         found = self._groups.get(row, {}).get(group)
         return None if found is None else found.device
 
     # -- writing -------------------------------------------------------------------------------
 
     def hold(self, holder: Holder, places: Places) -> None:
-        """Let `holder` have `places`."""
+        """Charge `places` to `holder`."""
         assert holder not in self.held_by, f"{holder} holds devices already"
         self.held_by[holder] = places
         self._make_room(places.row, 0)
@@ -207,14 +206,14 @@ class DeviceTable:
         self._join(places)
 
     def let_go(self, holder: Holder) -> Places:
-        """Take back `hold`."""
+        """Undo `hold`."""
         places = self.held_by.pop(holder)
         self._leave(places)
         self._add(self._held, places, -1)
         return places
 
     def release(self, holder: Holder, sign: int) -> None:
-        """Count what `holder` has as being released (`sign` 1), or not any more (-1)."""
+        """Count the devices of `holder` as releasing (`sign` 1), or no longer (-1)."""
         self._add(self._releasing, self.held_by[holder], sign)
 
     def promise(self, holder: Holder, places: Places) -> None:
@@ -222,6 +221,7 @@ class DeviceTable:
         assert holder not in self.promised_to, f"{holder} has been promised devices already"
         self.promised_to[holder] = places
         self._add(self._promised, places, 1)
+        # The first promise on a device without a group reserves room for its reservation pod.
         for device in self.opened_by(places, now=False):
             self._promise_slot(places.row, 1)
             self._opened_for[places.row, device] = set()
@@ -230,20 +230,20 @@ class DeviceTable:
                 self._opened_for[places.row, device].add(holder)
 
     def break_promise(self, holder: Holder) -> None:
-        """Take back `promise`."""
+        """Undo `promise`."""
         places = self.promised_to.pop(holder)
         self._add(self._promised, places, -1)
         for device in places.devices:
             holders = self._opened_for.get((places.row, device), set())
-            if holders == {holder}:
+            if holders == {holder}:  # the last promise on the device gives the room back
                 del self._opened_for[places.row, device]
                 self._promise_slot(places.row, -1)
             holders.discard(holder)
 
     def opened_by(self, places: Places, *, now: bool) -> list[int]:
-        """Return the devices of `places` that will need a reservation pod because of them.
+        """Return the devices of `places` that will need a new reservation pod.
 
-        `now`: they are to be held, not promised.
+        `now`: the places are about to be held, not promised.
         """
         row = places.row
         return [
@@ -253,11 +253,11 @@ class DeviceTable:
         ]
 
     def reserve(self, row: int, group: str, device: int) -> None:
-        """Note that a reservation pod holds the device of `group`: `device` for a new group."""
+        """Count a reservation pod of `group`; a new group gets `device`."""
         self._count_reservation(row, group, device, 1)
 
     def unreserve(self, row: int, group: str) -> None:
-        """Take back `reserve`."""
+        """Undo `reserve`."""
         self._count_reservation(row, group, self._groups[row][group].device, -1)
 
     def _count_reservation(self, row: int, group: str, device: int, sign: int) -> None:
@@ -300,7 +300,7 @@ class DeviceTable:
 
     @staticmethod
     def _needs_slot(group: _Group) -> bool:
-        """Return whether the reservation pod of `group` is yet to come."""
+        """Return whether `group` has users and no reservation pod yet."""
         return group.users > 0 and group.reservations == 0
 
     def _add(self, columns: IntColumns, places: Places, sign: int) -> None:
@@ -309,12 +309,13 @@ class DeviceTable:
 
     def _room_now(self, rows: Rows) -> IntColumns:
         idle = self._capacity[:, rows] - self._held[:, rows]
+        # The minimum keeps idle room that is promised to other pods out.
         return np.asarray(np.minimum(idle, self._room_later(rows)))
 
     def _room_later(self, rows: Rows) -> IntColumns:
         idle = self._capacity[:, rows] - self._held[:, rows]
         room = np.asarray(idle + self._releasing[:, rows] - self._promised[:, rows])
-        if self.crowded:  # which of its devices is whose is not known
+        if self.crowded:  # the devices that its pods really use are not known
             room[:, np.isin(rows, list(self.crowded))] = 0
         return room
 
@@ -333,8 +334,10 @@ class DeviceTable:
 def in_order(
     table: DevicesView, row: int, among: Iterable[int], *, spread: bool
 ) -> tuple[int, ...]:
-    """Return the devices `among`, the most wanted first: those that are shared already and used
-    most, or with `spread` those used least; ties by index.
+    """Return the devices `among` in order of preference.
+
+    Shared devices come first, then the most used; with `spread`, the least used. Ties are broken
+    by index.
     """
 
     def key(device: int) -> tuple[int, int, int]:

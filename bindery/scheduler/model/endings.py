@@ -1,7 +1,7 @@
-"""When running pods are expected to end, and what their ends give back: arrays over pods.
+"""Expected ends of running pods, and the room that they free: arrays over pods.
 
-Read by reservations. An end is what a job has declared, or a deadline; never a guess, so a pod that
-says nothing has none. One whose end has passed keeps it: it may go at any moment.
+Read by reservations. An end follows from a declared runtime or a deadline and is never a guess: a
+pod without either has no end. A pod that runs past its end keeps it, as it may end at any moment.
 """
 
 import math
@@ -19,16 +19,17 @@ _RUNS = (TaskStatus.RUNNING, TaskStatus.BINDING, TaskStatus.ALLOCATED)
 
 
 def started_at(job: Job) -> float | None:
-    """Return since when the gang `job` runs: when the first of its pods was bound; None: never."""
+    """Return the time at which the first pod of the gang `job` was bound; None if none was."""
     times = (_bound_at(task) for task in job.tasks.values() if task.status.holds_room)
     return min((at for at in times if at is not None), default=None)
 
 
 def expected_end(job: Job, task: Task, now: float, gang_start: float | None) -> float:
-    """Return when `task`, placed already or at `now`, ends; infinite if nothing says so.
+    """Return the end of `task`, which runs already or starts at `now`; infinite if not known.
 
-    The time of a gang counts from its start, as a pod that joins later ends with the others; that
-    of independent pods, and of a pod by itself, from their own. Seconds since the epoch.
+    The runtime of a gang counts from the start of the gang: a pod that joins later ends with the
+    others. For independent and single pods it counts from their own start. Seconds since the
+    epoch.
     """
     own_start = _bound_at(task) if task.status in _RUNS else None
     own_start = now if own_start is None else own_start
@@ -38,15 +39,15 @@ def expected_end(job: Job, task: Task, now: float, gang_start: float | None) -> 
 
 
 def last_end(job: Job, tasks: Iterable[Task], now: float) -> float:
-    """Return when the last of `tasks`, pending pods of `job`, ends if they all start at `now`."""
+    """Return the end of the last of `tasks`, pending pods of `job`, if all start at `now`."""
     start = started_at(job)
     return max((expected_end(job, task, now, start) for task in tasks), default=math.inf)
 
 
 class Endings:
-    """All running pods that say when they end, the first to end first.
+    """All running pods with a known end, in order of their ends.
 
-    Made once a session, when the first reservation is looked for.
+    Built once per session, for the first reservation.
     """
 
     def __init__(self, state: PlanState, now: float) -> None:
@@ -64,7 +65,7 @@ class Endings:
         self._shape = state.nodes.idle.shape
         self._queues = len(state.queues.entries)
         self.end: NDArray[np.float64] = np.array([end for end, _ in found])
-        """Pod -> when it ends, seconds since the epoch; ascending."""
+        """End of each pod, in seconds since the epoch; ascending."""
         self._row = np.array([task.row for _, task in found], dtype=np.intp)
         self._queue = np.array([task.queue_row for _, task in found], dtype=np.intp)
         self._request: IntColumns = np.zeros((len(state.axis), len(found)), dtype=np.int64)
@@ -74,15 +75,15 @@ class Endings:
             self._request[list(shape.indices), pod] = shape.amounts
 
     def moments(self) -> NDArray[np.float64]:
-        """Return the moments at which something ends, ascending."""
+        """Return the times at which a pod ends, ascending and without duplicates."""
         return np.unique(self.end)
 
     def on_nodes(self, until: float) -> IntColumns:
-        """Return what pods that end by `until` give back: [resource, node]."""
+        """Return the amounts freed on nodes by pods that end by `until`: [resource, node]."""
         return self._summed(until, self._row, self._shape[1])
 
     def in_queues(self, until: float) -> IntColumns:
-        """Return what they give back to their own queues: [resource, queue]."""
+        """Return the amounts freed in the pods' own queues by `until`: [resource, queue]."""
         return self._summed(until, self._queue, self._queues)
 
     def _summed(self, until: float, places: NDArray[np.intp], count: int) -> IntColumns:
@@ -95,9 +96,9 @@ class Endings:
 
 
 def _bound_at(task: Task) -> float | None:
-    """Return when `task` was bound; of one that does not say so, when it was created.
+    """Return the bind time of `task`; its creation time if a running pod does not show one.
 
-    That is too early, and so on the safe side: room counts as free too early, never too late.
+    The creation time is earlier, so room may count as free too early, but never too late.
     """
     if task.bound_at is None and task.status is TaskStatus.RUNNING:
         return seconds(task.created)

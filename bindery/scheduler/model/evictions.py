@@ -1,4 +1,4 @@
-"""An eviction that a plan asks for, as the evictor writes it and the gang's trail keeps it."""
+"""One eviction of a committed plan. The evictor writes it, and the gang's history records it."""
 
 from dataclasses import dataclass
 
@@ -7,13 +7,13 @@ from bindery.scheduler.model.jobs import JobKey, Task
 
 @dataclass(frozen=True, slots=True)
 class Eviction:
-    """A pod that a committed plan takes off its node."""
+    """The eviction of one pod by a committed plan."""
 
     task: Task
     reason: str
     preemptor: JobKey
     """The job that gets the room."""
     moves_to: str = ""
-    """The node that the plan promises to it, if it finds another place."""
+    """The node that the plan promises to the pod; empty if the pod is not moved."""
     action: str = ""
-    """The action whose plan it is."""
+    """The action that made the plan."""

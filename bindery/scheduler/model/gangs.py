@@ -1,7 +1,8 @@
-"""What a gang needs: a minimum of pods, of each role, and a tree of sub-groups.
+"""The tree of a gang's sub-groups, and which pods it needs next.
 
-Pure arithmetic over counts; `jobs.py` keeps the counts, actions ask what to place next. Leaves of
-the tree hold pods and need `minMember` of them; an inner group needs `minSubGroup` of its children.
+Pure arithmetic over counts. `jobs.py` has the counts; actions place what this module returns. A
+leaf of the tree has pods and needs `minMember` of them. An inner group needs `minSubGroup` of its
+children.
 """
 
 from collections import Counter
@@ -13,53 +14,53 @@ from bindery.kube.objects import SubGroup
 
 
 class GangError(ValueError):
-    """The sub-groups of a PodGroup do not form a tree; the text says why."""
+    """The sub-groups of a PodGroup do not form a tree; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """A node of the tree. The root has no name."""
+    """A node of the tree. The name of the root is empty."""
 
     name: str
     min_member: int | None
-    """Of a leaf: how many pods it needs; None: all that there are."""
+    """For a leaf: the number of pods that it needs; None means all of its pods."""
     min_sub_group: int | None
-    """Of an inner group: how many children it needs; None: all."""
+    """For an inner group: the number of children that it needs; None means all."""
     children: tuple["Group", ...]
 
     @property
     def is_leaf(self) -> bool:
-        """Whether it holds pods."""
+        """Whether the group has pods and no children."""
         return not self.children
 
     @property
     def needed_children(self) -> int:
-        """How many children must be satisfied."""
+        """Number of children that must be satisfied."""
         count = len(self.children)
         return count if self.min_sub_group is None else min(self.min_sub_group, count)
 
     def leaves(self) -> Iterator["Group"]:
-        """Yield all leaves below, itself if it is one."""
+        """Yield all leaves of the group; a leaf yields itself."""
         if self.is_leaf:
             yield self
         for child in self.children:
             yield from child.leaves()
 
     def is_satisfied(self, lacking: Callable[["Group"], int]) -> bool:
-        """Return whether the group has what it needs; `lacking`: leaf -> pods that it lacks."""
+        """Return whether the group has its minimum; `lacking` maps a leaf to its missing pods."""
         if self.is_leaf:
             return lacking(self) <= 0
         return sum(child.is_satisfied(lacking) for child in self.children) >= self.needed_children
 
 
 def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | None:
-    """Return the tree of `sub_groups`, None if there are none.
+    """Return the tree of `sub_groups`; None if there are none.
 
-    The tree is at most `MOST_SUB_GROUP_LEVELS` deep, so that walks over it may recurse.
+    The tree is at most `MOST_SUB_GROUP_LEVELS` deep, so functions on it may recurse.
 
     Raises:
-        GangError: a name stands twice, a parent does not exist, the parents form a cycle, or there
-            are too many sub-groups or levels of them.
+        GangError: a name is used twice, a parent does not exist, the parents form a cycle, or
+            there are too many sub-groups or levels.
     """
     if not sub_groups:
         return None
@@ -68,7 +69,7 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
     below = _by_parent(sub_groups)
     levels = _levels(below)
     reached = {group.name for level in levels for group in level}
-    if len(reached) < len(sub_groups):
+    if len(reached) < len(sub_groups):  # from the root, nothing leads into a cycle
         lost = next(group.name for group in sub_groups if group.name not in reached)
         raise GangError(f"spec.subGroups: {lost} is its own ancestor")
     built: dict[str, Group] = {}
@@ -80,24 +81,22 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
 
 
 def _by_parent(sub_groups: Sequence[SubGroup]) -> dict[str, list[SubGroup]]:
-    """Return the sub-groups by the name of their parent, "" for none."""
+    """Return the sub-groups by the name of their parent; "" if they have none."""
     name, count = Counter(group.name for group in sub_groups).most_common(1)[0]
     if count > 1:
-        raise GangError(f"spec.subGroups: {name} stands twice")
+        raise GangError(f"spec.subGroups: the name {name} is used twice")
     names = {group.name for group in sub_groups}
     below: dict[str, list[SubGroup]] = {}
     for group in sub_groups:
         parent = group.parent or ""
         if parent and parent not in names:
-            raise GangError(
-                f"spec.subGroups: {group.name} has the parent {parent}, which is not there"
-            )
+            raise GangError(f"spec.subGroups: the parent {parent} of {group.name} does not exist")
         below.setdefault(parent, []).append(group)
     return below
 
 
 def _levels(below: Mapping[str, list[SubGroup]]) -> list[list[SubGroup]]:
-    """Return the sub-groups level by level, from the top down; those on a cycle are left out."""
+    """Return the sub-groups by level, from the top down, without those on or below a cycle."""
     levels: list[list[SubGroup]] = []
     level = below.get("", [])
     while level:
@@ -120,9 +119,9 @@ def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
 def wanted(
     group: Group, lacking: Callable[[Group], int], waiting: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """Return how many pods of each leaf `group` takes next, children in the order written.
+    """Return the number of pods that `group` takes next for each leaf, in the order of the spec.
 
-    `waiting`: leaf name -> pods that wait. None: not enough pods wait.
+    `waiting` maps a leaf name to its number of waiting pods. None means that too few pods wait.
     """
     if group.is_leaf:
         missing = max(0, lacking(group))
@@ -139,7 +138,7 @@ def wanted(
 
 
 def optional(group: Group, lacking: Callable[[Group], int]) -> Iterator[Group]:
-    """Yield the highest groups that are not satisfied though `group` is."""
+    """Yield the highest groups below the satisfied `group` that are not satisfied."""
     for child in group.children:
         if child.is_satisfied(lacking):
             yield from optional(child, lacking)
@@ -148,7 +147,7 @@ def optional(group: Group, lacking: Callable[[Group], int]) -> Iterator[Group]:
 
 
 Try = Callable[[Group], bool]
-"""Tries to place what a leaf lacks; True if that worked, and else nothing has changed."""
+"""Tries to place the missing pods of a leaf. Returns False and changes nothing on failure."""
 
 
 def satisfy(
@@ -157,10 +156,10 @@ def satisfy(
     is_satisfied: Callable[[Group], bool],
     mark: Callable[[], Callable[[], None]],
 ) -> bool:
-    """Place what `group` lacks, trying its children in the order in which they are written.
+    """Place the missing pods of `group`, child by child in the order of the spec.
 
-    `mark` returns what goes back to where it was called; it undoes a child that fails half-way. A
-    group that fails as a whole is left to the caller to undo.
+    `mark` takes a savepoint and returns the function that rolls back to it. A child that fails
+    half-way is rolled back here; if `group` as a whole fails, the caller rolls back.
     """
     if group.is_leaf:
         return is_satisfied(group) or attempt(group)

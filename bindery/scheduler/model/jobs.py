@@ -1,7 +1,7 @@
-"""Jobs and their pods: what gangs are to the scheduler.
+"""Jobs and tasks: gangs and their pods in the scheduler's memory.
 
-A Task is one pod; a Job is one PodGroup, or one pod that has none. Their status changes only
-through the cluster cache (truth) and through Statements (plans).
+A Task is one pod. A Job is one PodGroup, or one pod without a PodGroup. Only the cluster cache
+(truth) and Statements (plans) change their status.
 """
 
 import math
@@ -19,26 +19,26 @@ from bindery.scheduler.model.shapes import Shape
 Uid = NewType("Uid", str)
 
 NO_ROW = -1
-"""The row of a task that stands on no known node."""
+"""The row of a task that is on no known node."""
 
 
 class TaskStatus(Enum):
-    """Where a pod stands."""
+    """The status of a pod in the scheduler's memory."""
 
     GATED = "Gated"
     PENDING = "Pending"
     ALLOCATED = "Allocated"
-    """Planned in a Statement that is still open."""
+    """Planned by an open Statement."""
     PIPELINED = "Pipelined"
-    """Planned onto room that is being released; for this session only."""
+    """Planned onto room that is being released; only for this session."""
     BINDING = "Binding"
     """In a BindRequest that is not finished."""
     RUNNING = "Running"
-    """Bound to a node, whether or not its containers run yet."""
+    """Bound to a node; its containers may not run yet."""
     RELEASING = "Releasing"
-    """Being deleted, still holding its room."""
+    """Being deleted; still holds its room."""
     STUCK = "StuckInReleasing"
-    """Should have been gone long ago: holds its room, and nobody counts on it."""
+    """Still holds its room long after its deletion; no plan expects the room to become free."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 
@@ -47,7 +47,7 @@ class TaskStatus(Enum):
     is_active: bool
     """Counts towards its gang's minimum and its queue's allocation."""
     has_ended: bool
-    """No container of it will run again."""
+    """None of its containers will run again."""
 
     def __init__(self, text: str) -> None:
         self.is_active = text in ("Allocated", "Binding", "Running")
@@ -56,7 +56,7 @@ class TaskStatus(Enum):
 
 
 class JobKey(NamedTuple):
-    """Names a job: a PodGroup, or a pod without one."""
+    """Key of a job: of a PodGroup, or of a pod without one."""
 
     namespace: str
     name: str
@@ -68,7 +68,7 @@ class JobKey(NamedTuple):
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """One pod, as far as planning reads it."""
+    """One pod, with the fields that planning reads."""
 
     uid: Uid
     namespace: str
@@ -78,58 +78,57 @@ class Task:
     priority: int
     created: str
     pod_status: TaskStatus
-    """What the pod object alone says: a pending pod in a BindRequest is Binding all the same."""
+    """The status by the pod object alone, without BindRequests and committed evictions."""
     pod_node: str = ""
     has_own_priority: bool = True
-    """Whether the pod says its priority; else it is that of the default PriorityClass."""
+    """Whether the pod object has a priority; otherwise the default PriorityClass applies."""
     says_preemptible: bool | None = None
-    """What the pod itself says about being evicted for others."""
+    """The pod's own statement on evictions for other jobs; None if it has none."""
     is_preemptible: bool = True
-    """Whether it may be evicted for others; all that is known taken together."""
+    """Whether it may be evicted for other jobs, by its pod, PodGroup and priority."""
     gone_by: float = math.inf
-    """When a pod that is being deleted should be gone: seconds since the epoch."""
+    """For a pod that is being deleted, the end of its grace period: seconds since the epoch."""
     is_ours: bool = True
-    """Whether this scheduler plans it; all others only use room."""
+    """Whether this scheduler plans it; other pods only use room."""
     is_recreated: bool = True
-    """Whether a controller creates another pod in its place when it is deleted."""
+    """Whether a controller replaces the pod when it is deleted."""
     status: TaskStatus = TaskStatus.PENDING
     row: int = NO_ROW
-    """Its node's row; NO_ROW while it stands nowhere, or on a node that is not known."""
+    """Row of its node; NO_ROW if it has no node or the node is not known."""
     node_name: str = ""
-    """The node that holds room for it; empty for one that is only planned or pipelined."""
+    """The node that holds room for it; empty if it is only planned or pipelined."""
     queue: str = ""
-    """The queue that it counts in: its job's, or the one that it was charged to when it was bound.
-    """
+    """The queue that it counts in: its job's, or the queue that it was bound in."""
     queue_row: int = NO_ROW
     recorded_queue: str = ""
     """The queue that the binder recorded on the pod."""
     recorded_group: str = ""
     """The UID of the PodGroup that the binder recorded on the pod."""
     bound_at: float | None = None
-    """When it was bound: seconds since the epoch."""
+    """Time of its binding: seconds since the epoch."""
     runtime_s: float = math.inf
-    """How long it runs at the most, by its annotation or its deadline; infinite if unknown."""
+    """Its longest runtime by annotation or deadline; infinite if not known."""
     never_preempts: bool = False
-    """Whether nobody may be evicted for it (`preemptionPolicy: Never`)."""
+    """Whether no pod may be evicted for it (`preemptionPolicy: Never`)."""
     sub_group: str = ""
-    """The leaf of its gang's tree that it belongs to."""
+    """Its leaf in the tree of its gang."""
     role: str = ""
-    """What it is in its gang."""
+    """Its role in its gang."""
     gpu_groups: tuple[str, ...] = ()
-    """The GPU groups that it belongs to, by its labels or by the request it stands in."""
+    """Its GPU groups, by its labels or by its BindRequest."""
     gpu_indexes: tuple[int, ...] = ()
-    """The devices of its node that it was seen to hold, where that is known."""
+    """The devices of its node that it holds, if the node reported them."""
     reserves_gpu: bool = False
-    """Whether it only holds a device for the users of its group."""
+    """Whether it is a reservation pod, which holds a device for the users of its group."""
     spreads_devices: bool = False
-    """Whether it wants no device of which another pod of its job has a part."""
+    """Whether it must not share a device with another pod of its job."""
 
     eviction_committed: bool = False
-    """Whether its eviction stands in a committed plan; the pod object may not show it yet."""
+    """Whether a committed plan evicts it; the pod object may not show this yet."""
 
     @property
     def order(self) -> tuple[int, str, str]:
-        """Sort key inside a job: priority, then name in natural order of equal lengths."""
+        """Sort key within a job: priority, then name with numbers in natural order."""
         return (-self.priority, _natural(self.name), self.uid)
 
 
@@ -141,14 +140,14 @@ def _natural(name: str) -> str:
 
 @dataclass(slots=True)
 class Tally:
-    """How many pods of a job are in one state: in all, by sub-group, by role."""
+    """Number of pods of a job in one state: in total, by sub-group and by role."""
 
     total: int = 0
     groups: Counter[str] = field(default_factory=Counter)
     roles: Counter[str] = field(default_factory=Counter)
 
     def count(self, task: Task, step: int) -> None:
-        """Add (`step` 1) or take away (-1) `task`."""
+        """Add (`step` 1) or remove (-1) `task`."""
         self.total += step
         if task.sub_group:
             self.groups[task.sub_group] += step
@@ -158,62 +157,61 @@ class Tally:
 
 @dataclass(slots=True, eq=False)
 class Job:
-    """A gang: its tasks and what its PodGroup asks."""
+    """A gang: its tasks and the fields of its PodGroup."""
 
     key: JobKey
     uid: Uid = Uid("")
-    """Of the PodGroup or of the single pod; empty while the PodGroup has not been seen."""
+    """UID of the PodGroup or of the single pod; empty before the PodGroup has been seen."""
     queue: str = DEFAULT_QUEUE
-    """The queue that its pending pods ask in, and that its turn comes in."""
+    """The queue of its pending pods, in which it is planned."""
     named_queue: str = DEFAULT_QUEUE
-    """The queue that its PodGroup or pod names."""
+    """The queue named by its PodGroup or pod."""
     is_assigned: bool = False
-    """Whether `named_queue` applies to pods that are bound already: who named it may assign to it.
-    """
+    """Whether `named_queue` also applies to bound pods: an authorized user assigned the queue."""
     priority_class: str | None = None
     says_preemptible: bool | None = None
-    """What the PodGroup says about being evicted for others."""
+    """The PodGroup's statement on evictions for other jobs; None if it has none."""
     min_member: int = 1
     roles: Mapping[str, int] = field(default_factory=dict)
-    """Role -> how many pods of it the gang needs."""
+    """Role -> minimum number of its pods."""
     preemption_delay_s: float = 0.0
-    """How long it waits before others may be evicted for it."""
+    """Waiting time before other pods may be evicted for it."""
     runtime_s: float = math.inf
-    """How long the gang expects to run; infinite if its PodGroup does not say."""
+    """Expected runtime of the gang; infinite if its PodGroup has none."""
     staleness_grace_s: float | None = None
-    """How long it may stay below its minimum once it has run; None: by configuration."""
+    """Longest time below its minimum after it has run; None means the configured value."""
     tree: Group | None = None
-    """Its sub-groups, if it has some."""
+    """Its sub-groups, if it has any."""
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
     invalid: str | None = None
-    """Why the PodGroup's spec cannot be used."""
+    """Why the spec of the PodGroup cannot be used; None if it can."""
     tasks: dict[Uid, Task] = field(default_factory=dict)
     pending: dict[Uid, Task] = field(default_factory=dict)
     """The tasks with status PENDING."""
     placed: Tally = field(default_factory=Tally)
-    """Tasks that hold room or have succeeded: they count towards the minimum."""
+    """Active and succeeded tasks; they count towards the minimum."""
     promised: Tally = field(default_factory=Tally)
     """Tasks that are pipelined in this session."""
     waiting: Tally = field(default_factory=Tally)
-    """Tasks that are pending."""
+    """Pending tasks."""
     gated_count: int = 0
     charged: Counter[str] = field(default_factory=Counter)
-    """Queue -> how many of its active pods count in it."""
+    """Queue -> number of the job's active pods that count in it."""
 
     def add(self, task: Task) -> None:
-        """Take `task` in with the status it has."""
+        """Add `task` with its present status."""
         self.tasks[task.uid] = task
         self._count(task, 1)
 
     def remove(self, task: Task) -> None:
-        """Let go of `task`."""
+        """Remove `task`."""
         del self.tasks[task.uid]
         self._count(task, -1)
 
     def empty(self) -> None:
-        """Let go of all tasks."""
+        """Remove all tasks."""
         self.tasks.clear()
         self.pending.clear()
         self.placed, self.promised, self.waiting = Tally(), Tally(), Tally()
@@ -221,7 +219,7 @@ class Job:
         self.charged.clear()
 
     def move(self, task: Task, status: TaskStatus) -> None:
-        """Give `task` another `status` and keep the counts true."""
+        """Set the status of `task` and update the counts."""
         self._count(task, -1)
         task.status = status
         self._count(task, 1)
@@ -244,11 +242,14 @@ class Job:
                 del self.pending[task.uid]
 
     def settled_queue(self) -> str:
-        """Return the queue that the job belongs in: the one it names, but while all its active
-        pods are charged elsewhere, the one that most of them are charged to.
+        """Return the queue in which the job is planned.
+
+        This is the named queue. If all active pods are charged to other queues, it is the queue
+        with most of them.
         """
         if self.charged[self.named_queue]:
             return self.named_queue
+        # Negative counts: the largest count wins, and of equal counts the first name.
         elsewhere = [(-count, name) for name, count in self.charged.items() if count]
         return min(elsewhere)[1] if elsewhere else self.named_queue
 
@@ -256,25 +257,25 @@ class Job:
 
     @property
     def is_satisfied(self) -> bool:
-        """Whether the gang has all that it needs."""
+        """Whether the gang has its minimum."""
         return self.is_met_by(self.placed)
 
     @property
     def is_promised(self) -> bool:
-        """Whether the gang has, with what is promised to it in this session, all that it needs."""
+        """Whether the gang has its minimum, counting pods that are pipelined in this session."""
         return self.is_met_by(self.placed, self.promised)
 
     @property
     def has_come(self) -> bool:
-        """Whether enough pods are there for the gang to be placed."""
+        """Whether enough pods exist to place the gang."""
         return self.is_met_by(self.placed, self.promised, self.waiting)
 
     def lacking(self, leaf: Group) -> int:
-        """Return how many pods the sub-group `leaf` lacks, promised ones not counted as lacking."""
+        """Return the number of missing pods of the sub-group `leaf`; pipelined pods count."""
         return self.lacking_of(leaf, self.placed, self.promised)
 
     def lacking_roles(self) -> dict[str, int]:
-        """Return role -> how many pods of it the gang lacks."""
+        """Return the number of missing pods by role."""
         lacking = {
             role: minimum - self.placed.roles[role] - self.promised.roles[role]
             for role, minimum in self.roles.items()
@@ -283,11 +284,11 @@ class Job:
 
     @property
     def missing(self) -> int:
-        """How many more pods the gang needs to have its minimum of all."""
+        """Number of pods that the gang lacks for its `minMember`."""
         return max(0, self.min_member - self.placed.total - self.promised.total)
 
     def is_met_by(self, *tallies: Tally) -> bool:
-        """Return whether pods like those of `tallies` would be all that the gang needs."""
+        """Return whether the pods of `tallies` together are the gang's minimum."""
         if sum(tally.total for tally in tallies) < self.min_member:
             return False
         for role, minimum in self.roles.items():
@@ -297,9 +298,9 @@ class Job:
         return tree is None or tree.is_satisfied(lambda leaf: self.lacking_of(leaf, *tallies))
 
     def lacking_of(self, leaf: Group, *tallies: Tally) -> int:
-        """Return how many pods the sub-group `leaf` would lack with those of `tallies` alone."""
+        """Return the number of pods that `leaf` lacks if it has only those of `tallies`."""
         needed = leaf.min_member
-        if needed is None:
+        if needed is None:  # all pods of the sub-group that exist now
             needed = sum(t.groups[leaf.name] for t in (self.placed, self.promised, self.waiting))
         return needed - sum(tally.groups[leaf.name] for tally in tallies)
 

@@ -1,7 +1,7 @@
-"""Node selectors and affinity evaluated over all nodes at once.
+"""Node selectors and node affinity, evaluated over all nodes at once.
 
-A requirement is a mask over node rows; terms AND their requirements, selectors OR their terms, as
-in `v1.NodeSelector`. A session has one set of label columns.
+A requirement is a mask over node rows. A term is the AND of its requirements, a selector the OR of
+its terms, as in `v1.NodeSelector`. A session has one set of label columns.
 """
 
 import re
@@ -17,7 +17,7 @@ _INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
 
 
 class LabelColumns:
-    """Label values as columns over node rows, made when first asked for."""
+    """Label values as columns over node rows, built on first use."""
 
     def __init__(self, nodes: NodesView) -> None:
         self._nodes = nodes.nodes
@@ -25,7 +25,7 @@ class LabelColumns:
         self._masks: dict[tuple[str, str], BoolColumn] = {}
 
     def equals(self, key: str, value: str) -> BoolColumn:
-        """Return which nodes have the label `key` with `value`."""
+        """Return a mask of the nodes with the label `key` and `value`."""
         mask = self._masks.get((key, value))
         if mask is None:
             mask = self._mask(text == value for text in self._column(key))
@@ -33,11 +33,11 @@ class LabelColumns:
         return mask
 
     def has(self, key: str) -> BoolColumn:
-        """Return which nodes have the label `key`."""
+        """Return a mask of the nodes with the label `key`."""
         return self._mask(text is not None for text in self._column(key))
 
     def compares(self, key: str, operator: str, bound: str) -> BoolColumn:
-        """Return which nodes have an integer label `key` above (Gt) or below (Lt) `bound`."""
+        """Return a mask of nodes with an integer label `key` above (Gt) or below (Lt) `bound`."""
         limit = _integer(bound)
         values = [_integer(text) for text in self._column(key)]
         if operator == "Gt":
@@ -45,7 +45,7 @@ class LabelColumns:
         return self._mask(v is not None and limit is not None and v < limit for v in values)
 
     def named(self, names: Sequence[str]) -> BoolColumn:
-        """Return which nodes have one of `names`."""
+        """Return a mask of the nodes with one of `names`."""
         return self._mask(node is not None and node.metadata.name in names for node in self._nodes)
 
     def _column(self, key: str) -> list[str | None]:
@@ -60,7 +60,7 @@ class LabelColumns:
 
 
 def term_mask(columns: LabelColumns, term: NodeSelectorTerm) -> BoolColumn:
-    """Return which nodes a term selects; a term without requirements selects none."""
+    """Return a mask of the nodes that `term` selects; a term without requirements selects none."""
     masks = [_expression_mask(columns, item) for item in term.match_expressions or ()]
     masks += [_field_mask(columns, item) for item in term.match_fields or ()]
     if not masks:
@@ -82,11 +82,11 @@ def _expression_mask(columns: LabelColumns, item: NodeSelectorRequirement) -> Bo
         case "Gt" | "Lt" if len(values) == 1:
             return columns.compares(item.key, item.operator, values[0])
         case _:
-            return columns.named(())
+            return columns.named(())  # as in Kubernetes, an invalid requirement matches no node
 
 
 def _field_mask(columns: LabelColumns, item: NodeSelectorRequirement) -> BoolColumn:
-    """Evaluate a field requirement; Kubernetes knows `metadata.name` with In and NotIn only."""
+    """Evaluate a field requirement; Kubernetes allows only `metadata.name` with In and NotIn."""
     if item.key != "metadata.name" or item.operator not in ("In", "NotIn"):
         return columns.named(())
     mask = columns.named(item.values or [])
@@ -99,5 +99,6 @@ def _any_of(columns: LabelColumns, key: str, values: Sequence[str]) -> BoolColum
 
 
 def _integer(text: str | None) -> int | None:
-    """Return `text` as Go's `strconv.ParseInt` reads it: label values may hold underscores."""
+    """Return `text` as Go's `strconv.ParseInt` reads it; None if it is no integer."""
+    # Python's int() also accepts underscores, which label values may have.
     return int(text) if text is not None and _INTEGER.fullmatch(text) else None

@@ -1,7 +1,6 @@
-"""Keys by which equal content of API objects is found again.
+"""Keys for caches of results about API objects: equal content has the same key.
 
-Used by `shapes` and by the plugins of volumes and DRA, which work out once what equal content
-means.
+Used by `shapes` and by the volumes and DRA plugins.
 """
 
 from typing import Any
@@ -10,7 +9,7 @@ import msgspec
 
 
 def content_key(content: Any) -> bytes:
-    """Return bytes that are equal for equal content, and for no other."""
+    """Return bytes that are equal if, and only if, the content is equal."""
     try:
         return msgspec.msgpack.encode(content)
     except OverflowError:  # msgpack has no numbers beyond 64 bits; JSON has

@@ -1,6 +1,6 @@
-"""What one Node object says by itself: readiness, room, GPUs.
+"""Reading one Node object: readiness, allocatable resources, GPUs.
 
-Used by nodes.py, which keeps the columns. Nothing here looks at more than one node.
+Used by nodes.py, which has the columns. Each function reads only one node.
 """
 
 from collections.abc import Mapping
@@ -16,12 +16,12 @@ from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Node
 
 _MOST_DEVICES = 1024
-"""More GPUs than any node has: a device plugin that counts slices as devices would fill memory."""
+"""More GPUs than any node has. Device plugins that count slices as devices report far more."""
 _BYTES_FROM = 2**30
 
 
 def is_ready(node: Node) -> bool:
-    """Return whether the node says that it is ready."""
+    """Return whether the node has the condition Ready=True."""
     return any(
         condition.type == "Ready" and condition.status == "True"
         for condition in node.status.conditions or ()
@@ -29,29 +29,29 @@ def is_ready(node: Node) -> bool:
 
 
 def shares_by_hami(node: Node) -> bool:
-    """Return whether the node's GPUs are shared by HAMi's protocol, which counts them otherwise."""
+    """Return whether HAMi shares the node's GPUs; it counts them differently."""
     return HAMI_REGISTER_ANNOTATION in node.metadata.annotations
 
 
 def devices_of(node: Node) -> tuple[str | None, int, int]:
-    """Return the GPU model of `node`, how many devices it has, and MiB of each (0: not known)."""
+    """Return the GPU model of `node`, its number of devices, and MiB per device (0: not known)."""
     model = node.metadata.labels.get(GPU_MODEL_LABEL)
     if shares_by_hami(node):
         return model, 0, 0
     try:
         offered = (node.status.allocatable or {}).get(GPU_RESOURCE, "0")
         amount = quantity.parse(offered, GPU_RESOURCE)
-    except QuantityError:  # the node cannot be used at all; `allocatable_of` says so
+    except QuantityError:  # `allocatable_of` reports it; the node is not used at all
         amount = 0
     count = min(amount // quantity.scale(GPU_RESOURCE), _MOST_DEVICES)
     text = node.metadata.labels.get(GPU_MEMORY_LABEL, "")
     memory = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
-    # Some write bytes: no device has so many MiB (as KAI-Scheduler does).
+    # Some installations write bytes. No device has that many MiB (KAI-Scheduler does the same).
     return model, count, memory // 2**20 if memory >= _BYTES_FROM else memory
 
 
 def allocatable_of(node: Node) -> Mapping[str, int]:
-    """Return what `node` offers to pods, by resource.
+    """Return the allocatable amounts of `node` by resource.
 
     Raises:
         QuantityError: a quantity does not parse.
@@ -66,7 +66,7 @@ def allocatable_of(node: Node) -> Mapping[str, int]:
 
 
 def decides_filters(old: Node, new: Node) -> bool:
-    """Return whether `new` differs from `old` in what static filters and scores read."""
+    """Return whether `new` differs from `old` in a field that cached filters or scores read."""
     return (
         old.metadata.labels != new.metadata.labels
         or old.spec != new.spec

@@ -1,7 +1,7 @@
-"""The nodes as columns: what they have, what is idle, what is being released, what is promised.
+"""The nodes as columns: allocatable, idle, releasing and pipelined amounts.
 
-Written by the cluster cache (truth) and by the node ledger (plans). Rows are kept stable: a deleted
-node's row is used again later, so nothing that refers to a row needs to move.
+Written by the cluster cache (truth) and by the node ledger (plans). A node keeps its row, and the
+row of a deleted node is used again for a new one.
 
     idle = allocatable - used;  future idle = idle + releasing - pipelined
 """
@@ -43,10 +43,10 @@ class NodeTable:
         self.rows: dict[str, int] = {}
         """Node name -> row."""
         self.nodes: list[Node | None] = []
-        """Row -> node object; None for a row that is free."""
+        """Row -> node object; None for a free row."""
         self._free: list[int] = []
         self._models: dict[int, int] = {}
-        """Row -> place on the resource axis of its GPU model, where the node has one."""
+        """Row -> position of its GPU model on the resource axis, if the node has one."""
         self._cards = CardTable()
         self._charged: dict[tuple[int, Request], Request] = {}
         self._allocatable: IntColumns = np.zeros((0, 0), dtype=np.int64)
@@ -61,56 +61,56 @@ class NodeTable:
         self.reservation: Request = axis.request(
             reservation_amounts(ReservationResources().planned)
         )
-        """What a reservation pod needs of its node beside the device."""
+        """Request of one reservation pod beside its device."""
         self._slots: Counter[int] = Counter()
-        """Row -> how many reservation pods are to come."""
+        """Row -> number of reservation pods that are needed and do not exist yet."""
         self.devices = DeviceTable(self._take_slot, self._promise_slot)
         """GPUs one by one."""
         self.version = 0
-        """Grows whenever something other than usage changes: filters are cached by it."""
+        """Grows with each change other than of usage; the version for caches of filters."""
 
-    # -- columns, cut to the rows and resources in use; writing to them writes through ---------
+    # -- columns, cut to the rows and resources in use; they are views and can be written --------
 
     @property
     def allocatable(self) -> IntColumns:
-        """What the node offers to pods."""
+        """Allocatable amounts of the nodes."""
         self._make_room()
         return self._allocatable[: len(self.axis), : len(self.nodes)]
 
     @property
     def idle(self) -> IntColumns:
-        """Allocatable without what its pods hold; negative on a node that is over-committed."""
+        """Allocatable minus used; negative on an over-committed node."""
         self._make_room()
         return self._idle[: len(self.axis), : len(self.nodes)]
 
     @property
     def releasing(self) -> IntColumns:
-        """The part of what pods hold that is being released."""
+        """The part of the used amounts that pods are releasing."""
         self._make_room()
         return self._releasing[: len(self.axis), : len(self.nodes)]
 
     @property
     def pipelined(self) -> IntColumns:
-        """What has been promised out of idle and releasing room."""
+        """Amounts promised to pipelined pods out of idle and releasing room."""
         self._make_room()
         return self._pipelined[: len(self.axis), : len(self.nodes)]
 
     @property
     def foreign(self) -> IntColumns:
-        """The part of what pods hold that is other schedulers'."""
+        """The part of the used amounts that pods of other schedulers hold."""
         return self._foreign[: len(self.axis), : len(self.nodes)]
 
     @property
     def exists(self) -> BoolColumn:
-        """Which rows are nodes."""
+        """Mask of the rows with a node."""
         return np.fromiter((node is not None for node in self.nodes), np.bool_, len(self.nodes))
 
     def used(self) -> IntColumns:
-        """Return what pods hold, releasing ones included."""
+        """Return the amounts that pods hold, releasing pods included."""
         return self.allocatable - self.idle
 
     def in_name_order(self) -> NDArray[np.intp]:
-        """Return the rows of all nodes sorted by name: the order in which ties are broken."""
+        """Return the rows of all nodes sorted by name. Ties are broken in this order."""
         if self._order_version != self.version:
             names = sorted(self.rows)
             self._order = np.array([self.rows[name] for name in names], dtype=np.intp)
@@ -118,7 +118,7 @@ class NodeTable:
         return self._order
 
     def charge(self, row: int, request: Request) -> Request:
-        """Return what a pod on the node at `row` counts for in its queue: its GPUs by model too."""
+        """Return the amounts that a pod at `row` counts in its queue, with its GPUs by model."""
         model, request = self._models.get(row), self.demand(row, request)
         gpus = self._cards.charged(row, request)
         if gpus is not None:
@@ -134,8 +134,9 @@ class NodeTable:
         return charged
 
     def changes_devices(self, node: Node) -> bool:
-        """Return whether `node`, which is known, has other GPUs than before: what pods on it count
-        for changes with them.
+        """Return whether the known `node` has other GPUs than before.
+
+        If so, its pods count other amounts in their queues.
         """
         old = self.nodes[self.rows[node.metadata.name]]
         if old is None:
@@ -145,7 +146,7 @@ class NodeTable:
     # -- parts of GPUs by memory: their amount differs from node to node -------------------------
 
     def demand(self, row: int, request: Request) -> Request:
-        """Return what `request` amounts to on the node at `row`."""
+        """Return `request` with the amounts that it has on the node at `row`."""
         share = request.share
         if share is None or not share.memory_mib:
             return request
@@ -155,19 +156,21 @@ class NodeTable:
     def demands(
         self, request: Request, rows: NDArray[np.intp]
     ) -> Iterator[tuple[int, int | NDArray[np.int64]]]:
-        """Yield each place on the resource axis and what `request` amounts to on each of `rows`:
-        an array where that differs.
+        """Yield each position on the resource axis with the amount of `request` on `rows`.
+
+        The amount is an array if it differs between nodes.
         """
         gpu, share = self.axis.index(GPU_RESOURCE), request.share
         for index, amount in zip(request.indices, request.amounts, strict=True):
             if index == gpu and share is not None and share.memory_mib:
                 portions = self.devices.portions(share, rows)
+                # The same formula as `gpu_amount`, over an array.
                 yield index, np.maximum(portions * 1000 // WHOLE, 1) * share.devices
             else:
                 yield index, amount
 
     def least(self, request: Request) -> Request:
-        """Return the least that `request` can amount to: on the node with the largest devices."""
+        """Return `request` with its smallest amounts: those on nodes with the largest devices."""
         gpus = self._cards.least(request)
         if gpus is not None:
             return request.instead(self.axis.index(GPU_RESOURCE), gpus)
@@ -175,7 +178,7 @@ class NodeTable:
         return self._by(request, int(max(memories))) if len(memories) else request
 
     def smallest_device_mib(self) -> int:
-        """Return the memory of the smallest device that says so; 0 if none does."""
+        """Return the smallest known device memory, in MiB; 0 if none is known."""
         return int(min(self.devices.known_memories(), default=0))
 
     def _by(self, request: Request, device_mib: int) -> Request:
@@ -185,11 +188,11 @@ class NodeTable:
         return request.instead(self.axis.index(GPU_RESOURCE), amount)
 
     def total(self) -> NDArray[np.int64]:
-        """Return what ready nodes offer to queues [resource], GPUs by model too."""
+        """Return the amounts that ready nodes offer to queues [resource], with GPUs by model."""
         ready = self._ready_rows()
         offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
         gpu = self.axis.index(GPU_RESOURCE)
-        for row, cards in self._cards.all():  # what their nodes say they offer is shares of them
+        for row, cards in self._cards.all():  # allocatable of these nodes counts shares, not cards
             offered[gpu, ready == row] = cards
         total = offered.sum(axis=1)
         if self._models:
@@ -214,11 +217,12 @@ class NodeTable:
     # -- what the cache writes -----------------------------------------------------------------
 
     def put(self, node: Node) -> int:
-        """Take in a new node or a node's new state; return its row.
+        """Add or update a node; return its row.
 
         Raises:
             QuantityError: its allocatable does not parse; nothing has changed.
         """
+        # Parse first: an error must leave the table unchanged.
         amounts = allocatable_of(node)
         row = self.rows.get(node.metadata.name, NO_ROW)
         if row == NO_ROW:
@@ -234,6 +238,7 @@ class NodeTable:
             self._models[row] = self.axis.index(MODEL_PREFIX + model)
         else:
             self._models.pop(row, None)
+        # New resources lengthen the axis, so the columns grow only after all have an index.
         indices = {self.axis.index(name): amount for name, amount in amounts.items()}
         self._make_room()
         used = self.allocatable[:, row] - self.idle[:, row]
@@ -244,7 +249,7 @@ class NodeTable:
         return row
 
     def remove(self, name: str) -> None:
-        """Forget the node `name`. Its pods must have been released from it before."""
+        """Remove the node `name`. The caller has withdrawn its pods before."""
         row = self.rows.pop(name)
         self.nodes[row] = None
         self._models.pop(row, None)
@@ -262,7 +267,7 @@ class NodeTable:
         self.version += 1
 
     def empty(self) -> None:
-        """Forget what pods hold and are promised, on all nodes."""
+        """Remove all holds and promises of pods from all nodes."""
         self._make_room()
         self.devices.empty()
         self._idle[:] = self._allocatable
@@ -270,14 +275,14 @@ class NodeTable:
             columns[:] = 0
 
     def hold(self, row: int, request: Request, sign: int) -> None:
-        """Add (`sign` 1) or take back (-1) a pod that holds room on the node."""
+        """Add (`sign` 1) or remove (-1) a pod that holds room on the node."""
         self._make_room()
         request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._idle[index, row] -= sign * amount
 
     def set_reservation(self, request: Request) -> None:
-        """Let the pods that are to come and hold devices for others need `request` each."""
+        """Set the request of a reservation pod, also for those counted already."""
         if request == self.reservation:
             return
         for row, count in self._slots.items():
@@ -286,32 +291,32 @@ class NodeTable:
         self.reservation = request
 
     def _take_slot(self, row: int, sign: int) -> None:
-        """Keep room for one pod that is to come and holds a device, or give it back."""
+        """Reserve (1) or free (-1) room for a reservation pod that does not exist yet."""
         self._slots[row] += sign
         if not self._slots[row]:
             del self._slots[row]
         self.hold(row, self.reservation, sign)
 
     def _promise_slot(self, row: int, sign: int) -> None:
-        """Promise room to one such pod, or take the promise back."""
+        """Promise room to one such pod (1), or end the promise (-1)."""
         self.promise(row, self.reservation, sign)
 
     def hold_foreign(self, row: int, request: Request, sign: int) -> None:
-        """Note that what a pod holds is another scheduler's: it is not divided among queues."""
+        """Add or remove a pod of another scheduler; its amount is not divided among queues."""
         self._make_room()
         request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._foreign[index, row] += sign * amount
 
     def release(self, row: int, request: Request, sign: int) -> None:
-        """Add or take back a pod whose room is being released."""
+        """Add or remove a pod that is releasing its room."""
         self._make_room()
         request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._releasing[index, row] += sign * amount
 
     def promise(self, row: int, request: Request, sign: int) -> None:
-        """Add or take back a pod that waits for room to be released."""
+        """Add or remove a pod that waits for room that is being released."""
         self._make_room()
         request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):

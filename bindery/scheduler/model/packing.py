@@ -1,7 +1,7 @@
-"""Packing pods onto nodes on paper: which nodes a gang would take of some room.
+"""Packing the pods of a gang into given room on nodes, without changing any state.
 
-Pure arrays, used for reservations, whose room is yet to come. Greedy and in a given order, so that
-the same room gives the same nodes; where pods differ it may miss a way that exists.
+Used for reservations, whose room becomes free later. The packing is greedy, in a given order, so
+the same room gives the same nodes. If pods differ, it may miss an existing solution.
 """
 
 from collections.abc import Sequence
@@ -20,13 +20,13 @@ class Item:
 
     request: Request
     rows: NDArray[np.intp]
-    """The node rows that may take it, the most wanted first."""
+    """The possible node rows, in order of preference."""
 
 
 def pack(items: Sequence[Item], room: IntColumns) -> list[int] | None:
-    """Return the node row of each of `items`, each on the first with `room` [resource, node] left.
+    """Return a node row for each of `items`: the first row with `room` [resource, node] left.
 
-    None: they do not all fit.
+    None means that not all items fit.
     """
     left, rows = room.copy(), list[int]()
     for item in items:
@@ -43,10 +43,10 @@ def pack(items: Sequence[Item], room: IntColumns) -> list[int] | None:
 def pack_with_shortfall(
     items: Sequence[Item], room: IntColumns, most: IntColumns
 ) -> list[int] | None:
-    """Return the node row of each of `items`, each where it lacks the least.
+    """Return a node row for each of `items`: the row with the smallest shortfall.
 
-    `room`: what is or will be free, `most`: what could be if everybody went: [resource, node].
-    None: even then they do not all fit.
+    `room` is free now or later; `most` would be free if all pods left. Both are [resource, node].
+    None means that the items do not fit even into `most`.
     """
     left, at_most, rows = room.copy(), most.copy(), list[int]()
     for item in items:
@@ -54,6 +54,7 @@ def pack_with_shortfall(
         for index, amount in zip(item.request.indices, item.request.amounts, strict=True):
             here = np.maximum(left[index, item.rows], 0)
             lacks += np.maximum(amount - here, 0) / amount
+            # No departure of pods makes this node large enough.
             lacks[at_most[index, item.rows] < amount] = np.inf
         at = int(lacks.argmin()) if len(lacks) else 0
         if not len(lacks) or np.isinf(lacks[at]):
@@ -65,7 +66,7 @@ def pack_with_shortfall(
 
 
 def _take(item: Item, at: int, left: IntColumns) -> int:
-    """Take the room of `item` on its row number `at` from `left`; return the row."""
+    """Subtract `item` from `left` on its possible row number `at`; return the row."""
     row = int(item.rows[at])
     left[list(item.request.indices), row] -= item.request.amounts
     return row

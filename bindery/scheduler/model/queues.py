@@ -1,7 +1,7 @@
-"""The queues as columns: limits and what each holds, and the tree that they form.
+"""The queues as columns of allocated amounts and limits, and the tree of queues.
 
-Written by the cluster cache and by the queue ledger. A queue that is only named, by a job, has a
-row too, so that what its pods hold is counted when the Queue object comes later.
+Written by the cluster cache and by the queue ledger. A queue that only a job names also has a row,
+so that the pods are counted before the Queue object exists.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,24 +31,24 @@ Amounts = NDArray[np.float64]
 
 @dataclass(frozen=True, slots=True)
 class QueueRule:
-    """What a queue is granted of one resource, in ledger units."""
+    """Quota, over-quota weight and limit of a queue for one resource, in ledger units."""
 
     quota: float
     weight: float
     limit: float
     says_quota: bool = False
-    """Whether the queue states the quota; else it is the default."""
+    """Whether the Queue object has this quota; otherwise it is the default."""
 
 
 GRANTED = QueueRule(quota=0.0, weight=0.0, limit=NO_LIMIT)
-"""The rule for GPUs where a queue says nothing: a queue gets them by being granted them."""
+"""The default rule for GPUs: a queue gets GPUs only if it has a quota or weight for them."""
 SHARED = QueueRule(quota=NO_LIMIT, weight=1.0, limit=NO_LIMIT)
-"""The rule for every other resource where a queue says nothing."""
+"""The default rule for all other resources."""
 
 
 @dataclass(slots=True, eq=False)
 class QueueEntry:
-    """What is not a number about a queue."""
+    """The fields of a queue that are not columns."""
 
     name: str
     priority: int = 100
@@ -56,9 +56,9 @@ class QueueEntry:
     is_open: bool = True
     created: str = ""
     exists: bool = False
-    """Whether its object has been seen; the default queue need not exist."""
+    """Whether its object has been seen; always true for the default queue."""
     invalid: str | None = None
-    """Why its spec cannot be used: its gangs wait."""
+    """Why its spec cannot be used; its gangs wait. None if it can."""
     reclaimable: bool = True
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
@@ -76,38 +76,38 @@ class QueueTable:
         self._pending: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._releasing: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._rules: dict[int, dict[int, QueueRule]] = {}
-        """Queue row -> place on the resource axis -> rule; defaults are left out."""
+        """Queue row -> position on the resource axis -> rule; without default rules."""
         self.version = 0
-        """Grows with every change other than of what queues hold."""
+        """Grows with each change other than of the columns."""
         self._chains = QueueChains((), {})
         self._chains_version = -1
 
     @property
     def allocated(self) -> IntColumns:
-        """What active pods of the queue itself hold, without the queues below it."""
+        """Amounts held by active pods of the queue itself, without the queues below it."""
         self._make_room()
         return self._allocated[: len(self.axis), : len(self.entries)]
 
     @property
     def non_preemptible(self) -> IntColumns:
-        """The part of `allocated` that pods hold which cannot be evicted for others."""
+        """The part of `allocated` held by pods that may not be evicted for others."""
         self._make_room()
         return self._non_preemptible[: len(self.axis), : len(self.entries)]
 
     @property
     def pending(self) -> IntColumns:
-        """What pending pods of the queue itself ask for."""
+        """Amounts requested by pending pods of the queue itself."""
         self._make_room()
         return self._pending[: len(self.axis), : len(self.entries)]
 
     @property
     def releasing(self) -> IntColumns:
-        """What pods of the queue itself still hold that are evicted or being deleted."""
+        """Amounts still held by evicted and deleted pods of the queue itself."""
         self._make_room()
         return self._releasing[: len(self.axis), : len(self.entries)]
 
     def rules(self) -> tuple[Amounts, Amounts, Amounts]:
-        """Return quota, over-quota weight and limit of each queue itself."""
+        """Return quota, over-quota weight and limit of each queue: [resource, queue]."""
         defaults = [_default(name) for name in self.axis.names]
         shape = (len(self.axis), len(self.entries))
         quota, weight, limit = (
@@ -115,6 +115,7 @@ class QueueTable:
             for part in ("quota", "weight", "limit")
         )
         unruled = self.rows.get(DEFAULT_QUEUE, NO_ROW)
+        # Without a Queue object, nobody could give the default queue any GPUs.
         if unruled != NO_ROW and unruled not in self._rules:
             quota[:, unruled], weight[:, unruled] = SHARED.quota, SHARED.weight
         for row, rules in self._rules.items():
@@ -124,7 +125,7 @@ class QueueTable:
         return quota, weight, limit
 
     def row(self, name: str) -> int:
-        """Return the row of the queue `name`, giving it one if it is new."""
+        """Return the row of the queue `name`; a new queue gets one."""
         row = self.rows.get(name, NO_ROW)
         if row == NO_ROW:
             row = self.rows[name] = len(self.entries)
@@ -133,7 +134,7 @@ class QueueTable:
         return row
 
     def put(self, queue: Queue) -> None:
-        """Take in a queue object. A spec that cannot be used makes the queue invalid."""
+        """Add or update a queue. A spec with mistakes makes the queue invalid."""
         row = self.row(queue.metadata.name)
         entry = self.entries[row]
         entry.exists, entry.created = True, queue.metadata.creation_timestamp or ""
@@ -150,16 +151,17 @@ class QueueTable:
         self.version += 1
 
     def remove(self, name: str) -> None:
-        """Forget the object of the queue `name`; what its pods hold stays counted."""
+        """Remove the object of the queue `name`; its pods stay counted."""
         row = self.rows[name]
         self.entries[row] = QueueEntry(name, exists=name == DEFAULT_QUEUE)
         self._rules.pop(row, None)
         self.version += 1
 
     def compact(self, named: AbstractSet[str]) -> None:
-        """Drop the queues without an object that nobody names; `named`: those that pods name.
+        """Drop the queues that have no object and are neither in `named` nor a parent.
 
-        Rows change and are empty: what pods hold is to be entered again.
+        `named` has the queues that pods or jobs name. Rows change and all columns are 0 afterwards;
+        the caller enters the pods again.
         """
         parents = {entry.parent for entry in self.entries}
         kept = [
@@ -174,50 +176,50 @@ class QueueTable:
         self.empty()
 
     def ruled(self, row: int) -> Mapping[int, QueueRule]:
-        """Return what the queue itself says: place on the resource axis -> rule."""
+        """Return the rules of the queue itself: position on the resource axis -> rule."""
         return self._rules.get(row, {})
 
     def empty(self) -> None:
-        """Forget what pods hold and ask for, in all queues."""
+        """Set all columns to 0."""
         for columns in (self._allocated, self._non_preemptible, self._pending, self._releasing):
             columns[:] = 0
 
     def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
-        """Add (`sign` 1) or take back (-1) what a pod of the queue holds."""
+        """Add (`sign` 1) or remove (-1) an active pod of the queue."""
         columns = [self.allocated] if preemptible else [self.allocated, self.non_preemptible]
         for index, amount in zip(request.indices, request.amounts, strict=True):
             for column in columns:
                 column[index, row] += sign * amount
 
     def ask(self, row: int, request: Request, sign: int) -> None:
-        """Add or take back what a pending pod of the queue asks for."""
+        """Add or remove a pending pod of the queue."""
         pending = self.pending
         for index, amount in zip(request.indices, request.amounts, strict=True):
             pending[index, row] += sign * amount
 
     def leave(self, row: int, request: Request, sign: int) -> None:
-        """Add or take back what a pod of the queue holds until it is gone."""
+        """Add or remove a pod of the queue that is releasing its room."""
         releasing = self.releasing
         for index, amount in zip(request.indices, request.amounts, strict=True):
             releasing[index, row] += sign * amount
 
     def chains(self) -> tuple[tuple[int, ...], ...]:
-        """Return, by row, the rows of each queue and of the queues above it, bottom up.
+        """Return the chain of each queue, by row: its row and those of its ancestors, bottom up.
 
-        A cycle ends where it closes; see `QueueChains` for queues that are too deep.
+        See `QueueChains` for cycles and queues that are too deep.
         """
         return self._traced().rows
 
     def chain(self, row: int) -> tuple[int, ...]:
-        """Return the rows of a queue and of the queues above it, bottom up."""
+        """Return the rows of a queue and of its ancestors, bottom up."""
         return self._traced().rows[row]
 
     def flaw(self, row: int) -> ChainFlaw | None:
-        """Return why the queue's place in the tree cannot be used, if so."""
+        """Return why the queue's position in the tree is not valid; None if it is."""
         return self._traced().flaws.get(row)
 
     def problem(self, row: int) -> tuple[str, str] | None:
-        """Return why nothing of the queue at `row` can be planned: (reason, text), or None."""
+        """Return why no job of the queue at `row` can be planned: (reason, text), or None."""
         for at in self.chain(row):
             entry = self.entries[at]
             if not entry.exists:
@@ -234,14 +236,15 @@ class QueueTable:
                 f"queue {name} is more than {MOST_QUEUE_LEVELS} levels deep",
             )
         if flaw is not None:
+            # Chains end within the cycle: the last queue is on it, even if this queue is not.
             top = self.entries[self.chain(row)[-1]]
             return JobReason.QUEUE_INVALID, f"queue {top.name} is its own ancestor"
         return None
 
     def is_sound(self, row: int) -> bool:
-        """Return whether the queue at `row` and all above it exist and can be used, open or not.
+        """Return whether the queue and all its ancestors exist and are valid, open or closed.
 
-        What a queue deserves is not known while it is not sound: nothing of it is reclaimed.
+        The fair share of another queue is not known, so nothing is reclaimed from it.
         """
         entries = [self.entries[at] for at in self.chain(row)]
         return self.flaw(row) is None and all(e.exists and e.invalid is None for e in entries)
@@ -263,14 +266,15 @@ class QueueTable:
 
 
 def rolled_up(own: IntColumns, chains: Sequence[Sequence[int]]) -> IntColumns:
-    """Return the sums up the tree of `own` [any, queue]: what queues have by themselves.
+    """Return the sums of each queue and all queues below it; `own` [any, queue] has their own.
 
-    `chains`: queue row -> rows of itself and its ancestors, as of `QueueTable.chain`.
+    `chains`: queue row -> rows of itself and its ancestors, as from `QueueTable.chains`.
     """
     sums = np.zeros_like(own)
     ancestors = np.array([at for chain in chains for at in chain], dtype=np.intp)
     rows = np.repeat(np.arange(len(chains)), [len(chain) for chain in chains])
     for column, total in zip(own, sums, strict=True):
+        # add.at, as `+=` would count an ancestor once however many queues are below it.
         np.add.at(total, ancestors, column[rows])
     return sums
 
@@ -279,20 +283,20 @@ def _default(resource: str) -> QueueRule:
     if resource == GPU_RESOURCE:
         return GRANTED
     if resource.startswith(MODEL_PREFIX):
-        # What the rule for GPUs of any model says is all that holds.
+        # Without a rule for the model, only the rule for GPUs of all models applies.
         return QueueRule(quota=NO_LIMIT, weight=0.0, limit=NO_LIMIT)
     return SHARED
 
 
 def _rules(spec: QueueSpec, axis: ResourceAxis) -> tuple[dict[int, QueueRule], list[str]]:
-    """Return the rules of `spec` that can be used, by place on the axis, and what is wrong."""
+    """Return the valid rules of `spec`, by position on the axis, and the problems of the others."""
     rules: dict[int, QueueRule] = {}
     problems: list[str] = []
     named = [(f"spec.resources.{name}", name, rule) for name, rule in spec.resources.items()]
     named += [(f"spec.models.{n}", MODEL_PREFIX + n, rule) for n, rule in spec.models.items()]
     for place, name, resource in named:
         index = axis.index(name)
-        if index in rules:
+        if index in rules:  # `gpu` and `nvidia.com/gpu` are the same resource
             problems.append(f"{place}: there are rules for {axis.names[index]} already")
         try:
             rules[index] = _rule(resource, axis.names[index])
@@ -315,10 +319,10 @@ def _other_problems(spec: QueueSpec) -> list[str]:
 
 
 def _rule(resource: QueueResource, name: str) -> QueueRule:
-    """Return the rule that `resource` states.
+    """Return the rule of `resource`, with defaults for missing parts.
 
     Raises:
-        QuantityError: a part of it cannot be used; the text begins with the part's name.
+        QuantityError: a part is not valid; the message begins with the name of the part.
     """
     default = _default(name)
     weight = default.weight if resource.over_quota_weight is None else resource.over_quota_weight

@@ -1,8 +1,8 @@
-"""The resource axis, and what pods request along it.
+"""The resource axis, and the requests of pods along it.
 
-Every column of the scheduler has shape [resource, node] or [resource, queue]; this module gives
-resources their place on the first axis. A place, once given, never changes, so requests stay valid
-when the axis grows.
+All columns of the scheduler have the shape [resource, node] or [resource, queue]. This module gives
+each resource its position on the first axis. A position never changes, so requests stay valid when
+the axis grows.
 """
 
 from collections import Counter
@@ -17,38 +17,41 @@ from bindery.kube.podspec import Container, PodSpec
 
 PODS = "pods"
 MODEL_PREFIX = "gpu-model/"
-"""On the resource axis, before a model's name: GPUs on nodes of that model."""
+"""Prefix of a GPU model on the resource axis: the GPUs on nodes of that model."""
 _MOST = 2**50
-"""The most that one pod can ask of a resource, a pebibyte: 8,000 such pods of one queue, or on one
-node, which need not fit as users may name a pod's node themselves, stay within int64."""
+"""The largest request of one pod for a resource, a pebibyte.
+
+The sum over 8,000 such pods in a queue or on a node stays within int64. The pods on a node may
+exceed its capacity, as users can set a pod's node themselves."""
 MOST_UNOFFERED = 256
-"""How many resources may have a place on the axis because of pods: users can write any names, and
-each takes a row in every column."""
+"""Maximum number of resources that get a position only because pods name them.
+
+Users can write any names, and each takes a row in every column."""
 _SHORT_NAMES = {"gpu": GPU_RESOURCE}
 
 
 def full_name(name: str) -> str:
-    """Return the name that the resource `name` has on the axis: `gpu` is short for another."""
+    """Return the name of the resource `name` on the axis; `gpu` is an abbreviation."""
     return _SHORT_NAMES.get(name, name)
 
 
 def short_name(name: str) -> str:
-    """Return the name by which people know the resource `name` of the axis."""
+    """Return the name of the resource `name` for people: `gpu` for the GPU resource."""
     return "gpu" if name == GPU_RESOURCE else name
 
 
 @dataclass(frozen=True, slots=True)
 class CardPart:
-    """What one container asks of GPUs that HAMi shares."""
+    """The request of one container for GPUs that HAMi shares."""
 
     devices: int
     memory_mib: int
-    """Of each; 0: `portion` says all."""
+    """Per device; 0 if the request has no amount in MiB."""
     portion: int
-    """Of each, in milli devices: the larger of its cores and its percentage of memory."""
+    """Per device, in milli devices: the larger of its cores and its percentage of memory."""
 
     def amount(self, card_mib: int) -> int:
-        """Return its units of GPUs where cards have `card_mib` MiB: the larger part of each."""
+        """Return its GPU units on cards of `card_mib` MiB, by the larger of memory and cores."""
         whole = quantity.scale(GPU_RESOURCE)
         by_memory = self.memory_mib * whole // max(card_mib, 1)
         return min(max(self.portion, by_memory, 1), whole) * self.devices
@@ -56,39 +59,39 @@ class CardPart:
 
 @dataclass(frozen=True, slots=True)
 class CardParts:
-    """What a pod asks of GPUs that HAMi shares, for what it counts in its queue."""
+    """The request of a pod for GPUs that HAMi shares, as its queue counts it."""
 
     running: tuple[CardPart, ...]
     passing: tuple[CardPart, ...] = ()
-    """Of init containers, which run one after another before the others."""
+    """Of init containers, which run one after another before the other containers."""
 
     def amount(self, card_mib: int) -> int:
-        """Return the pod's units of GPUs where cards have `card_mib` MiB."""
+        """Return the pod's GPU units on cards of `card_mib` MiB."""
         together = sum(part.amount(card_mib) for part in self.running)
         return max(together, *(part.amount(card_mib) for part in self.passing), 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What one pod needs of a node: sparse along the resource axis, zero amounts left out."""
+    """The request of one pod: sparse along the resource axis, without zero amounts."""
 
     indices: tuple[int, ...]
     amounts: tuple[int, ...]
     """int64 range, in the units of `bindery.api.quantity`."""
     share: GpuShare | None = None
-    """What it needs of single GPUs, whole ones included. Where that is a part by memory, the amount
-    of GPUs differs from node to node, and `amounts` has that of the smallest devices."""
+    """Its share of single GPUs, whole GPUs included. For a share by memory the amount of GPUs
+    differs between nodes; `amounts` then has the amount on the smallest devices."""
 
     part: CardParts | None = None
-    """What it needs of GPUs that HAMi shares: `amounts` has its shares, as nodes count them."""
+    """Its request for GPUs that HAMi shares; `amounts` has the shares as nodes count them."""
 
     @property
     def is_by_memory(self) -> bool:
-        """Whether its amount of GPUs differs from node to node."""
+        """Whether its amount of GPUs differs between nodes."""
         return self.part is not None or (self.share is not None and self.share.memory_mib > 0)
 
     def plus(self, amounts: Mapping[int, int]) -> "Request":
-        """Return this request with more places of the axis."""
+        """Return this request with further amounts: position on the axis -> units."""
         return replace(
             self,
             indices=(*self.indices, *amounts.keys()),
@@ -96,7 +99,7 @@ class Request:
         )
 
     def instead(self, index: int, amount: int) -> "Request":
-        """Return this request with another amount at place `index` of the axis."""
+        """Return this request with another amount at position `index` of the axis."""
         amounts = tuple(
             amount if at == index else old
             for at, old in zip(self.indices, self.amounts, strict=True)
@@ -105,13 +108,13 @@ class Request:
 
 
 class ResourceAxis:
-    """Which resource stands at which place of the first axis of all columns."""
+    """The position of each resource on the first axis of all columns."""
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self._index: dict[str, int] = {}
         self.given_to_pods = 0
-        """How many places were given because pods asked for the resource first."""
+        """Number of resources that pods named before any node or queue did."""
         for name in ("cpu", "memory", PODS, GPU_RESOURCE):
             self.index(name)
 
@@ -122,7 +125,7 @@ class ResourceAxis:
         return len(self.names)
 
     def index(self, name: str) -> int:
-        """Return the place of the resource `name`, giving it one if it is new."""
+        """Return the position of the resource `name`; a new resource gets one."""
         name = full_name(name)
         index = self._index.get(name)
         if index is None:
@@ -131,13 +134,14 @@ class ResourceAxis:
         return index
 
     def has_room_for(self, names: Iterable[str]) -> bool:
-        """Return whether the pods that name the resources `names` may give them places."""
+        """Return whether a pod may name the resources `names`; see `MOST_UNOFFERED`."""
         new = sum(full_name(name) not in self._index for name in names)
         return not new or self.given_to_pods + new <= MOST_UNOFFERED
 
     def request(self, amounts: Mapping[str, int], share: GpuShare | None = None) -> Request:
-        """Return `amounts` (resource name -> units) as a Request, with a `share` of GPUs if given,
-        which `amounts` count already.
+        """Return `amounts` (resource name -> units) as a Request.
+
+        If a `share` of GPUs is given, `amounts` includes it already.
         """
         before = len(self.names)
         pairs = sorted((self.index(name), amount) for name, amount in amounts.items() if amount > 0)
@@ -148,11 +152,11 @@ class ResourceAxis:
         return Request(tuple(i for i, _ in pairs), tuple(amount for _, amount in pairs), share)
 
     def display(self, index: int, amount: int) -> str:
-        """Return `amount` of the resource at `index` as people write it."""
+        """Return `amount` of the resource at `index` as text for people."""
         return quantity.display(amount, self.names[index])
 
     def in_wholes(self, amounts: Iterable[float]) -> dict[str, float]:
-        """Return `amounts` [resource] by name, in devices, cores and bytes; pods left out."""
+        """Return `amounts` [resource] by name, in devices, cores and bytes, without pods."""
         return {
             short_name(name): float(amount) / quantity.scale(name)
             for name, amount in zip(self.names, amounts, strict=True)
@@ -161,21 +165,22 @@ class ResourceAxis:
 
 
 def gpu_amount(portion: int, devices: int) -> int:
-    """Return what shares of `portion` (of `WHOLE`) of so many devices count for on the axis.
+    """Return the units on the axis of shares of `portion` (of `WHOLE`) of `devices` devices.
 
-    Rounded down, so that the shares of a device together count for no more than a device.
+    Rounded down, so that the shares of one device together are at most one device.
     """
     return max(1, portion * quantity.scale(GPU_RESOURCE) // WHOLE) * devices
 
 
 def pod_amounts(spec: PodSpec) -> dict[str, int]:
-    """Return what a pod with `spec` requests of its node, by resource, with one of `pods`.
+    """Return the request of a pod with `spec` by resource, with 1 of `pods`.
 
-    The larger of all containers together and of each init container with the sidecars before it
-    (KEP-753), the pod-level request where there is one (KEP-2837), plus overhead.
+    This is the larger of the sum of all containers and the sum of each init container with the
+    sidecars before it (KEP-753), replaced by the pod-level request if there is one (KEP-2837), plus
+    overhead.
 
     Raises:
-        QuantityError: a request does not parse, or is so large that columns could overflow.
+        QuantityError: a request does not parse, or it is so large that columns could overflow.
     """
     running: dict[str, int] = {}
     for container in spec.containers:
@@ -202,7 +207,7 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
 
 
 def reservation_amounts(planned: Mapping[str, str]) -> dict[str, int]:
-    """Return what a reservation pod that is `planned` so requests beside its GPU, by resource."""
+    """Return the request of a reservation pod beside its GPU: `planned`, with 1 of `pods`."""
     return {**_parse(planned), PODS: 1}
 
 
@@ -210,7 +215,7 @@ def _requests(container: Container) -> dict[str, int]:
     resources = container.resources
     if resources is None:
         return {}
-    # A limit without a request stands for both, as the API server's defaulting has it.
+    # A limit without a request also sets the request, as in the API server's defaulting.
     return _parse({**(resources.limits or {}), **(resources.requests or {})})
 
 
@@ -235,9 +240,9 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
 
 
 def total(requests: Iterable[Request]) -> dict[int, int]:
-    """Return the sum of `requests`: place on the resource axis -> units.
+    """Return the sum of `requests`: position on the resource axis -> units.
 
-    Equal pods share one request object, so a gang costs hardly more than one pod.
+    Equal pods share one request object, so a gang takes hardly longer than one pod.
     """
     shared = list(requests)
     if len(shared) == 1:

@@ -1,7 +1,7 @@
-"""Pod shapes: what decides where a pod may stand, shared by all equal pods.
+"""Pod shapes: the fields of pods that placement reads, shared by all equal pods.
 
-Pods of one shape share filter masks and score vectors. A shape is everything of a pod's spec that a
-filter or a score reads; two pods with the same shape are interchangeable to placement.
+Pods of one shape share filter masks and score vectors. A shape has every field of a pod that a
+filter or a score reads, so placement treats two pods with the same shape alike.
 """
 
 from collections.abc import Iterable, Mapping
@@ -29,14 +29,14 @@ from bindery.scheduler.model.resources import (
 )
 
 _TOO_MANY_RESOURCES = (
-    "it asks for resources that no node has, and pods ask for too many different resources already"
+    "it requests resources that no node has, and pods already request too many such resources"
 )
 
 
 class Need(StrEnum):
-    """What a pod may ask for that a plugin must support: ignoring it would bind it wrongly.
+    """Features of a pod that a plugin must support; without it the pod would be bound wrongly.
 
-    The value is what people read.
+    The value is the text for people.
     """
 
     POD_AFFINITY = "required pod affinity"
@@ -50,7 +50,7 @@ class Need(StrEnum):
 
 
 class Preference(StrEnum):
-    """What a pod may prefer and no plugin scores. The value is what people read."""
+    """Preferences of a pod that no plugin scores. The value is the text for people."""
 
     POD_AFFINITY = "preferred pod affinity"
     POD_ANTI_AFFINITY = "preferred pod anti-affinity"
@@ -59,7 +59,7 @@ class Preference(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Shape:
-    """What placement reads of a pod. Compared by identity: equal pods share one object."""
+    """The fields of a pod that placement reads. Compared by identity: equal pods share one."""
 
     request: Request
     wants_gpu: bool
@@ -67,32 +67,32 @@ class Shape:
     node_affinity: NodeAffinity | None
     tolerations: tuple[Toleration, ...]
     refusal: str | None
-    """Why pods of this shape cannot be placed at all: a request that does not parse."""
+    """Why pods of this shape cannot be placed at all, such as a request that does not parse."""
     share_problems: tuple[str, ...] = ()
-    """What is wrong with the share of a GPU that is asked for."""
+    """Mistakes in the request for a share of a GPU."""
     needs: frozenset[Need] = frozenset()
-    """What must be supported by plugins."""
+    """Features that plugins must support."""
     ignored: frozenset[Preference] = frozenset()
-    """What has no effect on the choice of a node."""
+    """Preferences without effect on the choice of a node."""
     forged_annotation: str = ""
-    """An annotation that says what devices the pod has got, and that the binder has not written."""
+    """An annotation with assigned devices that the binder did not write; empty if none."""
     annotations: Mapping[str, str] = field(default_factory=dict)
-    """Those of `PLACEMENT_ANNOTATIONS` that the pod has."""
+    """The pod's annotations with keys in `PLACEMENT_ANNOTATIONS`."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
 
 
 PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS) | wishes.keys(VENDORS)
-"""The annotations that decide where a pod may stand: pods that differ in them differ in shape."""
+"""The annotations that affect placement; pods that differ in them have different shapes."""
 
 
 @dataclass
 class ShapeBook:
-    """Gives equal pods the same Shape."""
+    """Returns the same Shape for equal pods."""
 
     axis: ResourceAxis
     device_mib: int = 0
-    """The memory of the smallest GPU: what parts by memory are taken to be parts of."""
+    """Memory of the smallest GPU, in MiB; `amounts` of shares by memory refer to it."""
     _shapes: dict[bytes, Shape] = field(default_factory=dict)
 
     def of(self, pod: Pod) -> Shape:
@@ -112,7 +112,7 @@ class ShapeBook:
                 spec.affinity,
                 spec.tolerations,
                 spec.topology_spread_constraints,
-                # Claims belong to a pod, not to its shape: only whether there are any decides.
+                # Claims differ from pod to pod: the shape has only whether there are any.
                 bool(spec.resource_claims),
                 any(_is_claim(volume) for volume in spec.volumes or ()),
                 annotations,
@@ -124,12 +124,13 @@ class ShapeBook:
         shape = self._shapes.get(key)
         if shape is None:
             shape = self._new(pod, annotations)
-            if shape.refusal is not _TOO_MANY_RESOURCES:  # a node may come that has them
+            # A node with these resources may appear, so this refusal is not cached.
+            if shape.refusal is not _TOO_MANY_RESOURCES:
                 self._shapes[key] = shape
         return shape
 
     def renew(self, device_mib: int) -> Mapping[Shape, Shape]:
-        """Note that the smallest GPU has so much memory; return the shapes that change by it."""
+        """Set the memory of the smallest GPU; return the changed shapes: old -> new."""
         self.device_mib = device_mib
         renewed: dict[Shape, Shape] = {}
         for key, shape in self._shapes.items():
@@ -157,9 +158,9 @@ class ShapeBook:
         if not self.axis.has_room_for(amounts):
             amounts = {name: amount for name, amount in amounts.items() if name in self.axis}
             refusal = _TOO_MANY_RESOURCES
-        for name in MANAGED & amounts.keys():  # devices decide on them, not the node's sums
+        for name in MANAGED & amounts.keys():  # a device's own memory and cores, not node sums
             del amounts[name]
-        if _is_reservation(pod):  # it is the users of its group who count for the device
+        if _is_reservation(pod):  # the users of its group are charged for the device
             amounts.pop(GPU_RESOURCE, None)
         if share is not None:
             amounts[GPU_RESOURCE] = self._amount(share)
@@ -181,8 +182,9 @@ class ShapeBook:
 
 
 def _card_parts(spec: PodSpec) -> CardParts | None:
-    """Return what of GPUs a pod asks for that HAMi shares; None for whole ones, and where it cannot
-    be read, which the plugin for such devices refuses.
+    """Return the pod's request for GPUs that HAMi shares; None if it has none.
+
+    None also for a request that cannot be read: the plugin for such devices refuses the pod.
     """
     if MANAGED.isdisjoint(_resource_names(spec)):
         return None
@@ -208,13 +210,13 @@ def _card_parts(spec: PodSpec) -> CardParts | None:
 
 
 def _portion(request: DeviceRequest) -> int:
-    """Return the part of each device that is asked for in per cent, in milli devices."""
+    """Return the part of each device that is requested in percent, in milli devices."""
     percent = 0 if request.memory_mib else request.memory_percent
     return 10 * max(request.cores, percent)
 
 
 HAMI_RESOURCES = MANAGED | {vendor.count_resource for vendor in VENDORS if vendor is not NVIDIA}
-"""Resources that mean devices by HAMi's protocol; `nvidia.com/gpu` alone does not say whose."""
+"""Resources of HAMi's protocol, without `nvidia.com/gpu`, which other device plugins also use."""
 
 
 def _resource_names(spec: PodSpec) -> set[str]:
@@ -228,7 +230,7 @@ def _resource_names(spec: PodSpec) -> set[str]:
 
 
 def unmet_text(needs: frozenset[Need]) -> str:
-    """Return why a pod waits whose `needs` no plugin supports."""
+    """Return why a pod with unsupported `needs` waits."""
     return f"it asks for {', '.join(each for each in Need if each in needs)}: not supported yet"
 
 
@@ -259,7 +261,7 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
 
 
 def ignored_text(shapes: Iterable[Shape]) -> str:
-    """Return which preferences of pods of these shapes have no effect; "" if all have."""
+    """Return a text with the preferences of these shapes that have no effect; "" if none."""
     ignored = frozenset[Preference]().union(*(shape.ignored for shape in shapes))
     if not ignored:
         return ""
@@ -284,7 +286,7 @@ def _ignored(spec: PodSpec) -> frozenset[Preference]:
 
 
 def share_problems(pod: Pod) -> tuple[str, ...]:
-    """Return what is wrong with the share of a GPU that `pod` asks for, one sentence each."""
+    """Return the mistakes in the pod's request for a share of a GPU, one sentence each."""
     if not gpushare.asks_for_share(pod.metadata.annotations):
         return ()
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]
@@ -302,7 +304,7 @@ def share_problems(pod: Pod) -> tuple[str, ...]:
 
 
 def _of_shares(pod: Pod, annotations: Mapping[str, str]) -> tuple[object, ...]:
-    """Return what else of `pod` decides whether its share of a GPU makes sense."""
+    """Return the other fields of `pod` that affect whether its share of a GPU is valid."""
     if not gpushare.asks_for_share(annotations):
         return ()
     containers = [*pod.spec.containers, *(pod.spec.init_containers or ())]

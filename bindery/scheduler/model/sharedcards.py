@@ -1,7 +1,7 @@
-"""GPUs that HAMi shares, as queues count them: cards, where their nodes count shares of cards.
+"""GPUs that HAMi shares, as queues count them: in cards, while nodes count shares of cards.
 
-Kept by nodes.py from the nodes' registers. What a pod counts for is the larger part, of memory or
-cores, of each of its cards.
+Written by nodes.py from the nodes' register annotations. A pod counts, for each of its cards, the
+larger of its part of the memory and its part of the cores.
 """
 
 from collections.abc import Iterator
@@ -21,17 +21,17 @@ class SharedCards:
 
     count: int
     memory_mib: int
-    """Of the smallest."""
+    """Of the smallest card."""
 
 
 def shared_cards(node: Node) -> SharedCards | None:
-    """Return the GPUs of `node` that HAMi shares; None if there are none that can be read."""
+    """Return the GPUs of `node` that HAMi shares; None if it has none that can be read."""
     text = node.metadata.annotations.get(HAMI_REGISTER_ANNOTATION)
     if text is None:
         return None
     try:
         devices = nodedevices.decode(text)
-    except HamiFormatError:  # the plugin `node_lock` says so
+    except HamiFormatError:  # the plugin `node_lock` reports it
         return None
     if not devices:
         return None
@@ -39,32 +39,32 @@ def shared_cards(node: Node) -> SharedCards | None:
 
 
 class CardTable:
-    """The cards of all nodes by row."""
+    """The cards of all nodes, by node row."""
 
     def __init__(self) -> None:
         self._cards: dict[int, SharedCards] = {}
 
     def put(self, row: int, cards: SharedCards | None) -> None:
-        """Note what the node at `row` has."""
+        """Set the cards of the node at `row`; None removes them."""
         if cards is not None:
             self._cards[row] = cards
         else:
             self._cards.pop(row, None)
 
     def all(self) -> Iterator[tuple[int, int]]:
-        """Yield each row that has cards, and how much of GPUs its node offers to queues."""
+        """Yield each row with cards, and the GPU units that its node offers to queues."""
         for row, cards in self._cards.items():
             yield row, cards.count * quantity.scale(GPU_RESOURCE)
 
     def charged(self, row: int, request: Request) -> int | None:
-        """Return what of GPUs `request` counts for on the node at `row`; None: what it says."""
+        """Return the GPU units that `request` counts at `row`; None if it counts its own amount."""
         cards = self._cards.get(row)
         if cards is None or request.part is None:
             return None
         return request.part.amount(cards.memory_mib)
 
     def least(self, request: Request) -> int | None:
-        """Return the least that `request` can count for; None: what it says."""
+        """Return the smallest GPU units that `request` can count; None as in `charged`."""
         largest_mib = max((cards.memory_mib for cards in self._cards.values()), default=0)
         if not largest_mib or request.part is None:
             return None

@@ -1,6 +1,6 @@
-"""The state that plans are made on: nodes, queues and jobs together, and how a task moves in it.
+"""The state that plans are made on: nodes, queues and jobs.
 
-The cluster cache owns it and keeps it true; a session borrows it for one cycle.
+The cluster cache owns and updates it. A session borrows it for one cycle.
 """
 
 from dataclasses import dataclass, field
@@ -13,7 +13,7 @@ from bindery.scheduler.model.resources import ResourceAxis
 
 @dataclass
 class PlanState:
-    """Columns and jobs. Nothing in here knows of watches, requests or time."""
+    """Columns and jobs, without watches, BindRequests or time."""
 
     axis: ResourceAxis = field(default_factory=ResourceAxis)
     nodes: NodeTable = field(init=False)
@@ -21,16 +21,16 @@ class PlanState:
     jobs: dict[JobKey, Job] = field(default_factory=dict)
     tasks: dict[Uid, Task] = field(default_factory=dict)
     waiting: dict[JobKey, Job] = field(default_factory=dict)
-    """The jobs that have pending or gated pods: a cycle looks at no others."""
+    """The jobs with pending or gated pods; a cycle plans no others."""
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)
         self.queues = QueueTable(self.axis)
 
     def move(self, task: Task, status: TaskStatus, row: int) -> None:
-        """Give `task` its new status and place. Ledgers are the caller's business."""
+        """Set the status and row of `task`. The caller updates the ledgers."""
         job = self.jobs[task.job]
         job.move(task, status)
         task.row = row
-        if job.pending:  # a commit of its other pods may have taken it off the list meanwhile
+        if job.pending:  # a commit of its other pods may have removed the job from `waiting`
             self.waiting[job.key] = job

@@ -1,7 +1,7 @@
-"""What a rule answers: why a job, a pod or nodes are refused, and what goes first.
+"""Results of rules: refusals of jobs, pods and nodes, and sort keys.
 
-Plugins return them, the session and the solver apply them, conditions and `bindery explain` show
-them.
+Plugins return them, the session and the solver apply them, and conditions and `bindery explain`
+show them.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.model.columns import BoolColumn
 
 SortKey = tuple[Any, ...]
-"""Compared element by element; smaller goes first."""
+"""Compared element by element; smaller keys come first."""
 
 Rows = NDArray[np.intp]
 """Node rows, in any order."""
@@ -21,13 +21,13 @@ Rows = NDArray[np.intp]
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why a job may not be planned now."""
+    """The refusal of a rule to plan a job now."""
 
     reason: str
     """One CamelCase word for the condition: OverLimit, QueueClosed, …"""
     message: str
     is_lasting: bool = False
-    """Whether evicting others could not change it."""
+    """Whether it would remain after any evictions."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +35,8 @@ class NodeFailure:
     """A reason why some nodes cannot take a pod."""
 
     reason: str
-    """What people read behind a count: `had untolerated taint {a: b}`."""
+    """Text for people after a count of nodes: `had untolerated taint {a: b}`."""
     nodes: BoolColumn
     """bool over node rows: the nodes that fail for this reason."""
     is_lasting: bool = True
-    """Whether evicting others could not change it."""
+    """Whether it would remain after any evictions."""

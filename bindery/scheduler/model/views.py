@@ -1,6 +1,6 @@
-"""The tables as those see them who only read: no member of these types changes anything.
+"""Read-only views of the tables: no member of these types changes anything.
 
-Plugins get these types; the tables themselves go to the cache and to ledgers.
+Plugins get these types. Only the cache and the ledgers get the tables themselves.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +18,7 @@ from bindery.scheduler.model.verdicts import Rows
 
 
 class Columns(Protocol):
-    """An array that is only read; its axes are named where it stands."""
+    """A read-only array; each attribute of this type documents its axes."""
 
     def __getitem__(self, place: Any, /) -> Any:
         """Return the values at `place`, as numpy does."""
@@ -29,39 +29,39 @@ class DevicesView(Protocol):
     """The GPUs of nodes one by one; see `model.devices`."""
 
     def count(self, row: int) -> int:
-        """Return how many devices the node at `row` has."""
+        """Return the number of devices of the node at `row`."""
         ...
 
     def counts(self, rows: Rows) -> NDArray[np.int64]:
-        """Return how many devices each of `rows` has."""
+        """Return the number of devices of each of `rows`."""
         ...
 
     def memory_mib(self, rows: Rows | int) -> NDArray[np.int64]:
-        """Return the memory of one device of each of `rows`, 0 where it is not known."""
+        """Return the memory of one device of each of `rows`, in MiB; 0 if not known."""
         ...
 
     def used(self, row: int, device: int) -> int:
-        """Return how much of a device pods hold or were promised."""
+        """Return the held and promised amount of a device, without the releasing amount."""
         ...
 
     def is_shared(self, row: int, device: int) -> bool:
-        """Return whether a GPU group stands on a device."""
+        """Return whether a device has a GPU group."""
         ...
 
     def fits_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return on which of `rows` enough devices have idle room for `share`."""
+        """Return a mask of `rows`: enough devices have idle room for `share`."""
         ...
 
     def fits_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return on which of `rows` `share` fits once all that is being released has gone."""
+        """Return a mask of `rows`: `share` fits when all releasing pods have gone."""
         ...
 
     def joins_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return on which of `rows` `share` fits onto devices that are shared already."""
+        """Return a mask of `rows`: `share` fits on devices that already have a GPU group."""
         ...
 
     def joins_later(self, share: GpuShare, rows: Rows) -> BoolColumn:
-        """Return the same as `joins_now`, once all that is being released has gone."""
+        """Return the same as `joins_now`, for when all releasing pods have gone."""
         ...
 
 
@@ -80,7 +80,7 @@ class NodesView(Protocol):
 
     @property
     def nodes(self) -> Sequence[Node | None]:
-        """The node of each row; None where there is none any more."""
+        """The node of each row; None for a row without a node."""
         ...
 
     @property
@@ -90,22 +90,22 @@ class NodesView(Protocol):
 
     @property
     def allocatable(self) -> Columns:
-        """What nodes offer to pods."""
+        """Allocatable amounts of the nodes."""
         ...
 
     @property
     def idle(self) -> Columns:
-        """What nobody holds; negative where a node is overcommitted."""
+        """Allocatable minus used; negative on an over-committed node."""
         ...
 
     @property
     def releasing(self) -> Columns:
-        """What is held by pods that are going."""
+        """The part of the used amounts that pods are releasing."""
         ...
 
     @property
     def pipelined(self) -> Columns:
-        """What is promised of idle and releasing room."""
+        """Amounts promised to pipelined pods out of idle and releasing room."""
         ...
 
     @property
@@ -118,7 +118,7 @@ class NodesView(Protocol):
         ...
 
     def least(self, request: Request) -> Request:
-        """Return the least that `request` takes on any node."""
+        """Return `request` with its smallest amounts over all nodes."""
         ...
 
 
@@ -151,44 +151,44 @@ class StateView(Protocol):
 
 
 class QueueSums(Protocol):
-    """What queues hold with all queues below them, as the plan stands: [resource, queue row]."""
+    """Amounts of each queue with all queues below it, by the open plan: [resource, queue row]."""
 
     @property
     def chains(self) -> Sequence[Sequence[int]]:
-        """Queue row -> itself and the queues above it, up to the top."""
+        """Queue row -> the row itself and those of its ancestors, bottom up."""
         ...
 
     @property
     def allocated(self) -> Columns:
-        """What active pods hold."""
+        """Amounts held by active pods."""
         ...
 
     @property
     def non_preemptible(self) -> Columns:
-        """The part of it that pods hold which may not be evicted for others."""
+        """The part of `allocated` held by pods that may not be evicted for others."""
         ...
 
     @property
     def releasing(self) -> Columns:
-        """What pods hold that are going."""
+        """Amounts still held by evicted and deleted pods."""
         ...
 
 
 class SharesView(Protocol):
-    """What queues deserve: [resource, queue row]; see `fairness.shares`."""
+    """The fair shares of queues: [resource, queue row]; see `fairness.shares`."""
 
     @property
     def quota(self) -> Columns:
-        """Quotas, infinite where there is none."""
+        """Quotas; infinite for no quota."""
         ...
 
     @property
     def limit(self) -> Columns:
-        """Limits, infinite where there is none."""
+        """Limits; infinite for no limit."""
         ...
 
     def is_over(self, row: int) -> bool:
-        """Return whether the queue is above its fair share in all that it holds."""
+        """Return whether the queue is above its fair share of cores, of memory and of GPUs."""
         ...
 
     def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
@@ -196,11 +196,11 @@ class SharesView(Protocol):
         ...
 
     def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue deserves nothing of what `added` asks for."""
+        """Return whether, with `added`, the queue holds a resource with a fair share of 0."""
         ...
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
-        """Return the largest part of its fair share that the queue holds, with `added`."""
+        """Return the queue's largest ratio of allocated plus `added` to its allocatable share."""
         ...
 
     def size(self, row: int) -> float:
