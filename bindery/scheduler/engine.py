@@ -256,8 +256,8 @@ class Engine:
         cluster.failures.note_refused_room(claimant, until, text, spared)
 
     def evicted(self, eviction: Eviction) -> None:
-        """Note that the pod of `eviction` has been evicted: its gang keeps the trail."""
-        self.cluster.trails.note(eviction, self._clock())
+        """Record that the pod of `eviction` has been evicted."""
+        self.cluster.eviction_history.note(eviction, self._clock())
         self.cluster.changed_jobs.add(eviction.task.job)
 
     def refused(self, draft: BindRequestDraft) -> None:

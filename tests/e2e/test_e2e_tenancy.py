@@ -108,7 +108,7 @@ async def test_a_tenant_cannot_take_running_pods_out_of_their_queue(
     await corner.submit(following)
     waits = await corner.wait_condition(following, "False", "OverLimit")
     assert "holds 4 of its limit of 4 cpu" in waits.message
-    await wait_event(corner, "PodsRunOn", "4 pods run on")
+    await wait_event(corner, "PodsRunOn", "4 pods still run")
     scheduler.kill()
     scheduler.restart()
     again = _in(limited, Gang("again", size=1))

@@ -281,7 +281,7 @@ def test_the_deletion_of_a_pod_group_tells_which_pods_run_on() -> None:
 
     (problem,) = cluster.problems
     assert (problem.kind, problem.meta.name, problem.reason) == ("PodGroup", "g", "PodsRunOn")
-    assert "1 pod runs on, charged to queue q" in problem.message
+    assert "1 pod still runs, charged to queue q" in problem.message
 
 
 def test_the_deletion_of_a_whole_gang_is_no_problem() -> None:

@@ -17,7 +17,7 @@ from sizes import examples
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.reservationstocome import LINGER_S
+from bindery.scheduler.cache.expected_reservations import LINGER_S
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.jobs import TaskStatus

@@ -132,7 +132,7 @@ def test_sums_are_whole_however_far_the_taking_in_of_a_pod_came_before_it_failed
     assert view(engine.cluster.state) == recount(engine.cluster.state)
     delete(engine.cluster, marked_pod(on=on))
     assert view(engine.cluster.state) == recount(engine.cluster.state)
-    assert not len(engine.cluster.aside)
+    assert not len(engine.cluster.quarantine)
 
 
 def failing_observer(engine: Engine, resource: Resource[Any], name: str) -> None:
@@ -180,7 +180,7 @@ def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
     assert "RecursionError: deep" in defect.trace
     (problem,) = engine.cluster.problems
     assert (problem.kind, problem.reason) == (resource.kind, "InternalError")
-    assert problem.message == "the scheduler cannot take it in: RecursionError: deep"
+    assert problem.message == "the scheduler cannot process it: RecursionError: deep"
 
 
 def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
@@ -192,7 +192,7 @@ def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
     (write,) = pending_writes(engine.cluster, engine.report, NOW)
 
     assert (write.meta.name, write.condition.reason) == ("odd", "Unschedulable")
-    assert "cannot take it in: RecursionError" in write.condition.message
+    assert "cannot process it: RecursionError" in write.condition.message
 
 
 @pytest.mark.parametrize("kind", ["podgroups", "queues"])
@@ -215,7 +215,7 @@ def test_the_gangs_of_an_object_that_cannot_be_taken_in_wait_for_that_reason(
 
     assert plan(engine) == {}
     report = report_of(engine, "odd" if kind == "podgroups" else "in")
-    assert "cannot take it in: RecursionError: deep" in report.message
+    assert "cannot process it: RecursionError: deep" in report.message
 
 
 def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 from bindery.scheduler.actions.allocate import Attempts, Outcome
 from bindery.scheduler.actions.making_room import MakeRoom
-from bindery.scheduler.model.endings import last_end
+from bindery.scheduler.model.expected_ends import last_end
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session

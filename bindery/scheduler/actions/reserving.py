@@ -52,7 +52,7 @@ class Reserver:
         if len(session.reservations.all) >= wanted.reservations or waited_s < wanted.after_seconds:
             return
         is_starving = waited_s >= wanted.unknown_start_after_seconds
-        if not is_starving and not len(session.endings.end):
+        if not is_starving and not len(session.expected_ends.end):
             return
         reservation = find(session, job)
         if reservation is None:
@@ -126,7 +126,7 @@ class _Timeline:
 
     def earliest(self) -> Reservation | None:
         """Return the reservation with the earliest start; else one whose start is not known."""
-        moments = self._session.endings.moments()
+        moments = self._session.expected_ends.moments()
         first, last = 0, len(moments)
         while first < last:  # more room comes as time goes on, so that it can be halved
             middle = (first + last) // 2
@@ -147,8 +147,8 @@ class _Timeline:
         return pack(self._gang.items, self._room(moment)) if self._is_possible(moment) else None
 
     def _room(self, moment: float) -> IntColumns:
-        endings = self._session.endings
-        return np.asarray(self._now + endings.on_nodes(moment) - self._promised)
+        ends = self._session.expected_ends
+        return np.asarray(self._now + ends.on_nodes(moment) - self._promised)
 
     def _is_possible(self, moment: float) -> bool:
         """Return whether queues and sums of room let the gang start at `moment`."""
@@ -172,7 +172,7 @@ class _Timeline:
 
     def _returned_to_queues(self, moment: float) -> IntColumns:
         session = self._session
-        return session.queue_ledger.rolled_up(session.endings.in_queues(moment))
+        return session.queue_ledger.rolled_up(session.expected_ends.in_queues(moment))
 
     def _of_unknown_start(self) -> Reservation | None:
         """Return a reservation where the least must still go, as nobody knows when it does."""
@@ -206,7 +206,7 @@ class _Timeline:
             rows=tuple(sorted(set(rows), key=lambda row: int(session.position[row]))),
             start=start,
             needs=self._needs(rows),
-            returned=session.endings.on_nodes(until),
+            returned=session.expected_ends.on_nodes(until),
             queue_needs=queue_needs,
             queue_returned=self._returned_to_queues(until),
             awaited=awaited,

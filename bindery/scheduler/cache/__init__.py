@@ -1,5 +1,5 @@
-"""The cluster cache: watch events become columns, jobs and tasks, one event at a time.
+"""The cluster cache: applies watch events to columns, jobs and tasks, one event at a time.
 
-cluster.py is the door; it knows which kind goes where. tasks.py keeps pods and jobs, holds.py knows
-which pods stand in a BindRequest, failures.py remembers which nodes refused whom.
+cluster.py receives every event and passes it on by kind. tasks.py has pods and jobs, holds.py the
+pods in BindRequests, failures.py the nodes on which bindings failed.
 """

@@ -1,8 +1,8 @@
-"""Disruption budgets: which pods they cover, and when one allows more than before.
+"""Disruption budgets: which pods they cover, and when one allows more evictions than before.
 
-Kept by cluster.py. Nothing is planned by them: whether a pod may be evicted is up to the Eviction
-API. They say which evictions count against the same budget, when it is worth asking again, and
-which budget is in the way.
+Owned by cluster.py. The Eviction API decides whether a pod may be evicted. The scheduler uses
+budgets to see which evictions count against the same budget, when to try a refused eviction again,
+and which budget blocks one.
 """
 
 from collections import defaultdict, deque
@@ -13,7 +13,8 @@ from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.store import Key, key_of
 
 _MOST_EASINGS = 1000
-"""How many are kept for evictions under way; an older one is found out by asking again."""
+"""Number of remembered changes, for evictions in flight. If an older change is missed, the
+eviction is tried again after `SPARE_S`."""
 
 
 class Budgets:
@@ -23,14 +24,14 @@ class Budgets:
         self._by_namespace: defaultdict[str, dict[Key, DisruptionBudget]] = defaultdict(dict)
         self._eased: deque[tuple[DisruptionBudget, ...]] = deque(maxlen=_MOST_EASINGS)
         self.easings = 0
-        """How often a budget has allowed more than before."""
+        """Number of times that a budget allowed more than before."""
 
     def put(self, budget: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
-        """Take in a budget's state.
+        """Add or update a budget.
 
         Returns:
-            The states, before and after, by which pods may be evicted now that could not be before;
-            none if there are no such pods.
+            Its states before and after if the new one may allow evictions that the old one refused;
+            otherwise nothing. Pods covered by either state may be evicted now.
         """
         known = self._by_namespace[budget.metadata.namespace]
         before = known.get(key_of(budget.metadata))
@@ -40,7 +41,7 @@ class Budgets:
         return self._note(before, budget)
 
     def remove(self, budget: DisruptionBudget) -> tuple[DisruptionBudget, ...]:
-        """Forget a budget; return it: the pods that it covered may be evicted now."""
+        """Remove a budget and return it. The pods that it covered may be evicted now."""
         known = self._by_namespace[budget.metadata.namespace]
         before = known.pop(key_of(budget.metadata), None)
         if not known:
@@ -48,12 +49,12 @@ class Budgets:
         return () if before is None else self._note(before)
 
     def eased_since(self, easings: int) -> tuple[DisruptionBudget, ...]:
-        """Return the states of budgets that have allowed more since there were `easings`."""
+        """Return the states of budgets that allowed more since `easings` had the given value."""
         fresh = min(self.easings - easings, len(self._eased))
         return tuple(state for states in islice(reversed(self._eased), fresh) for state in states)
 
     def covering(self, namespace: str, labels: Mapping[str, str]) -> tuple[DisruptionBudget, ...]:
-        """Return the budgets that count a pod of `namespace` with `labels`, by name."""
+        """Return the budgets that cover a pod of `namespace` with `labels`, sorted by name."""
         budgets = self._by_namespace.get(namespace, {})
         found = [each for each in budgets.values() if each.covers(namespace, dict(labels))]
         return tuple(sorted(found, key=lambda budget: budget.metadata.name))
@@ -65,10 +66,10 @@ class Budgets:
 
 
 def _allows_more(before: DisruptionBudget, now: DisruptionBudget) -> bool:
-    """Return whether an eviction that was refused before may pass now."""
+    """Return whether `now` may allow an eviction that `before` refused."""
     if now.spec != before.spec or now.metadata.uid != before.metadata.uid:
         return True
-    # A budget that has just been counted for the first time was refused for that alone.
+    # The API server refuses all evictions until the controller has observed the budget's spec.
     if now.status.observed_generation != before.status.observed_generation:
         return True
     return now.status.disruptions_allowed > before.status.disruptions_allowed

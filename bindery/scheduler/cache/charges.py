@@ -1,7 +1,7 @@
-"""What tasks hold of their nodes and queues: the columns, written for one task at a time.
+"""Charges of tasks to nodes and queues: writes the columns for one task at a time.
 
-Used by tasks.py, which says when. The one invariant: what was entered for a task is withdrawn for
-exactly the same status, node and queue, as neither changes in between.
+Used by tasks.py. Invariant: a charge is withdrawn with the same status, node and queue with which
+it was entered, as none of them changes in between.
 """
 
 from collections import defaultdict
@@ -12,7 +12,7 @@ from bindery.scheduler.model.state import PlanState
 
 
 class Charges:
-    """Writes the columns of `state`; knows which tasks stand on which node, known or not."""
+    """Writes the columns of `state`, and has the tasks of each node, known or not."""
 
     def __init__(self, state: PlanState) -> None:
         self._state = state
@@ -20,17 +20,19 @@ class Charges:
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
         """Node name -> tasks that hold room there."""
         self.writes = 0
-        """Grows before every write to the columns: if it has not, an error has left sums whole."""
+        """Number of writes, counted before each write.
+
+        If an error occurs and the number has not changed, all sums are still consistent."""
 
     def empty(self) -> None:
-        """Forget all tasks, and what they hold."""
+        """Remove all charges."""
         self._state.nodes.empty()
         self._state.queues.empty()
         self.devices.empty()
         self._on_node.clear()
 
     def enter(self, task: Task) -> None:
-        """Charge `task`, whose status, node name and queue are settled; find its node's row."""
+        """Charge `task` by its status, node name and queue; set its node's row."""
         if task.status.holds_room:
             self._on_node[task.node_name].add(task.uid)
             task.row = self._state.nodes.rows.get(task.node_name, NO_ROW)
@@ -38,7 +40,7 @@ class Charges:
         self._charge_queue(task, 1)
 
     def withdraw(self, task: Task) -> None:
-        """Take back what was charged for `task`."""
+        """Remove the charges of `task`."""
         self._charge_queue(task, -1)
         if task.status.holds_room:
             self._on_node[task.node_name].discard(task.uid)
@@ -48,23 +50,24 @@ class Charges:
             task.row = NO_ROW
 
     def adopt(self, task: Task, node_name: str) -> None:
-        """Note that `task` stands on `node_name`, for which ledgers have charged it already."""
+        """Set the node of `task`. The ledgers of its Statement have charged it already."""
         task.node_name = node_name
         self._on_node[node_name].add(task.uid)
 
     def node_came(self, node_name: str, row: int) -> None:
-        """Charge the tasks that stand on a node which has just become known."""
+        """Charge the tasks of a node that has just become known."""
         tasks = (self._state.tasks[uid] for uid in self._on_node.get(node_name, ()))
         self.writes += 1
         for task in known_first(tasks):
             if task.row == NO_ROW:
+                # The queue amount depends on the node, so it is charged again with the row.
                 self._charge_queue(task, -1)
                 task.row = row
                 self._charge_node(task, 1)
                 self._charge_queue(task, 1)
 
     def node_goes(self, node_name: str) -> None:
-        """Take the tasks off a node that is about to be forgotten, or to change its GPU model."""
+        """Withdraw the tasks of a node that is about to be deleted or to change its GPUs."""
         self.writes += 1
         nodes = self._state.nodes
         nodes.devices.crowded.discard(nodes.rows.get(node_name, NO_ROW))
@@ -82,6 +85,7 @@ class Charges:
         nodes, request = self._state.nodes, task.shape.request
         if sign < 0:
             self.devices.withdraw(task)
+            # `resettle` finds out whether the node is still crowded without this task.
             if task.row in nodes.devices.crowded:
                 nodes.devices.crowded.remove(task.row)
                 self.devices.resettle(self._others_on(task))
@@ -98,9 +102,7 @@ class Charges:
         return [other for other in others if other.row == task.row and other is not task]
 
     def _charge_queue(self, task: Task, sign: int) -> None:
-        """Count what an active or leaving task holds, or a pending one asks for: on its node's
-        model too.
-        """
+        """Charge the queue of `task`, also by the GPU model of its node."""
         if not task.is_ours:
             return
         queues, request = self._state.queues, task.shape.request

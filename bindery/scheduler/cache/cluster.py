@@ -1,8 +1,8 @@
-"""The cluster as the scheduler knows it: the door through which every watch event comes in.
+"""The cluster as the scheduler sees it: applies every watch event.
 
-`apply` takes any kind in any order; what refers to something that is not known yet is kept and
-completed when it comes. Between events the state is always consistent, so a session may borrow it
-at any time. No I/O: problems with objects are collected in `problems` for the process to report.
+`apply` takes any kind in any order: an object may refer to another that arrives later. Between
+events the state is always consistent, so a session may borrow it at any time. No I/O: problems
+with objects are collected in `problems`, and the process reports them.
 """
 
 from collections import deque
@@ -29,33 +29,35 @@ from bindery.kube.objects import (
 )
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.cache.aside import Aside, stand_ins
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
+from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, RequestKey
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
+from bindery.scheduler.cache.quarantine import Quarantine, substitutes
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
-from bindery.scheduler.cache.trails import Trails
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
-"""A process that does not lead keeps problems until it does."""
+"""A process that does not lead collects problems until it leads."""
 _MOST_MISTAKES = 5
-"""How many wrong keys of a pod are named in its event."""
+"""Maximum number of wrong keys in the event of a pod."""
 RUNS_ON_AFTER_S = 2.0
-"""How long after its PodGroup a gang's pods may go before it is reported that they run on."""
+"""Time between the deletion of a PodGroup and the report about its remaining pods, in seconds.
+
+When a whole workload is deleted, its pods usually go within this time."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectProblem:
-    """Something wrong with an object, to be reported at that object."""
+    """A problem with an object, for an event on that object."""
 
     api_version: str
     kind: str
@@ -66,7 +68,7 @@ class ObjectProblem:
 
 
 class Cluster:
-    """Columns, jobs, requests and failure memory. `clock`: seconds since the epoch."""
+    """Columns, jobs, requests and memories. `clock` returns seconds since the epoch."""
 
     def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
@@ -76,8 +78,7 @@ class Cluster:
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
         self.pods: dict[Uid, Pod] = {}
-        """The pods that this scheduler plans and that are not bound: the status writer compares
-        with what they say already."""
+        """The unbound pods of this scheduler; the status writer compares with their conditions."""
         self.queues: dict[str, Queue] = {}
         self.priority_classes = PriorityClasses()
         self._tasks = TaskStore(
@@ -88,76 +89,78 @@ class Cluster:
             trusts_records=configuration.tenancy_policy_enforced,
         )
         self.commit_counts: dict[Uid, int] = {}
-        """Gang or pod UID -> how many Statements have been committed for it."""
+        """Gang or pod UID -> number of Statements committed for it."""
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
         self.defects = Defects()
-        """Errors that nobody has foreseen, held to the objects that they are about."""
-        self.aside = Aside()
+        """Unexpected errors, with the objects that caused them."""
+        self.quarantine = Quarantine()
         self.promises = Promises()
         self.staleness = StalenessMemory()
-        self.trails = Trails()
+        self.eviction_history = EvictionHistory()
         self.changed_jobs: set[JobKey] = set()
-        """The gangs that may have to say something else; emptied by whoever has told them."""
+        """The gangs whose status may have changed; the status writer empties the set."""
         self.observers = Observers()
         self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
-        """Deleted PodGroup -> when it was seen to be deleted, and its metadata."""
+        """Deleted PodGroup -> time at which its deletion was seen, and its metadata."""
         self.budgets = Budgets()
 
     def apply(self, change: Change[KubeObject]) -> bool:
-        """Take in one watch event; kinds that only plugins know are for them.
+        """Apply one watch event; kinds of plugins go only to the observers.
 
         Returns:
-            Whether a plan might come out otherwise now. Not so when it only shows what was planned
-            being carried out, or that a node is still alive.
+            Whether a plan may change. An event that only shows an expected binding, or a node's
+            heartbeat, returns False.
         """
+        # `known` is read before `tell` overwrites it: a substitute may need the last good state.
         known, writes = self.observers.known(change.object), self._tasks.charges.writes
         try:
             is_news = self._tell_all(change)
         except Exception as error:
+            # Read before quarantining, which writes charges itself.
             is_half_done = self._tasks.charges.writes != writes
-            self._set_aside(change, error, known)
+            self._quarantine(change, error, known)
             if is_half_done:
                 self._tasks.recount()
             return True
-        if self.aside:
-            self.aside.drop(change.object)
+        if self.quarantine:
+            self.quarantine.drop(change.object)
         return is_news
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
-        """Tell `observers` of changes from now on, each of its kinds, and of what is there."""
+        """Replace the observers of changes, and pass the existing objects to the new ones."""
         failed: list[tuple[KubeObject, Exception]] = []
         self.observers.replace(observers, lambda item, error: failed.append((item, error)))
         for item, error in failed:
-            self._set_aside(Change(EventType.MODIFIED, item, item), error, None)
+            self._quarantine(Change(EventType.MODIFIED, item, item), error, None)
 
     def recount(self) -> None:
-        """Work out sums from their parts after an error that may have left them half changed."""
+        """Compute all sums again, after an error that may have left them half changed."""
         self._tasks.recount()
 
     def _tell_all(self, change: Change[KubeObject]) -> bool:
         concerns_filters = self.observers.tell(change)
         if concerns_filters:
-            self.state.nodes.version += 1  # by which filters are cached
+            self.state.nodes.version += 1  # drops cached filters
         return self._take_in(change) or concerns_filters
 
-    def _set_aside(
+    def _quarantine(
         self, change: Change[KubeObject], error: Exception, known: KubeObject | None
     ) -> None:
-        """Leave out the object of `change`, which could not be taken in, and say so at it."""
+        """Leave out the object of `change` after an error, and report the error at the object."""
         item, meta = change.object, change.object.metadata
         kind = self.observers.resource(item)
         subject = Subject(kind.kind, meta.namespace, meta.name)
         text = self.defects.note(Stage.INTAKE, subject, error)
-        why = f"the scheduler cannot take it in: {text}"
+        why = f"the scheduler cannot process it: {text}"
         self._withdraw(item)
         if change.type is EventType.DELETED:
-            self.aside.drop(item)
+            self.quarantine.drop(item)
             return
         self.problems.append(
             ObjectProblem(kind.api_version, kind.kind, meta, JobReason.INTERNAL_ERROR, why)
         )
-        self.aside.put(item, why)
-        for instead in stand_ins(item, known, why):
+        self.quarantine.put(item, why)
+        for instead in substitutes(item, known, why):
             try:
                 self._tell_all(Change(EventType.ADDED, instead, None))
             except Exception as again:
@@ -167,7 +170,7 @@ class Cluster:
                 return
 
     def _withdraw(self, item: KubeObject) -> None:
-        """Leave nothing of `item`, of which the handling failed halfway."""
+        """Remove all traces of `item` after an error halfway through its intake."""
         self.observers.withdraw(item)
         self.state.nodes.version += 1
         try:
@@ -186,7 +189,7 @@ class Cluster:
             self._apply_node(item, gone or not self._in_pool(item))
             return self.state.nodes.version != version
         if isinstance(item, BindRequest):
-            # Another pool's requests are its own scheduler's: its pods and nodes are not seen here.
+            # Requests of another pool belong to its scheduler; its nodes have no row here.
             return self._apply_request(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
             self._apply_group(item, gone or not self._in_pool(item))
@@ -203,38 +206,38 @@ class Cluster:
         return True
 
     def plans(self, pod: Pod) -> bool:
-        """Return whether this scheduler is to find a node for `pod`."""
+        """Return whether this scheduler has to find a node for `pod`."""
         is_ours = pod.spec.scheduler_name == self._configuration.scheduler_name
         return is_ours and not pod.spec.node_name and self._in_pool(pod)
 
     def priority(self, job: Job) -> int:
-        """Return the priority of `job`: of its class if there is one, else its pods' highest."""
+        """Return the priority of `job`: that of its class, else the highest of its pods."""
         value = self.priority_classes.value(job.priority_class)
         return max(job.priorities(), default=0) if value is None else value
 
     def budgets_of(self, task: Task) -> tuple[DisruptionBudget, ...]:
-        """Return the disruption budgets that count the pod of `task`, by name."""
+        """Return the disruption budgets that cover the pod of `task`, by name."""
         pod = self.observers.get(Pod, (task.namespace, task.name))
         labels = pod.metadata.labels if pod is not None else {}
         return self.budgets.covering(task.namespace, labels)
 
     def blocking_budget(self, task: Task) -> DisruptionBudget | None:
-        """Return the first budget by which the pod of `task` may not be evicted now, if any.
+        """Return the first budget that forbids the eviction of the pod of `task`; None if none.
 
-        As of what the disruption controller has counted: the Eviction API may answer otherwise.
+        This reads the status of budgets, which may be late: the Eviction API may decide otherwise.
         """
         budgets = self.budgets_of(task)
         return next((each for each in budgets if each.status.disruptions_allowed <= 0), None)
 
     @property
     def budget_easings(self) -> int:
-        """How often a disruption budget has allowed more evictions than before."""
+        """Number of times that a disruption budget allowed more evictions than before."""
         return self.budgets.easings
 
     def catch_up_on_budgets(self, easings: int) -> None:
-        """Reconsider spared pods by the budgets that have allowed more since there were `easings`.
+        """Allow evictions under the budgets that changed since `easings` had the given value.
 
-        They changed before it was known that an eviction was refused.
+        Their change arrived before the refusal of an eviction did.
         """
         self._reconsider(self.budgets.eased_since(easings))
 
@@ -244,11 +247,11 @@ class Cluster:
         return self._configuration.tenancy_policy_enforced
 
     def unrecorded(self) -> list[Task]:
-        """Return the bound pods that were assigned to another queue than is recorded on them."""
+        """Return the bound pods that were assigned to another queue than the recorded one."""
         return [self.state.tasks[uid] for uid in sorted(self._tasks.unrecorded)]
 
     def note_time(self, now: float) -> None:
-        """Take note of what time alone changes: promises that end, pods stuck in deletion."""
+        """Apply the changes that time alone makes: promises end, pods get stuck in deletion."""
         self._tasks.sweep_queues()
         self._tasks.note_time(now)
         self.promises.expire(now)
@@ -256,15 +259,15 @@ class Cluster:
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
     def _report_orphans(self, before: float) -> None:
-        """Tell which pods run on although their PodGroup was deleted `before`."""
+        """Report the pods that still run although their PodGroup was deleted `before`."""
         due = [key for key, (deleted_at, _) in self._deleted_groups.items() if deleted_at <= before]
         for key in due:
             _, meta = self._deleted_groups.pop(key)
             job = self.state.jobs.get(key)
             count = job.charged.total() if job is not None and not job.exists else 0
             if job is not None and count:
-                pods = "pod runs" if count == 1 else "pods run"
-                text = f"{count} {pods} on, charged to queue {job.queue}: delete pods to end them"
+                pods = "pod still runs" if count == 1 else "pods still run"
+                text = f"{count} {pods}, charged to queue {job.queue}: delete pods to end them"
                 self.problems.append(
                     ObjectProblem(API_VERSION, "PodGroup", meta, "PodsRunOn", text)
                 )
@@ -272,7 +275,7 @@ class Cluster:
     # -- commits -------------------------------------------------------------------------------
 
     def assume(self, request: RequestKey, spec: BindRequestSpec, tasks: Sequence[Task]) -> None:
-        """Count `tasks`, allocated by a Statement, as Binding for a request to be created."""
+        """Count `tasks`, allocated by a Statement, as Binding before their request is created."""
         nodes = self.state.nodes
         self.holds.assume(request, spec, self._clock())
         for task in tasks:
@@ -280,9 +283,9 @@ class Cluster:
             self.promises.fulfil(task.job, task.uid)
 
     def evicting(self, task: Task, claimant: JobKey) -> None:
-        """Count `task` as leaving: its eviction, for `claimant`, is about to be asked for."""
+        """Count `task` as releasing, as its eviction for `claimant` is about to be requested."""
         self._tasks.evicting(task)
-        if claimant != task.job:
+        if claimant != task.job:  # the rest of a broken gang is evicted for no other job
             self.promises.make(claimant, self._clock())
 
     def not_evicted(self, uid: Uid) -> None:
@@ -298,12 +301,12 @@ class Cluster:
             self._tasks.refresh(uid)
 
     def release(self, pods: Iterable[Uid]) -> None:
-        """Count `pods`, allocated by a Statement that no request will carry, as before it."""
+        """Restore `pods`, allocated by a Statement that will have no request."""
         for uid in pods:
             self._tasks.refresh(uid)
 
     def next_commit(self, owner: Uid) -> int:
-        """Return the number of the next commit for the gang or pod `owner`, and count it."""
+        """Count and return the number of the next commit for the gang or pod `owner`."""
         count = self.commit_counts.get(owner, 0) + 1
         self.commit_counts[owner] = count
         return count
@@ -315,6 +318,7 @@ class Cluster:
 
     def _apply_pod(self, pod: Pod, gone: bool) -> bool:
         uid = Uid(pod.metadata.uid)
+        # A bound pod is kept whatever its pool: it may use room on this pool's nodes.
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
         self.changed_jobs.add(job_key(pod))
@@ -339,7 +343,7 @@ class Cluster:
         return self._tasks.put_pod(pod)
 
     def _note_loss(self, pod: Pod, gone: bool) -> None:
-        """Note that a gang has lost `pod`, which had not ended before."""
+        """Record that a gang has lost `pod`, unless the pod had ended already."""
         task = self.state.tasks.get(Uid(pod.metadata.uid))
         if task is None or not task.job.is_group or task.status.has_ended:
             return
@@ -347,7 +351,7 @@ class Cluster:
             self.staleness.lost(task.job, pod, self._clock())
 
     def _report_mistakes(self, pod: Pod, known: Pod | None) -> None:
-        """Warn at `pod` of keys that it may rely on and that nobody reads."""
+        """Report misspelt or misplaced keys of `pod`, which nobody reads."""
         meta, old = pod.metadata, known.metadata if known is not None else Meta()
         if (meta.annotations, meta.labels) == (old.annotations, old.labels):
             return
@@ -357,7 +361,7 @@ class Cluster:
             self.problems.append(ObjectProblem("v1", "Pod", meta, "UnknownKey", text))
 
     def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
-        """Keep the place that another scheduler, which led before, has promised to `pod`."""
+        """Restore the promise of an earlier leader from the nominated node of `pod`."""
         uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
         said = known.status.nominated_node_name if known is not None else ""
         if node_name and node_name != said and self.holds.get(uid) is None:
@@ -373,6 +377,7 @@ class Cluster:
                 self._tasks.resize_shares(nodes.smallest_device_mib())
             return
         if known and nodes.changes_devices(node):
+            # Its pods count other amounts: withdrawn with the old devices, entered with the new.
             self._tasks.charges.node_goes(name)
             known = False
         try:
@@ -381,7 +386,7 @@ class Cluster:
             self.problems.append(
                 ObjectProblem("v1", "Node", node.metadata, "InvalidNode", str(error))
             )
-            self._apply_node(node, gone=True)
+            self._apply_node(node, gone=True)  # its old state is no longer true either
             return
         if not known:
             self._tasks.charges.node_came(name, row)
@@ -390,7 +395,7 @@ class Cluster:
     def _apply_group(self, group: PodGroup, gone: bool) -> None:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         if gone:
-            self.trails.forget(key)
+            self.eviction_history.forget(key)
             self.staleness.forget(key)
             self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:
@@ -414,7 +419,7 @@ class Cluster:
         self.state.queues.put(queue)
 
     def _apply_budget(self, budget: DisruptionBudget, gone: bool) -> bool:
-        """Return whether pods whose eviction was refused may be chosen again."""
+        """Apply a budget; return whether a refused eviction may be tried again."""
         return self._reconsider(self.budgets.remove(budget) if gone else self.budgets.put(budget))
 
     def _reconsider(self, states: Collection[DisruptionBudget]) -> bool:
@@ -433,6 +438,7 @@ class Cluster:
     def _apply_request(self, request: BindRequest, gone: bool) -> bool:
         if gone:
             changed = self.holds.remove(request)
+            # No further event of these pods will end their holds.
             for bound in request.status.bound_pods:
                 if Uid(bound) not in self.state.tasks:
                     self.holds.settle(Uid(bound))
@@ -444,7 +450,7 @@ class Cluster:
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)
         moved = [uid for uid in changed if self._tasks.refresh(uid)]
-        # Also while another process leads, and no cycle takes note of the time.
+        # A process that does not lead runs no cycles, so time is noted here too.
         self._tasks.note_time(self._clock())
         jobs = (self._job_of(uid) for uid in moved)
         self.changed_jobs.update(job for job in jobs if job is not None)
@@ -455,6 +461,7 @@ class Cluster:
         return task.job if task is not None else None
 
     def _count_commit(self, request: BindRequest) -> None:
+        # The next commit's request name must be unused, also after a restart of the scheduler.
         owner, _, count = request.spec.statement.id.rpartition("-")
         if owner and count.isdecimal():
             uid = Uid(owner)

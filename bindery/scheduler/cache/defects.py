@@ -1,8 +1,8 @@
-"""Unexpected errors, held to the object that they are about.
+"""Unexpected errors, confined to the object that caused them.
 
-Whatever an object raises while it is taken in, planned or reported ends nothing but the work on
-that object. The cluster notes what watch events raise; actions and reports run the work on each job
-in `Defects.held_to`. The process logs and counts what is collected here.
+An error during intake, planning or reporting of an object ends only the work on that object. The
+cluster records errors of watch events. Actions and reports run the work on each job inside
+`Defects.held_to`. The process logs and counts the collected errors.
 """
 
 import traceback
@@ -16,13 +16,13 @@ from bindery.api.shown import shown
 from bindery.scheduler.model.jobs import JobKey
 
 _MOST_KEPT = 1000
-"""A process that does not lead keeps defects until it does."""
+"""A process that does not lead collects defects until it leads."""
 _MOST_FRAMES = 24
 _MOST_TEXT = 300
 
 
 class Stage(StrEnum):
-    """What was being done with the object."""
+    """The work on the object that failed."""
 
     INTAKE = "intake"
     PLANNING = "planning"
@@ -31,7 +31,7 @@ class Stage(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """The object that an error is about."""
+    """The object that caused an error."""
 
     kind: str
     namespace: str
@@ -40,32 +40,32 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """An error that nobody has foreseen."""
+    """An unexpected error."""
 
     stage: Stage
     subject: Subject
     text: str
-    """Its type and message, cut and escaped."""
+    """Its type and message, shortened and escaped."""
     trace: str
-    """Where it was raised; empty where an equal one has been noted before."""
+    """Its traceback; empty if an equal error was recorded before."""
 
 
 class Defects:
-    """The errors since they were last taken."""
+    """The errors since the last `take`."""
 
     def __init__(self) -> None:
         self._found: deque[Defect] = deque(maxlen=_MOST_KEPT)
         self._seen: set[Defect] = set()
         self.fresh = 0
-        """How many have been noted of which none was like an earlier one."""
+        """Number of recorded errors that were not equal to an earlier one."""
 
     @contextmanager
     def held_to(
         self, stage: Stage, subject: Subject, then: Callable[[str], None] | None = None
     ) -> Iterator[None]:
-        """Catch what the block raises about `subject`; call `then` with its text.
+        """Record an error of the block as one of `subject`; then call `then` with its text.
 
-        Process-wide ends, such as cancellation and interrupts, pass.
+        Cancellation and interrupts are not caught.
         """
         try:
             yield
@@ -75,13 +75,13 @@ class Defects:
                 then(text)
 
     def note(self, stage: Stage, subject: Subject, error: Exception) -> str:
-        """Collect `error`; return its text for people."""
+        """Record `error`; return its text for people."""
         text = shown(f"{type(error).__name__}: {error}", _MOST_TEXT)
         known = Defect(stage, subject, text, "")
         if known in self._seen:
             self._found.append(known)
             return text
-        if len(self._seen) >= _MOST_KEPT:
+        if len(self._seen) >= _MOST_KEPT:  # bounds the memory; old errors are logged in full again
             self._seen.clear()
         self._seen.add(known)
         self.fresh += 1
@@ -90,12 +90,12 @@ class Defects:
         return text
 
     def take(self) -> list[Defect]:
-        """Return what was collected, and forget it."""
+        """Return the recorded errors and remove them."""
         found = list(self._found)
         self._found.clear()
         return found
 
 
 def of_job(key: JobKey) -> Subject:
-    """Return the job `key` as a subject: its PodGroup, or its single pod."""
+    """Return the subject of the job `key`: its PodGroup, or its single pod."""
     return Subject("PodGroup" if key.is_group else "Pod", key.namespace, key.name)

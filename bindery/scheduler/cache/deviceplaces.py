@@ -1,9 +1,9 @@
-"""Which GPUs the pods on nodes hold: the device table, written for one task at a time.
+"""The GPUs of pods on nodes: writes the device table for one task at a time.
 
-Used by charges.py. What is known of a pod is how many devices it holds and which GPU groups it
-belongs to; which device of the node that is, only if somebody has seen it. Where nobody has, a free
-one stands for it, always the same one for as long as the pod is known. The one invariant: what was
-entered for a task is withdrawn exactly.
+Used by charges.py. A pod object has the number of devices and the GPU groups. The index of the
+device on the node is known only if the node reported it. Otherwise the table assigns a free device
+to the pod and keeps it as long as the pod exists. Invariant: a task's entry is withdrawn exactly
+as it was entered.
 """
 
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ def known_first(tasks: Iterable[Task]) -> list[Task]:
 
 
 class DevicePlaces:
-    """Writes `table`; remembers where pods stood last, so that news of them moves nothing."""
+    """Writes `table`, and remembers the devices of pods, so that updates of a pod keep them."""
 
     def __init__(self, table: DeviceTable) -> None:
         self._table = table
@@ -31,7 +31,7 @@ class DevicePlaces:
         """Reservation pod -> node row and group."""
 
     def enter(self, task: Task) -> None:
-        """Enter what `task`, which holds room on a known node, holds of its devices."""
+        """Enter the devices of `task`, which holds room on a known node."""
         share, row = task.shape.request.share, task.row
         if task.reserves_gpu:
             self._enter_reservation(task)
@@ -45,25 +45,25 @@ class DevicePlaces:
             self._table.release(task.uid, 1)
 
     def withdraw(self, task: Task) -> None:
-        """Take back what was entered for `task`, whose status is still the same."""
+        """Withdraw the devices of `task`. Its status has not changed since `enter`."""
         reserved = self._reserving.pop(task.uid, None)
         if reserved is not None:
             self._table.unreserve(*reserved)
         if task.uid in self._table.held_by:
             if task.status is TaskStatus.RELEASING:
                 self._table.release(task.uid, -1)
-            # A plan may have chosen them meanwhile.
+            # Not `_last` as it was: a plan may have chosen other devices since `enter`.
             self._last[task.uid] = self._table.let_go(task.uid)
 
     def empty(self) -> None:
-        """Forget what is entered, as the table was emptied; where pods stood stays known."""
+        """Forget all entries after the table was emptied; the last devices of pods stay known."""
         self._reserving.clear()
 
     def resettle(self, tasks: Iterable[Task]) -> None:
-        """Enter `tasks`, all that stand on a node which was crowded, again as if just seen.
+        """Assign devices again to `tasks`, all tasks of a crowded node that a pod has left.
 
-        Somebody has left. Where two stood on one device, the device that has become free would
-        otherwise count as free for ever.
+        If two pods share a device only in the table, one of them really uses the device that has
+        become free. Without a new assignment that device would count as free forever.
         """
         entered = known_first(tasks)
         for task in entered:
@@ -73,11 +73,11 @@ class DevicePlaces:
             self.enter(task)
 
     def forget(self, uid: Uid) -> None:
-        """Forget where a pod stood that is gone."""
+        """Forget the last devices of a deleted pod."""
         self._last.pop(uid, None)
 
     def _enter_reservation(self, task: Task) -> None:
-        """Note whose device the pod holds; one that is going away holds it to the end."""
+        """Enter a reservation pod for its group; a releasing one holds the device by itself."""
         table, row = self._table, task.row
         if not task.gpu_groups or not table.count(row):
             return
@@ -88,6 +88,7 @@ class DevicePlaces:
             device = self._free(row, seen[0] if seen else None, [])
         places = Places(row, (device,), (), WHOLE)
         self._last[task.uid] = places
+        # A releasing one no longer serves its group, but its device is in use until it has gone.
         if task.status not in (TaskStatus.RELEASING, TaskStatus.STUCK):
             self._reserving[task.uid] = (row, group)
             table.reserve(row, group, device)
@@ -97,7 +98,7 @@ class DevicePlaces:
             table.release(task.uid, 1)
 
     def _seen(self, task: Task) -> list[int]:
-        """Return the devices that `task` was seen to hold; else those on which it stood last."""
+        """Return the reported devices of `task`; without a report, its last devices."""
         seen = [index for index in task.gpu_indexes if index < self._table.count(task.row)]
         last = self._last.get(task.uid)
         if not seen and last is not None and last.row == task.row:
@@ -127,8 +128,9 @@ class DevicePlaces:
         return tuple(devices)
 
     def _free(self, row: int, wish: int | None, taken: list[int]) -> int:
-        """Return the device `wish` if nobody has a part of it, else the first such one; where there
-        is none, as nobody stops users from naming a pod's node, the one with the most room.
+        """Return `wish` if it is free, else the first free device.
+
+        If none is free, mark the node as crowded and return `wish` or the device with most room.
         """
         table = self._table
         free = [
@@ -140,7 +142,8 @@ class DevicePlaces:
             return wish
         if free:
             return free[0]
-        # The watches of pods and requests come in any order, and users may name a pod's node.
+        # This happens, as watch events of pods and requests arrive in any order, and users may
+        # set a pod's node themselves.
         table.crowded.add(row)
         if wish is not None:
             return wish

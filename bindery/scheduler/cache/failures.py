@@ -1,8 +1,8 @@
-"""The memory of failures: a (job, node) pair whose bind failed is avoided for a cool-down, and a
-job whose request could not be created is left alone for a while.
+"""The memory of failures: nodes that jobs avoid, and jobs that are not planned for a while.
 
-Without it a scheduler that prefers a node takes the same decision again every cycle, the hot loop
-that KAI-Scheduler's users report (its issues 2074 and 2075).
+A job avoids a node for a cool-down time after a binding failed there. A job is postponed when its
+BindRequest could not be created. Otherwise the scheduler would repeat the same decision in every
+cycle, the hot loop that KAI-Scheduler's users report (its issues 2074 and 2075).
 """
 
 from collections import Counter, defaultdict
@@ -13,35 +13,36 @@ from bindery.kube.objects import BindRequest
 from bindery.scheduler.model.jobs import JobKey, Uid
 
 SPARE_S = 60.0
-"""How long a pod is not chosen again as a victim after its eviction was refused."""
+"""Time in which a pod is not chosen as a victim again after its eviction was refused."""
 MOST_REFUSALS = 8
-"""How many plans for one job may be refused in a row: one budget may guard hundreds of pods, and
-each of them would be asked for in turn."""
+"""Maximum number of refused plans for one job in a row.
+
+One budget may protect hundreds of pods, and the scheduler would try them one after another."""
 
 
 class FailureMemory:
-    """Job -> node name -> until when (seconds since the epoch) the pair is avoided."""
+    """Job -> node name -> end of the cool-down, in seconds since the epoch."""
 
     def __init__(self, cooldown_s: float) -> None:
         self.cooldown_s = cooldown_s
         self._until: dict[JobKey, dict[str, float]] = {}
         self._spared: dict[Uid, float] = {}
-        """Pod UID -> until when it is not evicted."""
+        """Pod UID -> end of the time in which it is not evicted."""
         self._postponed: dict[JobKey, tuple[float, str]] = {}
         self._ending: dict[str, float] = {}
-        """Namespace that is being deleted -> until when its jobs are left alone."""
+        """Namespace that is being deleted -> end of the time in which its jobs are not planned."""
         self._refused_room: dict[JobKey, tuple[float, str]] = {}
         self._refused_pods: defaultdict[JobKey, set[Uid]] = defaultdict(set)
-        """Job -> the pods that were not evicted for it while `_refused_room` lasts."""
+        """Job -> the pods whose eviction for it was refused, while `_refused_room` lasts."""
         self._refusals: Counter[JobKey] = Counter()
-        """Job -> how many plans to make room for it were refused while `_refused_room` lasts."""
+        """Job -> number of refused plans to make room for it, while `_refused_room` lasts."""
 
     def note(
         self, request: BindRequest, job_of: Callable[[str], JobKey | None], failed_at: float
     ) -> None:
-        """Remember what `request`, which is final, says did not bind. `job_of`: pod UID -> job.
+        """Remember the failed bindings of the finished `request`. `job_of`: pod UID -> job.
 
-        Of pods that have not been seen yet, the request itself names the job.
+        For pods that have not been seen yet, the job follows from the request itself.
         """
         namespace, group = request.metadata.namespace, request.spec.pod_group
         for pod in request.status.unbound_pods:
@@ -64,11 +65,11 @@ class FailureMemory:
         return sorted(current)
 
     def postpone(self, job: JobKey, until: float, why: str) -> None:
-        """Leave `job` alone until `until`: its request could not be created."""
+        """Do not plan `job` until `until`: its request could not be created."""
         self._postponed[job] = (until, why)
 
     def postponed(self, job: JobKey, now: float) -> str | None:
-        """Return why `job` is left alone at `now`, if it is."""
+        """Return why `job` is not planned at `now`; None if it may be planned."""
         ending = self._ending.get(job.namespace)
         if ending is not None and ending > now:
             return f"its namespace {job.namespace} is being deleted"
@@ -76,37 +77,35 @@ class FailureMemory:
         return _current(self._postponed, job, now)
 
     def leave_namespace(self, namespace: str, until: float) -> None:
-        """Leave all jobs of `namespace` alone until `until`: it is being deleted."""
+        """Do not plan the jobs of `namespace` until `until`: it is being deleted."""
         self._ending[namespace] = until
 
     def note_refused_room(
         self, job: JobKey, until: float, why: str, pods: Iterable[Uid] = ()
     ) -> None:
-        """Remember until `until` that others, `pods`, could not be evicted for `job`."""
+        """Remember until `until` that `pods` could not be evicted for `job`."""
         self._refused_room[job] = (until, why)
         self._refused_pods[job].update(pods)
         self._refusals[job] += 1
 
     def refused_room(self, job: JobKey, now: float) -> str | None:
-        """Return why others could not be evicted for `job` a short while before `now`."""
+        """Return why pods could not be evicted for `job` shortly before `now`; None if not so."""
         why = _current(self._refused_room, job, now)
         if why is None:
             self._forget_refusals(job)
         return why
 
     def has_tried_enough(self, job: JobKey, now: float) -> bool:
-        """Return whether so many plans for `job` were refused that it makes no more for a while."""
+        """Return whether `job` has reached `MOST_REFUSALS` and makes no plans for a while."""
         return self.refused_room(job, now) is not None and self._refusals[job] >= MOST_REFUSALS
 
     def spare(self, pods: Iterable[Uid], until: float) -> None:
-        """Evict none of `pods` before `until`: a disruption budget forbids it."""
+        """Do not evict `pods` before `until`: a disruption budget forbids it."""
         for uid in pods:
             self._spared[uid] = until
 
     def reconsider(self, pods: Collection[Uid]) -> None:
-        """Let `pods` be evicted again, and for the jobs for which they were refused: what forbade
-        it has changed.
-        """
+        """Allow evictions of `pods` again, as a budget that forbade them has changed."""
         for uid in pods:
             self._spared.pop(uid, None)
         for job in [job for job, of in self._refused_pods.items() if not of.isdisjoint(pods)]:
@@ -114,12 +113,12 @@ class FailureMemory:
             self._forget_refusals(job)
 
     def spared(self, now: float) -> frozenset[Uid]:
-        """Return the pods that are not to be evicted at `now`."""
+        """Return the pods that must not be evicted at `now`."""
         self._spared = {uid: until for uid, until in self._spared.items() if until > now}
         return frozenset(self._spared)
 
     def forget(self, job: JobKey) -> None:
-        """Forget a job that is gone."""
+        """Forget a deleted job."""
         self._until.pop(job, None)
         self._postponed.pop(job, None)
         self._refused_room.pop(job, None)
@@ -133,12 +132,12 @@ class FailureMemory:
 def _blames_node(reason: str) -> bool:
     try:
         return BindFailureReason(reason).blames_node
-    except ValueError:  # a plugin's own word: what it prepares is at the node
+    except ValueError:  # a binder plugin's own reason: plugins prepare things on the node
         return True
 
 
 def _current(memory: dict[JobKey, tuple[float, str]], job: JobKey, now: float) -> str | None:
-    """Return what `memory` says of `job` at `now`; forget what is past."""
+    """Return the text for `job` in `memory`; None, and drop the entry, if its time is over."""
     until, why = memory.get(job, (now, ""))
     if until > now:
         return why

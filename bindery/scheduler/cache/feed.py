@@ -1,7 +1,7 @@
-"""The feed: watches into the cluster cache.
+"""The feed: runs the watches and applies their changes to the cluster cache.
 
-While a cycle plans, the columns are borrowed, so changes wait in an inbox; between cycles they are
-applied as they come. `loop.py` waits on it.
+While a cycle runs, it has the columns, so changes wait in an inbox. Between cycles they are
+applied at once. `loop.py` waits for changes here.
 """
 
 import asyncio
@@ -29,34 +29,34 @@ _log = structlog.get_logger()
 
 
 class Feed:
-    """Runs one Reflector a kind and applies what they say to `cluster`."""
+    """Runs one Reflector per kind and applies the changes to `cluster`."""
 
     def __init__(
         self, client: Client, cluster: Cluster, further: Sequence[Resource[Any]] = ()
     ) -> None:
-        """`further`: kinds that plugins want, to be watched as far as the server serves them."""
+        """`further`: kinds of plugins; those that the API server serves are watched."""
         self._client = client
         self._cluster = cluster
         self._further = further
         self._group: asyncio.TaskGroup | None = None
         self._following = asyncio.Event()
-        """Set once it is known which of the further kinds are served."""
+        """Set when it is known which of the further kinds the API server serves."""
         self._inbox: list[Change[KubeObject]] = []
         self._borrowed = False
         self.changed = asyncio.Event()
-        """Set when something came, since it was last cleared, by which to plan anew."""
+        """Set by a change that may lead to another plan."""
         self._reflectors: list[Reflector[Any]] = []
         for resource in WATCHED:
             self._add(resource)
 
     async def follow(self, resources: Sequence[Resource[Any]]) -> None:
-        """Watch these further kinds too, as far as the API server serves them."""
+        """Also watch those of `resources` that the API server serves."""
         while True:
             known = {reflector.resource for reflector in self._reflectors}
             try:
                 found = await served(self._client, [r for r in resources if r not in known])
             except KubeError as error:
-                _log.warning("the API server does not say what it serves", error=str(error))
+                _log.warning("cannot read which resources the API server has", error=str(error))
                 await asyncio.sleep(_ASK_AGAIN_S)
                 continue
             for resource in found:
@@ -79,10 +79,10 @@ class Feed:
             await reflector.synced.wait()
 
     async def catch_up(self) -> None:
-        """Wait until the cluster shows everything that was stored when this was called.
+        """Wait until the cluster has everything that was stored before this call.
 
-        For the beginning of a term: what an earlier leader wrote last may not have come yet, and
-        its room would be given away a second time.
+        Called at the beginning of a term. Without the last writes of the previous leader, the
+        scheduler could use the same room twice.
         """
         await self.synced()
         await asyncio.gather(*(reflector.catch_up() for reflector in self._reflectors))
@@ -98,7 +98,7 @@ class Feed:
 
     @contextmanager
     def lent(self) -> Iterator[None]:
-        """Lend the columns to a cycle: what comes meanwhile is applied afterwards."""
+        """Lend the columns to a cycle; changes during the cycle are applied after it."""
         self._borrowed = True
         try:
             yield

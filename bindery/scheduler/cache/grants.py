@@ -1,9 +1,9 @@
-"""Which shares of GPUs are believed: what a pod on a node was granted, whatever its owner writes.
+"""Granted shares of GPUs: whether a pod on a node really has the share in its annotations.
 
-Used by tasks.py for every pod. A share takes part of a device only with a reason that its owner
-cannot write: this process saw the BindRequest; or a reservation pod of each of its groups is on the
-node; or, where an admission policy guards it, the binder's record. What was believed once holds
-until the pod is gone. The one invariant: a pod without such a reason takes nothing.
+Used by tasks.py for every pod. A pod's owner can write any annotation, so a share needs a proof
+that the owner cannot write: a BindRequest that this process saw, a reservation pod on the node for
+each of its groups, or the binder's record if an admission policy protects records. A proven share
+holds until the pod is gone. Invariant: a pod without a proof uses no part of a device.
 """
 
 from collections import Counter
@@ -22,25 +22,25 @@ _Place = tuple[str, str]
 
 
 class Grants:
-    """Reads pods as they were granted their shares.
+    """Replaces the shares in pod objects with the granted shares.
 
-    `trusts_records`: whether only the binder can have written what pods have recorded.
+    `trusts_records`: whether only the binder can write the records on pods.
     """
 
     def __init__(self, holds: Holds, *, trusts_records: bool) -> None:
         self._holds = holds
         self._trusts_records = trusts_records
         self._known: dict[Uid, Grant] = {}
-        """Pod on a node -> what is believed of it."""
+        """Pod on a node -> its proven grant."""
         self._doubted: dict[Uid, Pod] = {}
-        """Pods on nodes whose shares are not believed."""
+        """Pods on nodes with shares without proof."""
         self._reserved: Counter[_Place] = Counter()
-        """How many reservation pods stand for a group on a node."""
+        """Number of reservation pods of each group on each node."""
         self._places: dict[Uid, _Place] = {}
-        """Reservation pod -> what it stands for."""
+        """Reservation pod -> its node and group."""
 
     def as_granted(self, pod: Pod) -> Pod:
-        """Return `pod` with the share and the groups that it was granted, or with none."""
+        """Return `pod` with its granted share and groups, or without a share."""
         uid, meta = Uid(pod.metadata.uid), pod.metadata
         if gpushare.is_reservation(meta.namespace, meta.labels):
             return pod
@@ -60,7 +60,7 @@ class Grants:
         return pod
 
     def reservation_seen(self, pod: Pod) -> list[Pod]:
-        """Take in a reservation pod; return the pods that are believed because of it."""
+        """Add a reservation pod; return the pods whose shares are proven by it."""
         uid, groups = Uid(pod.metadata.uid), gpushare.groups(pod.metadata.labels)
         self._reservation_gone(uid)
         if not groups or not pod.spec.node_name:
@@ -71,11 +71,11 @@ class Grants:
         return [user for uid, user in doubted if self._believed(user, uid) is not None]
 
     def doubted(self, uid: Uid) -> Pod | None:
-        """Return the pod if it is on a node and its share is not believed."""
+        """Return the pod `uid` if it is on a node and its share is not proven; else None."""
         return self._doubted.get(uid)
 
     def forget(self, uid: Uid) -> None:
-        """Forget a pod that is gone, or has ended."""
+        """Forget a pod that was deleted or has ended."""
         self._known.pop(uid, None)
         self._doubted.pop(uid, None)
         self._reservation_gone(uid)
@@ -88,7 +88,7 @@ class Grants:
                 del self._reserved[place]
 
     def _believed(self, pod: Pod, uid: Uid) -> Grant | None:
-        """Return what there is reason to believe of `pod`, which is on a node."""
+        """Return the proven grant of `pod`, which is on a node; None without a proof."""
         meta = pod.metadata
         said = gpushare.read(meta.annotations)
         hold = self._holds.get(uid) or self._holds.settled.get(uid)
@@ -98,6 +98,7 @@ class Grants:
         recorded = gpushare.read_record(meta.annotations, uid)
         if recorded is not None and self._trusts_records:
             return recorded
+        # The owner may have written the record or the annotations: reservation pods must agree.
         if recorded is None and said is not None:
             recorded = Grant(said, gpushare.groups(meta.labels))
         if recorded is None or not recorded.groups:
@@ -107,16 +108,16 @@ class Grants:
 
 
 def _handed_over(hold: Hold) -> Mapping[str, str]:
-    """Return the share that the request grants, as annotations; empty where it does not say."""
+    """Return the share that the request grants, as annotations; empty if it grants none."""
     data = hold.data.get(gpushare.PLUGIN)
     share = data.get("share") if isinstance(data, dict) else None
-    if not isinstance(share, dict):  # a request may come from anybody
+    if not isinstance(share, dict):  # users may create requests with any content
         return {}
     return {str(key): str(value) for key, value in share.items()}
 
 
 def _rewritten(pod: Pod, share: Mapping[str, str], labels: Mapping[str, str]) -> Pod:
-    """Return `pod` with other annotations about its share, and other labels of GPU groups."""
+    """Return `pod` with its share annotations and GPU group labels replaced."""
     meta = pod.metadata
     others = {k: v for k, v in meta.annotations.items() if k not in gpushare.ASKING}
     kept = {k: v for k, v in meta.labels.items() if not gpushare.is_group_label(k)}

@@ -1,11 +1,11 @@
-"""Which unbound pods are spoken for: by a BindRequest, or by a commit that is being written.
+"""Holds: the places of unbound pods in BindRequests, and in commits that are being written.
 
-A hold makes a pending pod count as Binding on its node. It ends when the request is finished
-without the pod, is deleted, or could not be created. A pod that the request says is bound keeps its
-hold until the pod itself shows its node: the two watches may arrive in any order.
+A hold makes a pending pod count as Binding on its node. It ends when the request finishes without
+binding the pod, is deleted, or could not be created. A pod that is bound by its request keeps the
+hold until the pod itself shows its node, as the two watches are not ordered.
 
-Two schedulers may commit one pod in two requests: each keeps its own hold, and which one counts
-depends on the requests alone, never on the order in which they came.
+Two schedulers may commit one pod in two requests. Each request has its own hold. The hold that
+counts follows from the requests alone, not from the order of their events.
 """
 
 from collections import defaultdict
@@ -20,7 +20,7 @@ from bindery.scheduler.model.jobs import Uid
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
 Spec = bindrequest.BindRequestSpec | BindRequestSpec
-"""What a request asks for, as it is written or as it is read."""
+"""The spec of a request, in the form for writing or for reading."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,15 @@ class Hold:
 
     node_name: str
     is_bound: bool = False
-    """Whether the request says that the pod has been bound."""
+    """Whether the request's status has the pod as bound."""
     data: Mapping[str, Any] = field(default_factory=dict)
-    """Plugin -> what it has handed to the binder for the pod."""
+    """Plugin -> its data for the binder."""
     gpu_groups: tuple[str, ...] = ()
-    """The GPU groups that were chosen for it."""
+    """The GPU groups of the pod."""
     queue: str = ""
-    """The queue that the request charges it to; "" if the request does not name one."""
+    """The queue that the request charges the pod to; "" if the request has none."""
     pod_group: str = ""
-    """The UID of the PodGroup that the request was made for; "" for none."""
+    """The UID of the PodGroup of the request; "" for none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,30 +49,31 @@ class Assumption:
 
 
 class Holds:
-    """Which requests hold which pods, and the requests that are known."""
+    """The holds of pods, and the known requests."""
 
     def __init__(self) -> None:
         self._by_pod: defaultdict[Uid, dict[RequestKey, Hold]] = defaultdict(dict)
         self._by_request: defaultdict[RequestKey, set[Uid]] = defaultdict(set)
         self.assumed: dict[RequestKey, Assumption] = {}
-        """Commits whose request has not been seen in the watch yet."""
+        """Commits whose request the watch has not shown yet."""
         self.requests: dict[RequestKey, BindRequest] = {}
         self.settled: dict[Uid, Hold] = {}
-        """Pods that show their node -> the hold by which they got it, where plugins have handed
-        something over: what the binder has written for them may come by other watches later."""
+        """Pod on a node -> its last hold, if that has plugin data.
+
+        Objects that the binder wrote for the pod may arrive later by other watches."""
 
     @property
     def has_live(self) -> bool:
-        """Whether any request is being written or carried out."""
+        """Whether a request is being written or is not finished."""
         return bool(self.assumed) or any(not r.is_final for r in self.requests.values())
 
     def get(self, uid: Uid) -> Hold | None:
-        """Return the hold on the pod `uid` that counts: a binding before plans, then by name."""
+        """Return the hold that counts for the pod `uid`: a bound one first, then by name."""
         holds = self._by_pod.get(uid)
         return holds[_first(holds)] if holds else None
 
     def spec_for(self, uid: Uid) -> Spec | None:
-        """Return what the request asks for that holds the pod `uid`; None if it is gone."""
+        """Return the spec of the request that holds the pod `uid`; None if there is none."""
         holds = self._by_pod.get(uid)
         if not holds:
             return None
@@ -81,14 +82,14 @@ class Holds:
         return known.spec if known is not None else None
 
     def all(self) -> Iterator[tuple[Uid, Hold]]:
-        """Yield each pod that is held, and the hold on it that counts."""
+        """Yield each held pod with the hold that counts."""
         for uid in self._by_pod:
             hold = self.get(uid)
             if hold is not None:
                 yield uid, hold
 
     def assume(self, request: RequestKey, spec: bindrequest.BindRequestSpec, now: float) -> None:
-        """Hold the pods of `request`, which is about to be created."""
+        """Add holds for the pods of `request`, which is about to be created."""
         self.assumed[request] = Assumption(spec, now)
         holds = {
             Uid(pod.pod_uid): Hold(
@@ -103,14 +104,15 @@ class Holds:
         self._replace(request, holds)
 
     def forget(self, request: RequestKey) -> Iterable[Uid]:
-        """End the holds of a request that could not be created; return the pods it held."""
+        """End the holds of a request that could not be created; return its pods."""
         assumption = self.assumed.pop(request, None)
+        # A request with this name exists, written by this or another scheduler: its holds stay.
         if assumption is None or request in self.requests:
             return ()
         return self._replace(request, {})
 
     def put(self, request: BindRequest) -> Iterable[Uid]:
-        """Take in a request's state; return the pods whose hold may have changed."""
+        """Add or update a request; return the pods whose hold may have changed."""
         key = request.key
         self.assumed.pop(key, None)
         self.requests[key] = request
@@ -132,9 +134,9 @@ class Holds:
         )
 
     def remove(self, request: BindRequest) -> Iterable[Uid]:
-        """Forget a request that was deleted; return the pods that it no longer holds.
+        """Remove a deleted request; return the pods that it no longer holds.
 
-        What it has bound stays held until the pod shows it.
+        Bound pods stay held until they show their node.
         """
         key = request.key
         self.requests.pop(key, None)
@@ -143,16 +145,16 @@ class Holds:
         return self._replace(key, {u: self._by_pod[u][key] for u in held if u in bound})
 
     def pod_gone(self, uid: Uid) -> None:
-        """Forget the holds on a pod that is gone; but those with GPU groups end with the request.
+        """Remove the holds of a deleted pod, except an unfinished hold with GPU groups.
 
-        The binder may be creating reservation pods for them, wherever the pod is.
+        The binder may still create reservation pods for it, so that hold ends with the request.
         """
         hold = self.get(uid)
         if hold is None or hold.is_bound or not hold.gpu_groups:
             self.settle(uid)
 
     def settle(self, uid: Uid) -> None:
-        """Forget the holds on a pod that is bound now, or gone."""
+        """Remove the holds of a pod that is bound or gone."""
         hold = self.get(uid)
         if hold is not None and hold.data:
             self.settled[uid] = hold
@@ -162,7 +164,7 @@ class Holds:
                 del self._by_request[request]
 
     def _replace(self, request: RequestKey, holds: Mapping[Uid, Hold]) -> list[Uid]:
-        """Let `request` hold exactly `holds`; return all pods that it held or holds."""
+        """Replace the holds of `request`; return the pods of the old and new holds."""
         before = self._by_request.pop(request, set())
         for uid in before - holds.keys():
             del self._by_pod[uid][request]
@@ -180,5 +182,5 @@ def _group_of(spec: Spec) -> str:
 
 
 def _first(holds: Mapping[RequestKey, Hold]) -> RequestKey:
-    """Return the request among those that hold a pod that counts."""
+    """Return the request in `holds`, all of one pod, whose hold counts."""
     return min(holds, key=lambda request: (not holds[request].is_bound, request))

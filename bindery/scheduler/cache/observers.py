@@ -1,7 +1,7 @@
-"""Who is told of changes beside the tables: plugins that keep in step with objects.
+"""Observers: plugins that receive every change of the kinds that they watch.
 
-Part of the cluster, which tells it of every change before it takes it in itself. It remembers every
-object, so that plugins that a new configuration brings learn of all that is there.
+Owned by the cluster, which passes on each change before it applies the change itself. All objects
+are stored here, so that plugins from a new configuration receive the existing objects.
 """
 
 from collections import defaultdict
@@ -31,16 +31,16 @@ WATCHED: Sequence[Resource[Any]] = (
     BIND_REQUESTS,
     DISRUPTION_BUDGETS,
 )
-"""The kinds that the scheduler watches whatever plugins it has; listed in this order."""
+"""The kinds that the scheduler watches with any plugins; listed in this order."""
 
 T = TypeVar("T", bound=KubeObject)
 
 Observe = Callable[[Change[KubeObject]], bool]
-"""Returns whether cached filters may not be true any more."""
+"""Receives a change; returns whether it may change the results of cached filters."""
 
 
 class Observers:
-    """The objects by kind, and who observes them."""
+    """The objects by kind, and their observers."""
 
     def __init__(self) -> None:
         self._objects: defaultdict[type[KubeObject], dict[Key, KubeObject]] = defaultdict(dict)
@@ -52,9 +52,9 @@ class Observers:
         observers: Iterable[tuple[Sequence[Resource[Any]], Observe]],
         on_error: Callable[[KubeObject, Exception], None],
     ) -> None:
-        """Tell `observers` from now on, each of its kinds, and of what is there at once.
+        """Replace all observers, and pass the existing objects to the new ones.
 
-        `on_error` hears of each object that an observer cannot take.
+        `on_error` is called for each object for which an observer raises an error.
         """
         self._observers = {}
         for resources, observe in observers:
@@ -69,20 +69,20 @@ class Observers:
                         on_error(item, error)
 
     def known(self, item: KubeObject) -> KubeObject | None:
-        """Return the object that `tell` heard of last under the name of `item`."""
+        """Return the stored object with the name of `item`."""
         return self._objects[type(item)].get(key_of(item.metadata))
 
     def get(self, kind: type[T], key: Key) -> T | None:
-        """Return the object of `kind` that `tell` heard of last under `key`."""
+        """Return the stored object of `kind` with `key`."""
         item = self._objects[kind].get(key)
         return item if isinstance(item, kind) else None
 
     def resource(self, item: KubeObject) -> Resource[Any]:
-        """Return the kind of `item`, which is watched."""
+        """Return the resource of `item`, whose kind is watched."""
         return self._resources[type(item)]
 
     def tell(self, change: Change[KubeObject]) -> bool:
-        """Tell of `change`; return whether cached filters may not be true any more."""
+        """Pass on `change`; return whether it may change the results of cached filters."""
         kind, key = type(change.object), key_of(change.object.metadata)
         if change.type is EventType.DELETED:
             self._objects[kind].pop(key, None)
@@ -91,10 +91,10 @@ class Observers:
         return self._tell(change)
 
     def withdraw(self, item: KubeObject) -> None:
-        """Forget `item`, which somebody could not take: as if it had been deleted."""
+        """Remove `item` as if it were deleted, after an error during its intake."""
         self._objects[type(item)].pop(key_of(item.metadata), None)
         for observe in self._observers.get(type(item), ()):
-            with suppress(Exception):  # an observer that never took it may not know it
+            with suppress(Exception):  # the observer that raised the error may not have stored it
                 observe(Change(EventType.DELETED, item, item))
 
     def _tell(self, change: Change[KubeObject]) -> bool:

@@ -1,7 +1,7 @@
-"""The PriorityClasses, and what follows from them.
+"""The PriorityClasses of PodGroups, and the default priority.
 
-Written by cluster.py, read by tasks.py and the session. A class that does not exist has no value:
-its gangs wait. What pods carry was settled by the API server's admission when they were created.
+Written by cluster.py, read by tasks.py and the session. A class that does not exist has no value,
+and its gangs wait. For pods, the API server set the priority when they were created.
 """
 
 from bindery.kube.objects import PriorityClass
@@ -13,29 +13,30 @@ class PriorityClasses:
     def __init__(self) -> None:
         self._classes: dict[str, PriorityClass] = {}
         self.default = 0
-        """The priority of a pod to which admission has given none: of the class with
-        `globalDefault`; of several, the smallest, as Kubernetes has it."""
+        """The priority of pods without one: the value of the class with `globalDefault`.
+
+        If several classes have it, the smallest value applies, as in Kubernetes."""
 
     def __contains__(self, name: str) -> bool:
         return name in self._classes
 
     def put(self, item: PriorityClass) -> None:
-        """Take in a class."""
+        """Add or update a class."""
         self._classes[item.metadata.name] = item
         self._find_default()
 
     def remove(self, name: str) -> None:
-        """Forget a class."""
+        """Remove a class."""
         self._classes.pop(name, None)
         self._find_default()
 
     def value(self, name: str | None) -> int | None:
-        """Return the priority of the class `name`; None if it does not exist, or none is named."""
+        """Return the priority of the class `name`; None without a name or if it does not exist."""
         found = self._classes.get(name or "")
         return found.value if found is not None else None
 
     def never_preempts(self, name: str | None) -> bool:
-        """Return whether nobody may be evicted for gangs of the class `name`."""
+        """Return whether no pods may be evicted for gangs of the class `name`."""
         found = self._classes.get(name or "")
         return found is not None and found.preemption_policy == "Never"
 

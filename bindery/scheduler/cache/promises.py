@@ -1,8 +1,8 @@
-"""Promises: the jobs for which others were evicted, and where their pods are to go.
+"""Promises: room that evictions free for a job, with the planned node of each pod.
 
-Kept by cluster.py. Such a job is served before others until it has its places or the promise runs
-out, and its pods go where they were promised to. A pod says its place as its nominated node, so a
-scheduler that starts anew takes the promises up from what the pods say.
+Owned by cluster.py. A job with a promise is planned before others, onto the promised nodes, until
+all its pods are placed or the promise expires. Each pod has its node in `status.nominatedNodeName`,
+from which a restarted scheduler restores the promise.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 from bindery.scheduler.model.jobs import JobKey, Uid
 
 KEPT_S = 120.0
-"""How long room is kept for whom it is made: evicted pods have their grace period to go."""
+"""How long freed room stays reserved for its claimant, in seconds.
+
+Evicted pods may use their grace period before they go."""
 
 
 @dataclass(slots=True)
@@ -23,30 +25,30 @@ class _Promise:
 
 
 class Promises:
-    """Job -> until when room is kept for it, and where."""
+    """Job -> its promise: when it ends, and the planned nodes."""
 
     def __init__(self) -> None:
         self._by_job: dict[JobKey, _Promise] = {}
 
     def make(self, job: JobKey, now: float) -> None:
-        """Promise room to `job`: others are about to be evicted for it."""
+        """Promise room to `job`; pods are about to be evicted for it."""
         self._by_job[job] = _Promise(now + KEPT_S)
 
     def take_up(self, job: JobKey, pod: Uid, node_name: str, now: float) -> None:
-        """Keep the place that `pod` says an earlier scheduler has promised to it."""
+        """Restore a promise of an earlier scheduler from the nominated node of `pod`."""
         promise = self._by_job.setdefault(job, _Promise(now + KEPT_S))
         promise.places.setdefault(pod, node_name)
 
     def settle(self, job: JobKey, places: Mapping[Uid, str]) -> None:
-        """Note where the pods of `job` are to go by the newest plan."""
+        """Replace the planned nodes of `job` with those of the newest plan."""
         promise = self._by_job.get(job)
         if promise is not None:
             promise.places = dict(places)
 
     def fulfil(self, job: JobKey, pod: Uid) -> None:
-        """Note that `pod` is about to be bound. The promise ends with the last pod it was for.
+        """Remove `pod` from the promise, as it is about to be bound.
 
-        A pod that finds a place beside what was promised leaves the others their promise.
+        The promise ends with its last pod. A pod that is not part of it changes nothing.
         """
         promise = self._by_job.get(job)
         if promise is None or (promise.places and pod not in promise.places):
@@ -56,24 +58,24 @@ class Promises:
             self.end(job)
 
     def end(self, job: JobKey) -> None:
-        """End the promise to `job`: it has its places, or will not get them."""
+        """End the promise to `job`."""
         self._by_job.pop(job, None)
 
     def expire(self, now: float) -> None:
-        """End the promises that have run out."""
+        """End the promises whose time is over at `now`."""
         for job in [job for job, promise in self._by_job.items() if promise.until <= now]:
             del self._by_job[job]
 
     def holds(self, job: JobKey) -> bool:
-        """Return whether room is kept for `job`."""
+        """Return whether `job` has a promise."""
         return job in self._by_job
 
     def places(self, job: JobKey) -> Mapping[Uid, str]:
-        """Return where the pods of `job` are to go, as far as that is known."""
+        """Return the planned nodes of the pods of `job`, as far as they are known."""
         promise = self._by_job.get(job)
         return promise.places if promise is not None else {}
 
     @property
     def jobs(self) -> Iterable[JobKey]:
-        """The jobs for which room is kept."""
+        """The jobs with a promise."""
         return tuple(self._by_job)

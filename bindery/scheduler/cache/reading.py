@@ -1,7 +1,7 @@
-"""What one pod or one PodGroup says by itself, as a task and as a job's demands.
+"""Reading one pod into a task, and one PodGroup into a job.
 
-Used by tasks.py, which knows what else decides: requests, nodes, other pods. Nothing here looks at
-more than one object.
+Used by tasks.py, which adds the state of requests, nodes and other pods. Each function reads only
+one object.
 """
 
 import math
@@ -32,7 +32,7 @@ _SAYS = {"true": True, "false": False}
 
 
 def job_key(pod: Pod) -> JobKey:
-    """Return the job that `pod` belongs to: its PodGroup, or itself."""
+    """Return the job of `pod`: its PodGroup, or the pod itself."""
     group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
     if group:
         return JobKey(pod.metadata.namespace, group, True)
@@ -45,7 +45,7 @@ def queue_of(pod: Pod) -> str:
 
 
 def status_by_pod(pod: Pod) -> TaskStatus | None:
-    """Return what the pod object alone says; None for a pod that will never be bound."""
+    """Return the status by the pod object alone; None for a pod that will never be bound."""
     if pod.status.phase == "Succeeded":
         return TaskStatus.SUCCEEDED
     if pod.status.phase == "Failed":
@@ -59,7 +59,7 @@ def status_by_pod(pod: Pod) -> TaskStatus | None:
 
 
 def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) -> Task:
-    """Return the task of `pod`, charged nowhere yet. `scheduler_name`: whose pods are planned."""
+    """Return the task of `pod`, without charges. Pods with `scheduler_name` are planned."""
     return Task(
         uid=Uid(pod.metadata.uid),
         namespace=pod.metadata.namespace,
@@ -91,8 +91,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
     )
 
 
-def say_the_same(one: Task, other: Task) -> bool:
-    """Return whether two tasks, read from states of one pod, say the same."""
+def are_equivalent(one: Task, other: Task) -> bool:
+    """Return whether two tasks, read from two states of one pod, have the same content."""
     return (
         one.shape is other.shape
         and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
@@ -108,7 +108,7 @@ def say_the_same(one: Task, other: Task) -> bool:
 
 
 def read_group(job: Job, group: PodGroup) -> None:
-    """Write into `job` all that `group` says, but for its queue."""
+    """Write the fields of `group` into `job`, except the queue."""
     job.exists, job.uid = True, Uid(group.metadata.uid)
     job.created = group.metadata.creation_timestamp or ""
     job.priority_class = group.spec.priority_class_name
@@ -129,28 +129,29 @@ def read_group(job: Job, group: PodGroup) -> None:
 
 
 def forget_group(job: Job) -> None:
-    """Leave `job` as it is when its PodGroup has not been seen, but for its queue."""
+    """Reset `job` to its state before its PodGroup was seen, except the queue."""
     read_group(job, PodGroup())
     job.exists = False
 
 
 def _devices(task: Task) -> tuple[object, ...]:
-    is_bound = task.pod_status.holds_room  # until then its request says which group it gets
+    # Before the binding the groups come from the pod's request, not from its labels.
+    is_bound = task.pod_status.holds_room
     groups = task.gpu_groups if is_bound else ()
     return groups, task.gpu_indexes, task.reserves_gpu, task.spreads_devices
 
 
 def _recorded(pod: Pod, key: str) -> str:
-    """Return what the binder recorded; on a pod that is not bound, its owner wrote it."""
-    if not pod.spec.node_name:
+    """Return the binder's record on a bound pod; "" if there is none."""
+    if not pod.spec.node_name:  # the binder records with the binding: this is the owner's text
         return ""
     return pod.metadata.annotations.get(key, "")
 
 
 def _gpu_indexes(pod: Pod) -> tuple[int, ...]:
-    """Return the devices that the pod was seen to hold; what cannot be read is as good as none.
+    """Return the reported device indexes of the pod, without those that cannot be read.
 
-    A reservation pod names its device, by index or by a UUID, which does not say the index.
+    A reservation pod reports its device by index or by UUID; a UUID does not have the index.
     """
     meta = pod.metadata
     is_reservation = gpushare.is_reservation(meta.namespace, meta.labels)
@@ -172,7 +173,7 @@ def _bound_at(pod: Pod) -> float | None:
 
 
 def _runtime_s(pod: Pod) -> float:
-    """Return how long the pod runs at the most; one that cannot be read is as good as none."""
+    """Return the longest runtime of the pod; infinite if it has none that can be read."""
     try:
         said = float(pod.metadata.annotations.get(EXPECTED_RUNTIME_ANNOTATION, "inf"))
     except ValueError:

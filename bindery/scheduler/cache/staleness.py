@@ -1,8 +1,8 @@
-"""Since when gangs have been below their minimum, kept over cycles and over schedulers.
+"""The time since when gangs are below their minimum, kept over cycles and restarts.
 
-Owned by cluster.py, read by actions/stale_gang_eviction.py. A scheduler that has just started reads
-the time from the PodGroup's condition; for a part of a gang it starts again. The time begins later
-while replacements for lost pods are on their way: their owner may not be able to make them at once.
+Owned by cluster.py, read by actions/stale_gang_eviction.py. After a restart the time of a gang
+comes from the PodGroup's condition; the time of a sub-group starts again. The time starts later
+while replacements for lost pods are expected, as their controller may not create them at once.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,61 +15,61 @@ from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
 
 Part = tuple[JobKey, str]
-"""A job and the sub-group of it that is too small; no name: the whole job is."""
+"""A job and one of its sub-groups that is below its minimum; "" for the whole job."""
 
 _FIRST_BACKOFF_S: Final = 10.0
 _MOST_BACKOFF_S: Final = 600.0
-"""The Job controller waits 10 s after the first pod that it lost, twice as long after each further
-one, and 10 minutes at most (Kubernetes, "Pod backoff failure policy")."""
+"""The Job controller waits 10 s after the first failed pod, doubles the time with each further one,
+and waits at most 10 minutes (Kubernetes, "Pod backoff failure policy")."""
 _JOB: Final = "Job"
 
 
 @dataclass(frozen=True, slots=True)
 class _Losses:
-    """The pods of a gang that a Job has to replace."""
+    """The lost pods of a gang that a Job has to replace."""
 
     count: int
     last_at: float
 
     @property
     def replaced_by(self) -> float:
-        """Until when the Job may wait before it makes others."""
-        doublings = min(self.count - 1, 16)
+        """The latest time at which the Job creates replacements; seconds since the epoch."""
+        doublings = min(self.count - 1, 16)  # avoids overflow; the backoff is bounded anyway
         return self.last_at + min(_FIRST_BACKOFF_S * 2.0**doublings, _MOST_BACKOFF_S)
 
 
 @dataclass(frozen=True, slots=True)
 class Staleness:
-    """How long a part has been too small."""
+    """The time since when a part is below its minimum."""
 
     since: float
-    """When it had no replacements on their way any more: seconds since the epoch."""
+    """Seconds since the epoch; from then on, no replacements were expected."""
     awaits_others: bool
-    """Whether pods of it are still being deleted, after which others may come."""
+    """Whether pods of it are still being deleted; replacements may follow."""
 
 
 class StalenessMemory:
-    """Part -> since when it has been too small: seconds since the epoch."""
+    """Part -> time since when it is below its minimum: seconds since the epoch."""
 
     def __init__(self) -> None:
         self._since: dict[Part, float] = {}
         self._losses: dict[JobKey, _Losses] = {}
 
     def lost(self, job: JobKey, pod: Pod, now: float) -> None:
-        """Take in that `pod` of the gang `job` has gone or failed."""
+        """Record that `pod` of the gang `job` was deleted or failed."""
         if any(owner.controller and owner.kind == _JOB for owner in pod.metadata.owner_references):
             losses = self._losses.get(job)
             count = losses.count if losses is not None else 0
             self._losses[job] = _Losses(count + 1, now)
 
     def forget(self, job: JobKey) -> None:
-        """Forget a gang that is gone."""
+        """Forget a deleted gang."""
         self._losses.pop(job, None)
 
     def observe(
         self, parts: Sequence[tuple[Job, str]], groups: Mapping[JobKey, PodGroup], now: float
     ) -> list[Staleness]:
-        """Return since when each of `parts` has been too small; all others are sound at `now`."""
+        """Return the staleness of each of `parts`; all other parts have their minimum at `now`."""
         since = {
             (job.key, name): self._since.get((job.key, name), _said(job, name, groups, now))
             for job, name in parts
@@ -81,25 +81,26 @@ class StalenessMemory:
         ]
 
     def _staleness(self, job: Job, at: float, now: float) -> Staleness:
-        """Return the staleness of a part of `job` that has been too small since `at`.
+        """Return the staleness of a part of `job` that is below its minimum since `at`.
 
-        Bounded, as pods that come and go would otherwise keep what is left of a gang for ever.
+        The start is at most 10 minutes later than `at`. Otherwise pods that come and go could keep
+        the rest of a gang forever.
         """
         latest = at + _MOST_BACKOFF_S
         leaving = any(task.status is TaskStatus.RELEASING for task in job.tasks.values())
         times, losses = [now if leaving else at], self._losses.get(job.key)
         if losses is not None and not job.has_come:
             times.append(losses.replaced_by)
-        elif losses is not None:  # those that have come had no time yet to be placed
+        elif losses is not None:  # replacements exist: they get the whole grace period
             created = (seconds(task.created) for task in job.pending.values())
             times.extend(came for came in created if came is not None)
         return Staleness(min(max(times), latest), awaits_others=leaving and now < latest)
 
 
 def _said(job: Job, name: str, groups: Mapping[JobKey, PodGroup], now: float) -> float:
-    """Return since when the PodGroup says that it is not scheduled; `now` if it does not say so.
+    """Return the time of the PodGroup's condition Scheduled=False; `now` if it has none.
 
-    It cannot be stale since before its newest pod was bound.
+    The result is never earlier than the binding of the newest active pod.
     """
     group = groups.get(job.key)
     if name or group is None:

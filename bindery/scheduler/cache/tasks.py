@@ -1,7 +1,7 @@
-"""Pods and PodGroups become tasks and jobs, charged to their node and queue.
+"""Tasks and jobs from pods and PodGroups, with their charges to nodes and queues.
 
-Called by cluster.py for every event. The one invariant: what columns hold is exactly the sum of
-what the tasks' statuses say, as a task is always withdrawn before it changes and entered after.
+Called by cluster.py for every event. Invariant: the columns are exactly the sums over the tasks by
+their statuses, as a task is always withdrawn before it changes and entered again afterwards.
 """
 
 import math
@@ -9,30 +9,30 @@ import math
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
+from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
+    are_equivalent,
     forget_group,
     queue_of,
     read_group,
     read_pod,
-    say_the_same,
     status_by_pod,
 )
-from bindery.scheduler.cache.reservationstocome import ReservationsToCome
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
 MOST_UNKNOWN_QUEUES = 256
-"""How many queues that do not exist are kept although nobody names them."""
+"""Maximum number of rows of queues that do not exist and that no pod or job names."""
 NON_PREEMPTIBLE_FROM = 100
-"""The priority from which a gang is not evicted for others, unless it says otherwise."""
+"""Gangs of this priority or higher are not evicted for others, unless they allow it."""
 
 
 class TaskStore:
-    """Keeps `PlanState.tasks` and `.jobs`. `scheduler_name`: whose pods are planned."""
+    """Owns `PlanState.tasks` and `.jobs`. Pods with `scheduler_name` are planned."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class TaskStore:
         *,
         trusts_records: bool = False,
     ) -> None:
-        """`trusts_records`: whether only the binder can have written what pods have recorded."""
+        """`trusts_records`: whether only the binder can write the records on pods."""
         self._state = state
         self._trusts_records = trusts_records
         self._priority_classes = priority_classes
@@ -53,25 +53,25 @@ class TaskStore:
         self._grants = Grants(holds, trusts_records=trusts_records)
         self._scheduler_name = scheduler_name
         self._evicting: set[Uid] = set()
-        """Tasks whose eviction is committed, and whose pods do not show it yet."""
+        """Tasks with a committed eviction that their pods do not show yet."""
         self._bound_in: dict[Uid, str] = {}
-        """Bound pod -> the queue that this process saw it charged to when it was bound."""
+        """Bound pod -> the queue in which this process saw its binding."""
         self.unrecorded: set[Uid] = set()
-        """Bound pods whose job was assigned to another queue than the one recorded on them."""
+        """Bound pods whose job was assigned to another queue than the recorded one."""
         self._leaving: set[Uid] = set()
-        """Tasks whose pods are being deleted from their node."""
+        """Tasks with pods that are being deleted from their node."""
         self._stuck_before = -math.inf
-        """Pods that should have been gone by this time are stuck."""
+        """Releasing pods whose grace period ended before this time are stuck; epoch seconds."""
         self.charges = Charges(state)
-        self._to_come = ReservationsToCome(self._shapes)
+        self._expected = ExpectedReservations(self._shapes)
 
     # -- pods ----------------------------------------------------------------------------------
 
     def put_pod(self, pod: Pod) -> bool:
-        """Take in a new pod or a pod's new state.
+        """Add or update a pod.
 
         Returns:
-            Whether it says more than that it stands where it was to be bound.
+            Whether a plan may change: not if the pod only shows its expected binding.
         """
         uid = Uid(pod.metadata.uid)
         status = status_by_pod(pod)
@@ -83,13 +83,14 @@ class TaskStore:
             return old is not None
         pod = self._grants.as_granted(pod)
         if pod.spec.node_name:
+            # `_note_binding` reads the hold, so it comes before the hold ends.
             self._note_binding(uid, old)
             self._holds.settle(uid)
-        if status is not TaskStatus.RUNNING:
+        if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
         task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
         if old is not None:
-            if say_the_same(old, task) and not self._changes_queue(task.job, pod):
+            if are_equivalent(old, task) and not self._changes_queue(task.job, pod):
                 return False
             self._take_out(old)
         if ours:
@@ -108,12 +109,12 @@ class TaskStore:
         return not _shows_its_binding(old, task)
 
     def _believe_users(self, reservation: Pod) -> None:
-        """Count the shares of pods that are believed because of `reservation`."""
+        """Enter the shares of pods that are proven by `reservation`."""
         for user in self._grants.reservation_seen(reservation):
             self.put_pod(user)
 
     def remove_pod(self, uid: Uid) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         self._holds.pod_gone(uid)
         self._evicting.discard(uid)
         self._bound_in.pop(uid, None)
@@ -127,7 +128,7 @@ class TaskStore:
         self._expect_reservations(uid)
 
     def refresh(self, uid: Uid) -> bool:
-        """Work out anew where a task stands after its hold has changed; return whether it moves."""
+        """Update status and node of a task after its hold changed; return whether they differ."""
         doubted = self._grants.doubted(uid)
         if doubted is not None:
             return self.put_pod(doubted)
@@ -143,7 +144,7 @@ class TaskStore:
         return True
 
     def evicting(self, task: Task) -> None:
-        """Count `task`, which a Statement has evicted, as leaving until its pod shows it."""
+        """Count `task`, evicted by a Statement, as releasing until its pod shows it."""
         self._evicting.add(task.uid)
         task.eviction_committed = True
 
@@ -156,35 +157,38 @@ class TaskStore:
             self.refresh(uid)
 
     def note_stuck(self, before: float) -> None:
-        """Count on no pod that should have been gone `before` (seconds since the epoch)."""
+        """Mark as stuck the pods that should have been gone `before` (seconds since the epoch)."""
         self._stuck_before = before
         for uid in sorted(self._leaving):
             self.refresh(uid)
 
     def note_time(self, now: float) -> None:
-        """Stop to expect reservations for requests that ended a while ago."""
-        held = frozenset(uid for uid in self._to_come.pods() if self._holds.get(uid) is not None)
-        for uid in self._to_come.due(held, now):
+        """End the placeholders of reservations whose requests ended some seconds ago."""
+        held = frozenset(uid for uid in self._expected.pods() if self._holds.get(uid) is not None)
+        for uid in self._expected.due(held, now):
             self._drop_reservations(uid)
 
     def _expect_reservations(self, uid: Uid) -> None:
-        """Keep the devices for which the binder may be creating reservations; `uid` is gone."""
+        """Hold the devices for which the binder may still create reservation pods.
+
+        `uid` is a deleted pod.
+        """
         hold = self._holds.get(uid)
         if hold is not None and hold.gpu_groups and not hold.is_bound:
-            for task in self._to_come.expect(uid, hold):
+            for task in self._expected.expect(uid, hold):
                 self._state.tasks[task.uid] = task
                 self._enter(task)
 
     def _drop_reservations(self, uid: Uid) -> None:
-        for task in self._to_come.end(uid):
-            if task in self._state.tasks:  # one that could not be counted is forgotten already
+        for task in self._expected.end(uid):
+            if task in self._state.tasks:  # `recount` removes a task that cannot be entered
                 self._take_out(self._state.tasks[task])
                 self.charges.devices.forget(task)
 
     def adopt(self, task: Task, node_name: str) -> None:
-        """Turn a task that a Statement has allocated into one that is Binding on `node_name`.
+        """Change a task from Allocated, by a Statement, to Binding on `node_name`.
 
-        The ledgers have charged it already, so only its status and place by name change.
+        The ledgers have charged it already, so only its status and node name change.
         """
         job = self._state.jobs[task.job]
         self._take_groups(task)
@@ -193,9 +197,7 @@ class TaskStore:
         self._note_waiting(job)
 
     def priority_class_changed(self, name: str) -> None:
-        """Work out anew who may be evicted among the gangs of the PriorityClass `name`, and where
-        the pods stand whose priority is the default.
-        """
+        """Update the tasks that depend on the PriorityClass `name` or on the default priority."""
         for job in self._state.jobs.values():
             if job.priority_class == name:
                 self._change(job)
@@ -207,7 +209,7 @@ class TaskStore:
                     self._enter(task)
 
     def resize_shares(self, device_mib: int) -> None:
-        """Count parts of GPUs by memory anew if the smallest GPU has another size than before."""
+        """Set the memory of the smallest GPU; if it changed, enter shares by memory again."""
         if device_mib == self._shapes.device_mib:
             return
         renewed = self._shapes.renew(device_mib)
@@ -219,13 +221,13 @@ class TaskStore:
                 self._enter(task)
 
     def purge(self, uid: Uid) -> None:
-        """Forget a pod of which the handling failed halfway; `recount` is to follow."""
+        """Remove a pod after an error halfway through its intake. The caller then recounts."""
         self._state.tasks.pop(uid, None)
         self._evicting.discard(uid)
         self.charges.devices.forget(uid)
 
     def sweep_queues(self) -> None:
-        """Drop rows of queues that pods have named, and no pod names any more.
+        """Drop rows of queues that do not exist and that no pod or job names any more.
 
         Users may name any queue, and each takes a column.
         """
@@ -241,19 +243,20 @@ class TaskStore:
             self.recount()
 
     def recount(self) -> None:
-        """Work out anew, from the tasks alone, what nodes, queues and jobs hold.
+        """Compute all sums of nodes, queues and jobs again from the tasks.
 
         For use after an error that may have left sums half changed. A task that cannot be entered
-        is forgotten.
+        is removed.
         """
         state = self._state
+        # Each failure may leave sums half changed, so every attempt starts from empty columns.
         while (lost := self._enter_all()) is not None:
             del state.tasks[lost]
         for key in [key for key, job in state.jobs.items() if not job.tasks]:
             self._drop_if_empty(key)
 
     def _enter_all(self) -> Uid | None:
-        """Enter all tasks into emptied columns; return the first that cannot be entered."""
+        """Empty the columns and enter all tasks; return the first that cannot be entered."""
         state = self._state
         self.charges.empty()
         self._leaving.clear()
@@ -264,14 +267,14 @@ class TaskStore:
             task.row = NO_ROW
             try:
                 self._enter(task)
-            except Exception:  # its own object is to blame, and is told so where that is handled
+            except Exception:  # the error is reported where the event of its object is handled
                 return task.uid
         return None
 
     # -- PodGroups -----------------------------------------------------------------------------
 
     def put_group(self, group: PodGroup) -> None:
-        """Take in a new PodGroup or a PodGroup's new state."""
+        """Add or update a PodGroup."""
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         job = self._state.jobs.setdefault(key, Job(key))
         read_group(job, group)
@@ -280,7 +283,7 @@ class TaskStore:
         self._change(job)
 
     def remove_group(self, key: JobKey) -> None:
-        """Forget a PodGroup; pods that still name it wait."""
+        """Remove a PodGroup. Pods that still name it wait."""
         job = self._state.jobs[key]
         forget_group(job)
         job.named_queue, job.is_assigned = DEFAULT_QUEUE, False
@@ -288,27 +291,27 @@ class TaskStore:
         self._drop_if_empty(key)
 
     def _change(self, job: Job) -> None:
-        """Count the tasks of `job` as it is now."""
+        """Enter the tasks of `job` again after a change of the job."""
         self._reenter(job)
         self._settle(job.key)
 
     def _settle(self, key: JobKey) -> None:
-        """Move what follows the job's queue if that is another one now."""
+        """Update the queue of a job, and its tasks if the queue has changed."""
         job = self._state.jobs.get(key)
         if job is not None and job.queue != job.settled_queue():
             self._join(job)
             self._reenter(job)
 
     def _join(self, job: Job) -> None:
-        """Let `job` be of the queue that it belongs in.
+        """Set the queue of `job`.
 
-        The queue gets a row even if nothing of the job is counted: sessions ask for it.
+        The queue gets a row even if no task of the job is charged, as sessions look it up.
         """
         job.queue = job.settled_queue()
         self._state.queues.row(job.queue)
 
     def _reenter(self, job: Job) -> None:
-        """Count those tasks of `job` again that are in another queue now, or may be evicted now."""
+        """Enter again the tasks of `job` whose queue or preemptibility has changed."""
         changed = [
             task
             for task in job.tasks.values()
@@ -324,10 +327,10 @@ class TaskStore:
         return task.is_ours and task.queue != self._queue_of(self._state.jobs[task.job], task)
 
     def _queue_of(self, job: Job, task: Task) -> str:
-        """Return the queue that `task`, whose status is settled, counts in.
+        """Return the queue in which `task` counts; its status must be up to date.
 
-        A bound pod stays where it was charged when it was bound, whatever its owner writes into it
-        or its PodGroup afterwards, unless the job was assigned to another queue.
+        A bound pod stays in the queue that it was bound in, whatever its owner changes afterwards,
+        unless the job was assigned to another queue.
         """
         if not task.status.holds_room:
             return job.queue
@@ -338,6 +341,7 @@ class TaskStore:
         if job.is_assigned and task.recorded_group == job.uid:
             return job.named_queue
         seen = self._bound_in.get(task.uid, "")
+        # Where owners can write records, this process's own observation comes first.
         if self._trusts_records:
             return task.recorded_queue or seen or job.named_queue
         return seen or task.recorded_queue or job.named_queue
@@ -347,7 +351,7 @@ class TaskStore:
         return job.is_assigned and bool(task.recorded_queue) and task.queue != task.recorded_queue
 
     def _note_binding(self, uid: Uid, before: Task | None) -> None:
-        """Remember where a pod counts that has just been bound; `before`: it before that."""
+        """Remember the queue of a pod that has just been bound; `before` is its old task."""
         if uid in self._bound_in:
             return
         hold = self._holds.get(uid)
@@ -370,7 +374,7 @@ class TaskStore:
         return job
 
     def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
-        """Return whether `pod`, a job by itself, has been moved to another queue by its label."""
+        """Return whether the label of `pod`, a single pod, names another queue than before."""
         job = self._state.jobs.get(key)
         return not key.is_group and job is not None and job.named_queue != queue_of(pod)
 
@@ -383,7 +387,7 @@ class TaskStore:
     # -- where a task stands -------------------------------------------------------------------
 
     def _stands(self, task: Task) -> tuple[TaskStatus, str]:
-        """Return status and node by the pod object and its hold together."""
+        """Return status and node name by the pod object, its hold and its eviction."""
         if task.pod_status is TaskStatus.PENDING:
             hold = self._holds.get(task.uid)
             if hold is not None:
@@ -416,7 +420,7 @@ class TaskStore:
         self.charges.enter(task)
 
     def _take_groups(self, task: Task) -> None:
-        """Let `task` be of the GPU groups that its request names."""
+        """Set the GPU groups of `task` from its request, if it has one with groups."""
         hold = self._holds.get(task.uid)
         if hold is not None and hold.gpu_groups:
             task.gpu_groups = hold.gpu_groups
@@ -436,8 +440,9 @@ class TaskStore:
         del self._state.tasks[task.uid]
 
     def _is_preemptible(self, job: Job, task: Task) -> bool:
-        """Return whether `task` may be evicted for others: by what it says, or its job, or its
-        priority (KAI-Scheduler: below 100).
+        """Return whether `task` may be evicted for other jobs.
+
+        The pod decides, then its PodGroup, then the priority (below 100, as in KAI-Scheduler).
         """
         if task.says_preemptible is not None:
             return task.says_preemptible
@@ -454,7 +459,7 @@ class TaskStore:
 
 
 def _shows_its_binding(before: Task, after: Task) -> bool:
-    """Return whether a pod only shows now that it is bound where its room has been held for it."""
+    """Return whether the only change of a pod is its binding to the node that held its room."""
     return (
         (before.status, after.status) == (TaskStatus.BINDING, TaskStatus.RUNNING)
         and before.node_name == after.node_name

@@ -18,7 +18,7 @@ from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
-from bindery.scheduler.model.likeness import content_key
+from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.resources import (
     CardPart,
     CardParts,

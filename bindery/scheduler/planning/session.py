@@ -26,7 +26,7 @@ from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
-from bindery.scheduler.model.endings import Endings
+from bindery.scheduler.model.expected_ends import ExpectedEnds
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
 from bindery.scheduler.model.reasons import JobReason
@@ -342,9 +342,9 @@ class Session:
         return np.asarray(np.maximum(self.state.nodes.allocatable.max(axis=1, initial=0), 1))
 
     @cached_property
-    def endings(self) -> Endings:
+    def expected_ends(self) -> ExpectedEnds:
         """When running pods end that say so, as of the first time that this is asked."""
-        return Endings(self.state, self.now)
+        return ExpectedEnds(self.state, self.now)
 
     def domains(self, job: Job) -> Iterator[BoolColumn | None]:
         """Yield the sets of nodes (rows) for `job` to try, the best first; None: all nodes."""

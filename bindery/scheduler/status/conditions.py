@@ -78,7 +78,7 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
     for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):
         with cluster.defects.held_to(Stage.REPORT, of_job(key)):
             yield from list(_group_write(cluster, key, None, now))
-    for pod, why in cluster.aside.pods():
+    for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
             yield from _pod_write(pod, _unschedulable(why), "", now)
 
@@ -94,7 +94,7 @@ def _group_write(
     group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
     if group is None or job is None:
         return
-    status = gang_status(job, group, report, cluster.trails.of(key))
+    status = gang_status(job, group, report, cluster.eviction_history.of(key))
     if status is None:
         return
     said = [

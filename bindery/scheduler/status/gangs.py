@@ -16,7 +16,7 @@ from bindery.api.shown import shown
 from bindery.api.states import EVICTED, GangState
 from bindery.api.times import timestamp
 from bindery.kube.objects import Condition, PodGroup
-from bindery.scheduler.cache.trails import Trail
+from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.gang_notes import notes
@@ -40,7 +40,7 @@ class GangStatus:
 
 
 def gang_status(
-    job: Job, group: PodGroup, report: JobReport | None, trail: Trail | None
+    job: Job, group: PodGroup, report: JobReport | None, record: EvictionRecord | None
 ) -> GangStatus | None:
     """Return what `group` should say; None while evictions of its pods are being asked for.
 
@@ -48,11 +48,11 @@ def gang_status(
         job: the gang.
         group: its PodGroup as it is.
         report: what the last cycle found out about it, if it waits.
-        trail: its last evictions, as far as this process has made them.
+        record: its last evictions, as far as this process has made them.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the next cycle knows how that went
-    evicted = _evicted(group, trail)
+    evicted = _evicted(group, record)
     if job.pending and report is None and job.has_come and not job.is_satisfied:
         return None  # it has not been tried yet: a cycle that finds out why it waits says so
     state = _state(job, group, was_evicted=evicted is not None and evicted.status == "True")
@@ -157,23 +157,23 @@ def _ended_text(job: Job) -> str:
     return f"{text}, {failed} have failed" if failed else text
 
 
-def _evicted(group: PodGroup, trail: Trail | None) -> Condition | None:
+def _evicted(group: PodGroup, record: EvictionRecord | None) -> Condition | None:
     """Return the condition of the last evictions, True if the PodGroup has not recovered."""
     old = find(group, EVICTED)
-    if trail is None:
+    if record is None:
         return old
-    reason = _REASONS.get(trail.action, trail.action.capitalize() or EVICTED)
-    new = _condition(EVICTED, "True", reason, trail_text(trail))
+    reason = _REASONS.get(record.action, record.action.capitalize() or EVICTED)
+    new = _condition(EVICTED, "True", reason, eviction_text(record))
     has_recovered = old is not None and old.status == "False" and old.message == new.message
     return old if has_recovered else new
 
 
-def trail_text(trail: Trail) -> str:
+def eviction_text(record: EvictionRecord) -> str:
     """Return who was evicted, why and when, in words."""
-    at = timestamp(trail.at)
-    if trail.pods == 1:
-        return f"1 pod was evicted at {at}: {trail.reason}"
-    return f"{trail.pods} pods were evicted, the last at {at}: {trail.reason}"
+    at = timestamp(record.at)
+    if record.pods == 1:
+        return f"1 pod was evicted at {at}: {record.reason}"
+    return f"{record.pods} pods were evicted, the last at {at}: {record.reason}"
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> Condition:

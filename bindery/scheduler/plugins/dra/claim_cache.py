@@ -16,7 +16,7 @@ from bindery.kube.claims import Allocation, DeviceClaim, Handover, ResourceClaim
 from bindery.kube.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.model.likeness import content_key
+from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.plugins.dra.cel import Selectors
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim, prepare
 from bindery.scheduler.plugins.dra.inventory import Inventory

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from bindery.kube.podspec import NodeSelector
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.labels import LabelColumns, term_mask
-from bindery.scheduler.model.likeness import content_key
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.dra.allocator import Choice, allocate

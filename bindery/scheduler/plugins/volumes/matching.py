@@ -16,7 +16,7 @@ from bindery.kube.podspec import NodeSelectorRequirement
 from bindery.kube.storage import Claim, CSIStorageCapacity, LabelSelector, PersistentVolume
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.likeness import content_key
+from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.plugins.volumes.catalog import (
     Catalog,

@@ -1,7 +1,7 @@
-"""Objects that the scheduler could not take in: what stands in for them, and what they are told.
+"""Objects in quarantine: those that raised an unexpected error during intake.
 
-Used by cluster.py, which sets an object aside when taking it in raises. What is set aside is left
-out of planning; everything else goes on.
+Used by cluster.py. An object in quarantine is left out of planning; all other objects are planned
+as usual.
 """
 
 from collections.abc import Iterator
@@ -12,8 +12,8 @@ from bindery.kube.objects import KubeObject, Pod, PodGroup, PodGroupSpec, Queue,
 from bindery.kube.store import Key, key_of
 
 
-class Aside:
-    """The objects that are set aside, and why."""
+class Quarantine:
+    """The objects in quarantine, with the error of each."""
 
     def __init__(self) -> None:
         self._why: dict[tuple[type[KubeObject], Key], tuple[KubeObject, str]] = {}
@@ -22,26 +22,25 @@ class Aside:
         return len(self._why)
 
     def put(self, item: KubeObject, why: str) -> None:
-        """Note that `item` could not be taken in."""
+        """Add `item`; `why` is the message for its condition."""
         self._why[type(item), key_of(item.metadata)] = item, why
 
     def drop(self, item: KubeObject) -> None:
-        """Note that `item` has been taken in, or is gone."""
+        """Remove `item`, after a successful intake or its deletion."""
         self._why.pop((type(item), key_of(item.metadata)), None)
 
     def pods(self) -> Iterator[tuple[Pod, str]]:
-        """Yield the pods that are set aside, and why."""
+        """Yield the pods in quarantine with their messages."""
         for item, why in self._why.values():
             if isinstance(item, Pod):
                 yield item, why
 
 
-def stand_ins(item: KubeObject, known: KubeObject | None, why: str) -> Iterator[KubeObject]:
-    """Yield what may be taken in instead of `item`, the best first.
+def substitutes(item: KubeObject, known: KubeObject | None, why: str) -> Iterator[KubeObject]:
+    """Yield objects to take in instead of `item`, in order of preference.
 
-    PodGroups and Queues stay, as objects that cannot be used, so that their gangs hear why they
-    wait. A pod that stood on its node before, as `known` says, goes on standing there: the room
-    that it holds must not be given away.
+    A PodGroup or Queue is replaced by an invalid one, so that its gangs show why they wait. A pod
+    that is on a node keeps its last good state, `known`: nothing else may use its room.
     """
     if isinstance(item, PodGroup):
         yield replace(item, spec=PodGroupSpec(), unreadable=why)

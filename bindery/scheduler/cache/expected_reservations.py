@@ -1,10 +1,10 @@
-"""Reservation pods that the binder may still create for pods that are gone.
+"""Reservation pods that the binder may still create for deleted pods.
 
 Owned by `tasks`. A BindRequest names the GPU groups of its pods, and the binder creates a
-reservation pod for each before it binds. When a pod is deleted meanwhile, its task goes, but the
-reservation may come. Until the request has ended, and a little longer, as a creation may be under
-way when it ends, a task without requests stands for the reservation, so that its device is not
-given away. A device that is free in truth waits for those seconds.
+reservation pod for each group before it binds. If the pod is deleted in between, its task goes,
+but the reservation pod may still appear. Until the request has ended, and `LINGER_S` longer, a
+placeholder task without requests holds the device, so that no other pod gets it. If no reservation
+pod appears, the device stays unused for that time.
 """
 
 from collections.abc import Iterator
@@ -18,21 +18,21 @@ from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 
 LINGER_S = 5.0
-"""How long a creation may be under way after its request has ended."""
+"""Time for a creation that is under way when its request ends, in seconds."""
 
 
-class ReservationsToCome:
-    """Which tasks stand for reservations, by the pod that is gone."""
+class ExpectedReservations:
+    """The placeholder tasks of expected reservations, by deleted pod."""
 
     def __init__(self, shapes: ShapeBook) -> None:
         self._shapes = shapes
         self._standing: dict[Uid, tuple[Uid, ...]] = {}
-        """Pod that is gone -> the tasks that stand for its reservations."""
+        """Deleted pod -> the placeholders of its reservations."""
         self._ends_at: dict[Uid, float] = {}
-        """Pod whose request has ended -> when its tasks go; seconds since the epoch."""
+        """Deleted pod -> end of its placeholders, once its request has ended; epoch seconds."""
 
     def expect(self, uid: Uid, hold: Hold) -> Iterator[Task]:
-        """Yield new tasks for the reservations of the pod `uid`, which is gone."""
+        """Yield new placeholders for the reservations of the deleted pod `uid`."""
         if uid in self._standing:
             return
         tasks = [self._task(uid, hold.node_name, group) for group in hold.gpu_groups]
@@ -40,21 +40,21 @@ class ReservationsToCome:
         yield from tasks
 
     def end(self, uid: Uid) -> tuple[Uid, ...]:
-        """Forget the pod `uid`; return the tasks that stood for its reservations."""
+        """Forget the pod `uid`; return its placeholders."""
         self._ends_at.pop(uid, None)
         return self._standing.pop(uid, ())
 
     def due(self, held: frozenset[Uid], now: float) -> list[Uid]:
-        """Return the pods whose tasks are to go at `now`; `held`: those that a request holds."""
+        """Return the pods whose placeholders end at `now`; `held` has the pods in live requests."""
         for uid in self._standing:
-            if uid in held:
+            if uid in held:  # a request holds it again: the time starts over when that one ends
                 self._ends_at.pop(uid, None)
             else:
                 self._ends_at.setdefault(uid, now + LINGER_S)
         return [uid for uid, at in self._ends_at.items() if at <= now]
 
     def pods(self) -> tuple[Uid, ...]:
-        """Return the pods that are gone and whose reservations may still come."""
+        """Return the deleted pods with placeholders."""
         return tuple(self._standing)
 
     def _task(self, uid: Uid, node_name: str, group: str) -> Task:

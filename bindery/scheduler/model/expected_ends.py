@@ -44,7 +44,7 @@ def last_end(job: Job, tasks: Iterable[Task], now: float) -> float:
     return max((expected_end(job, task, now, start) for task in tasks), default=math.inf)
 
 
-class Endings:
+class ExpectedEnds:
     """All running pods with a known end, in order of their ends.
 
     Built once per session, for the first reservation.
