@@ -6,6 +6,7 @@ import pytest
 from hostile import bodies, encoded
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 from recounting import recount, view
 from schedulerworld import (
     NOW,
@@ -234,6 +235,19 @@ def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
 
     assert plan(engine) == {}
     assert "insufficient cpu" in report_of(engine, "new").message
+
+
+@pytest.mark.parametrize("digits", [5000, 300])
+def test_a_commit_number_that_no_scheduler_wrote_is_not_counted_on(digits: int) -> None:
+    odd = request("odd", {})
+    statement = replace(odd.spec.statement, id=f"uid-group-good-{'9' * digits}")
+    odd = replace(odd, spec=replace(odd.spec, statement=statement))
+    engine = engine_with(node("n"), odd, *gang("good", 2))
+
+    (draft,) = engine.cycle()
+
+    assert len(draft.name) < 253
+    assert engine.cluster.defects.take() == []
 
 
 # ---- amounts and names without end ------------------------------------------------------------

@@ -33,7 +33,7 @@ from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, RequestKey
+from bindery.scheduler.cache.holds import Holds, RequestKey, owner_and_commit
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
@@ -462,7 +462,6 @@ class Cluster:
 
     def _count_commit(self, request: BindRequest) -> None:
         # The next commit's request name must be unused, also after a restart of the scheduler.
-        owner, _, count = request.spec.statement.id.rpartition("-")
-        if owner and count.isdecimal():
-            uid = Uid(owner)
-            self.commit_counts[uid] = max(self.commit_counts.get(uid, 0), int(count))
+        owner, count = owner_and_commit(request.spec.statement.id)
+        if owner and count:
+            self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)

@@ -17,6 +17,9 @@ from bindery.api import bindrequest
 from bindery.kube.objects import BindRequest, BindRequestSpec
 from bindery.scheduler.model.jobs import Uid
 
+_MOST_COMMIT_DIGITS = 18
+"""More digits than any count of commits has. Users may write a longer number into a request."""
+
 RequestKey = tuple[str, str]
 """Namespace and name of a BindRequest."""
 Spec = bindrequest.BindRequestSpec | BindRequestSpec
@@ -175,6 +178,13 @@ class Holds:
         if holds:
             self._by_request[request] = set(holds)
         return sorted(before | holds.keys())
+
+
+def owner_and_commit(statement: str) -> tuple[Uid, int]:
+    """Return owner and commit number from the id of a Statement; 0 if it has no such number."""
+    owner, _, digits = statement.rpartition("-")
+    is_number = digits.isdecimal() and len(digits) <= _MOST_COMMIT_DIGITS
+    return Uid(owner), int(digits) if is_number else 0
 
 
 def _group_of(spec: Spec) -> str:

@@ -7,7 +7,7 @@ all that the gang needs, so that whatever else fails, it is not half there.
 
 from collections.abc import Sequence
 
-from bindery.scheduler.cache.holds import Holds, Spec
+from bindery.scheduler.cache.holds import Holds, Spec, owner_and_commit
 from bindery.scheduler.model.jobs import Job, JobKey, Tally, Task, TaskStatus
 
 
@@ -96,5 +96,5 @@ def _is_extra(spec: Spec) -> bool:
 
 def _count(spec: Spec) -> tuple[int, str]:
     """Return the number of the commit after which the Statement is named, and its name."""
-    count = spec.statement.id.rpartition("-")[2]
-    return int(count) if count.isdecimal() else 0, spec.statement.id
+    _, count = owner_and_commit(spec.statement.id)
+    return count, spec.statement.id

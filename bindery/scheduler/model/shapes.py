@@ -29,7 +29,7 @@ from bindery.scheduler.model.resources import (
 )
 
 _TOO_MANY_RESOURCES = (
-    "it requests resources that no node has, and pods already request too many such resources"
+    "it requests resources that no node has, and pods request too many different resources already"
 )
 
 
