@@ -101,7 +101,7 @@ def _attempt(
     first = parts[0]
     pods = [pod for part in parts for pod in part.spec.pods]
     if is_refused:
-        text = f"the Statement {first.spec.statement.after} before it has failed or is gone"
+        text = f"prerequisite Statement {first.spec.statement.after} failed or is gone"
         refused = Problem("PredecessorFailed", text)
         return _outcome(first, pods, dict.fromkeys((p.pod_uid for p in pods), refused), cluster.now)
     problems = {pod.pod_uid: _checked(pod, cluster) for pod in pods}

@@ -26,7 +26,7 @@ async def test_a_gang_binds_whole_by_one_request_runs_and_succeeds(
 
     await wait_for(succeeded, "the pods succeed")
     condition = await corner.wait_condition(gang, "True", "Finished")
-    assert condition.message == "4 pods have succeeded"
+    assert condition.message == "4 pods succeeded"
     assert (await corner.group(gang)).status.state == "Finished"
     await tells_where_it_went(corner, gang)
     assert len(observer.created_requests) == 1

@@ -168,7 +168,7 @@ def test_a_gang_of_which_all_pods_have_ended_is_finished_also_when_they_are_clea
 
     write = writes_of(engine)["g"]
     assert (says(write)[2:], write.state) == (("True", "Finished"), "Finished")
-    assert write.condition.message == "1 pods have succeeded, 1 have failed"
+    assert write.condition.message == "1 pod succeeded, 1 failed"
 
     delete(engine.cluster, *pods)
     modify(engine.cluster, told(engine, write))

@@ -197,7 +197,7 @@ WARNINGS: list[tuple[str, Sequence[kube.Queue], dict[str, str], dict[str, str]]]
         {"team": "QuotaAboveParent", "org": "QuotaBelowChildren"},
         {
             "team": "its quota of 8 nvidia.com/gpu is above the 4 of queue org",
-            "org": "the queues below it have quotas of 8 nvidia.com/gpu in all, it has 4 itself",
+            "org": "its child queues have quotas of 8 nvidia.com/gpu in total, but its own is 4",
         },
     ),
     (
@@ -208,7 +208,7 @@ WARNINGS: list[tuple[str, Sequence[kube.Queue], dict[str, str], dict[str, str]]]
             queue("b", "org", gpus(quota=4)),
         ],
         {"org": "QuotaBelowChildren"},
-        {"org": "the queues below it have quotas of 10 nvidia.com/gpu in all, it has 8 itself"},
+        {"org": "its child queues have quotas of 10 nvidia.com/gpu in total, but its own is 8"},
     ),
     (
         "an unlimited quota below a limited one",

@@ -1,1 +1,1 @@
-"""From a committed Statement to the API: drafts, their order, and the writers."""
+"""Commits: from a Statement to BindRequests and evictions in the API server."""

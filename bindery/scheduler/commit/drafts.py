@@ -1,12 +1,12 @@
-"""Committed Statements become BindRequests.
+"""Drafts of BindRequests from committed Statements.
 
-A gang's Statement is one request (or parts of one, above `maxPods`), so it is committed by a single
-write, whole or not at all. Extra and independent pods of a cycle are gathered: many of them are
-merged into one request with `minBound` 0, in which each pod succeeds or fails alone. Where they
-are nothing without a gang that is not bound yet, their request is to come after the gang's.
+The Statement of a gang becomes one request (or several parts, above `maxPods`), so one write
+commits it, whole or not at all. Extra and independent pods of a cycle are collected: many of them
+are merged into one request with `minBound` 0, in which each pod succeeds or fails alone. If they
+depend on a gang that is not bound yet, their request names the gang's Statement as prerequisite.
 
-Names follow from the UID of the gang (or first pod) and its count of commits: two schedulers that
-commit the same gang collide on the name.
+The name of a request is made of the UID of the gang (or first pod) and its number of commits, so
+two schedulers that commit the same gang collide on the name.
 """
 
 from collections import defaultdict
@@ -35,13 +35,13 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
 
 _NAME_LENGTH = 200
-"""How much of an owner's name goes into a request's name; the API server allows 253 in all."""
+"""Maximum length of the owner's name in a request's name; the API server allows 253 in total."""
 _LABEL_LENGTH = 63
 
 
 @dataclass(frozen=True)
 class Owner:
-    """Whom a request is named after, and owned by where `kind` is set."""
+    """The object that a request is named after; also its owner reference if `kind` is set."""
 
     name: str
     uid: Uid
@@ -49,30 +49,31 @@ class Owner:
     kind: str = ""
 
 
-class _Kin(NamedTuple):
-    """What single pods have in common that may share a request."""
+class _MergeKey(NamedTuple):
+    """Key of single pods that may share a request."""
 
     namespace: str
     group: JobKey | None
-    """Their PodGroup; None: they have none."""
+    """Their PodGroup; None if they have none."""
     queue: str
     after: str | None
+    """Their prerequisite Statement; None if they have none."""
 
 
 @dataclass(frozen=True)
 class _Statement:
-    """What the parts of one Statement share."""
+    """The common fields of the parts of one Statement."""
 
     job: Job
     allocations: Sequence[Operation]
     after: str | None
-    """The Statement that it builds on."""
+    """Its prerequisite Statement; None if it has none."""
     min_bound: int | None = None
 
 
 @dataclass(frozen=True)
 class BindRequestDraft:
-    """A BindRequest that is to be created."""
+    """A BindRequest to create."""
 
     namespace: str
     name: str
@@ -114,7 +115,7 @@ class BindRequestDraft:
 
 
 class Committer:
-    """Turns one session's commits into drafts and tells the cluster to count them as Binding."""
+    """Turns the commits of one session into drafts, and their pods to Binding in the cluster."""
 
     def __init__(
         self,
@@ -130,14 +131,14 @@ class Committer:
         self._node_pool = node_pool
         self._fencing_token = fencing_token
         self._precedence = Precedence(cluster.holds)
-        self._singles: defaultdict[_Kin, list[Operation]] = defaultdict(list)
+        self._singles: defaultdict[_MergeKey, list[Operation]] = defaultdict(list)
         self._open: dict[Uid, Task] = {}
-        """Pods of committed Statements that stand in no draft yet."""
+        """Pods of committed Statements that are in no draft yet."""
         self._bindings: dict[Uid, bindrequest.PodBinding] = {}
-        """What single pods that are gathered get."""
+        """The bindings of collected single pods."""
 
     def add(self, commit: Commit) -> Iterator[BindRequestDraft]:
-        """Take in a committed Statement; yield the requests that are complete by it."""
+        """Add a committed Statement; yield the requests that are complete now."""
         allocations = [o for o in commit.operations if o.kind is OperationKind.ALLOCATE]
         if not allocations:
             return
@@ -150,25 +151,26 @@ class Committer:
             self._precedence.note(job, tasks, identity)
             return
         group = job.key if job.key.is_group else None
-        kin = _Kin(job.key.namespace, group, job.queue, after)
-        for operation in allocations:  # so that nothing of one job is left to fail with others
+        key = _MergeKey(job.key.namespace, group, job.queue, after)
+        # Plugins run here, job by job: later an error of one job would fail a merged request.
+        for operation in allocations:
             self._bindings[operation.task.uid] = self._pod(operation)
-        singles = self._singles[kin]
+        singles = self._singles[key]
         singles.extend(allocations)
         if len(singles) >= self._configuration.max_pods:
-            del self._singles[kin]
+            del self._singles[key]
             yield from self._single_drafts(singles, after)
 
     def flush(self) -> Iterator[BindRequestDraft]:
-        """Yield requests for the single pods that have been gathered."""
+        """Yield requests for the collected single pods."""
         while self._singles:
-            kin, singles = self._singles.popitem()
+            key, singles = self._singles.popitem()
             first = self._session.state.jobs[singles[0].task.job]
             with self._session.guarded(first):
-                yield from self._single_drafts(singles, kin.after)
+                yield from self._single_drafts(singles, key.after)
 
     def release(self, commit: Commit) -> None:
-        """Let go of those pods of `commit` that stand in no draft: they are planned again."""
+        """Release the pods of `commit` that are in no draft; they are planned again."""
         uids = [o.task.uid for o in commit.operations if o.task.uid in self._open]
         for singles in self._singles.values():
             singles[:] = [operation for operation in singles if operation.task.uid not in uids]
@@ -177,7 +179,7 @@ class Committer:
             del self._open[uid]
 
     def abandon(self) -> None:
-        """Let go of the pods that an error or an early end has left without a request."""
+        """Release the pods that have no request after an error or an early end of the cycle."""
         self._cluster.release(self._open)
         self._open.clear()
 
@@ -192,7 +194,7 @@ class Committer:
             yield from self._drafts(_Statement(jobs[operation.task.job], [operation], after))
 
     def _drafts(self, statement: _Statement) -> Generator[BindRequestDraft, None, str]:
-        """Yield the parts of one Statement, and count its pods as Binding; return its id."""
+        """Yield the parts of one Statement and count its pods as Binding; return its id."""
         job, allocations = statement.job, statement.allocations
         owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
         count = self._cluster.next_commit(owner.uid)
@@ -297,10 +299,10 @@ def _received(devices: DeviceTable, share: GpuShare, row: int) -> bindrequest.Re
 
 
 def _owner(job: Job, allocations: Sequence[Operation], *, is_merged: bool) -> Owner:
-    """Return who a request is named after: the gang, or the first pod."""
+    """Return the object that a request is named after: the PodGroup or the first pod."""
     task = allocations[0].task
     if job.key.is_group:
         return Owner(job.key.name, job.uid, API_VERSION, "PodGroup")
-    if is_merged:
+    if is_merged:  # no owner reference: the request has pods of several owners
         return Owner(f"{task.name}-and-others", task.uid)
     return Owner(task.name, task.uid, "v1", "Pod")

@@ -1,10 +1,10 @@
-"""Carries out the evictions of committed plans, through the Eviction API.
+"""Executes the evictions of committed plans through the Eviction API.
 
-Disruption budgets and grace periods are honoured. The evictions of one plan are carried out in the
-plan's order, after all of them have been tried without effect: if one is refused the plan is
-dropped and nothing more of it is evicted. Evictions that count against the same budget go one after
-the other, over all plans, as the API server makes those that meet wait for half a second; others go
-at once. What was refused is taken over by the engine, which spares who stays.
+The API server applies disruption budgets and grace periods. All evictions of a plan are first tried
+as a dry run, then executed in the order of the plan. If one is refused, the plan is dropped and its
+other pods stay. Evictions under the same budget run one after another, over all plans, because the
+API server delays concurrent ones by half a second. Other evictions run concurrently. The engine
+takes the refused plans and does not choose their pods again for a while.
 """
 
 import asyncio
@@ -29,8 +29,10 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import RefusedPlan
 
 CONCURRENT_CALLS = 16
-"""Evictions asked for at once, over all plans: more could make the API server throttle them, which
-looks like a budget that forbids them."""
+"""Maximum number of concurrent evictions, over all plans.
+
+With more, the API server may answer 429 to limit the rate, as it does for a budget that forbids
+an eviction."""
 
 _log = structlog.get_logger()
 
@@ -40,14 +42,14 @@ BudgetKey = tuple[str, str]
 
 
 class KnownBudgets(Protocol):
-    """What is known of disruption budgets; the cluster implements it."""
+    """The known disruption budgets; the cluster implements it."""
 
     def budgets_of(self, task: Task) -> Sequence[DisruptionBudget]:
-        """Return the disruption budgets that count the pod of `task`, by name."""
+        """Return the disruption budgets that cover the pod of `task`, by name."""
 
     @property
     def budget_easings(self) -> int:
-        """How often a disruption budget has allowed more evictions than before."""
+        """Number of times that a disruption budget allowed more evictions than before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,13 +58,13 @@ class _Problem:
 
     text: str
     easings: int
-    """Of budgets, when it was asked for."""
+    """The cluster's `budget_easings` before the request."""
     retry_after_s: float | None = None
-    """When it may be otherwise, as of a budget that has not been counted yet."""
+    """The API server's Retry-After, as for a budget that is not computed yet; None if none."""
 
 
-class _Course:
-    """How far the evictions of one plan have come."""
+class _Progress:
+    """The progress of the evictions of one plan."""
 
     def __init__(self, plan: Sequence[Eviction]) -> None:
         self.plan = plan
@@ -71,18 +73,18 @@ class _Course:
 
     @property
     def is_dropped(self) -> bool:
-        """Whether an eviction was refused, so that no more of them are asked for."""
+        """Whether an eviction was refused; no further evictions of the plan start."""
         return self._refused is not None
 
     def note(self, eviction: Eviction, problem: _Problem | None) -> None:
-        """Take note of the answer to one eviction; `problem`: why it was refused."""
+        """Record the result of one eviction; `problem` if it was refused."""
         if problem is None:
             self._gone.add(eviction.task.uid)
         elif self._refused is None:
             self._refused = eviction, problem
 
     def refused(self) -> RefusedPlan | None:
-        """Return what is left of the plan, if it was dropped."""
+        """Return the rest of the plan if it was dropped; else None."""
         if self._refused is None:
             return None
         at, problem = self._refused
@@ -91,7 +93,7 @@ class _Course:
 
 
 class Evictor:
-    """Evicts in the background; what was refused is kept in `refused` for the loop to take."""
+    """Evicts pods in the background. The loop takes refused plans from `refused`."""
 
     def __init__(
         self,
@@ -103,29 +105,29 @@ class Evictor:
         self._client = client
         self._budgets = budgets
         self._turns: WeakValueDictionary[BudgetKey, asyncio.Lock] = WeakValueDictionary()
-        """By budget: held by the eviction that counts against it."""
+        """Budget -> the lock of the eviction that runs under it."""
         self._events = events
         self._wake = wake
         self._tasks: set[asyncio.Task[None]] = set()
         self._calls = asyncio.Semaphore(CONCURRENT_CALLS)
         self.refused: list[RefusedPlan] = []
         self.evicted: list[Eviction] = []
-        """What has been carried out, for the loop to take."""
+        """The executed evictions, for the loop to take."""
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
-        """Carry out `evictions`, plan by plan."""
+        """Execute `evictions` in the background, plan by plan."""
         for _, plan in groupby(evictions, key=lambda eviction: eviction.preemptor):
             task = asyncio.create_task(self._carry_out(list(plan)))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
 
     async def drain(self) -> None:
-        """Wait until everything submitted has been carried out, or refused."""
+        """Wait until all submitted evictions have been executed or refused."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
     async def stop(self) -> None:
-        """Ask for no more evictions, as another scheduler leads: what is left of plans stays."""
+        """Start no more evictions, as another scheduler leads; the rest of the plans is dropped."""
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -142,7 +144,7 @@ class Evictor:
             self._drop(refused)
 
     async def _try(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
-        """Ask whether each eviction would be refused by itself; evict nobody."""
+        """Try each eviction as a dry run; return the refused plan, or None if all may go."""
         problems = await asyncio.gather(*(self._evict(each, dry_run=True) for each in plan))
         for eviction, problem in zip(plan, problems, strict=True):
             if problem is not None:
@@ -150,54 +152,56 @@ class Evictor:
         return None
 
     async def _evict_in_order(self, plan: Sequence[Eviction]) -> RefusedPlan | None:
-        """Evict the first of `plan` alone, then the others; by budget those that have one."""
-        course = _Course(plan)
-        await self._evict_batch(course, plan[:1])
+        """Evict the first of `plan` alone, then the others, grouped by their budgets."""
+        progress = _Progress(plan)
+        # A dry run passes under a budget that allows only some of the plan's evictions. The first
+        # eviction alone finds most other refusals before a second pod is lost.
+        await self._evict_batch(progress, plan[:1])
         lanes: defaultdict[tuple[BudgetKey, ...], list[Eviction]] = defaultdict(list)
         for eviction in plan[1:]:
             lanes[self._budgets_of(eviction.task)].append(eviction)
-        await asyncio.gather(*(self._evict_lane(course, *lane) for lane in lanes.items()))
-        return course.refused()
+        await asyncio.gather(*(self._evict_lane(progress, *lane) for lane in lanes.items()))
+        return progress.refused()
 
     async def _evict_lane(
-        self, course: _Course, budgets: Sequence[BudgetKey], lane: Sequence[Eviction]
+        self, progress: _Progress, budgets: Sequence[BudgetKey], lane: Sequence[Eviction]
     ) -> None:
         """Evict `lane` in order: one by one under `budgets`, else in batches that double in size.
 
-        The API server takes 0.1 s for an eviction, however many it is asked for at once. But a
-        batch is not called back when one of it is refused, so small plans go nearly one by one.
+        The API server takes 0.1 s per eviction, also for concurrent ones. But the rest of a batch
+        is still evicted if one of it is refused, so the batches start small.
         """
         start, size = 0, 1 if budgets else 2
-        while start < len(lane) and not course.is_dropped:
-            await self._evict_batch(course, lane[start : start + size])
+        while start < len(lane) and not progress.is_dropped:
+            await self._evict_batch(progress, lane[start : start + size])
             start, size = start + size, 1 if budgets else min(2 * size, CONCURRENT_CALLS)
 
-    async def _evict_batch(self, course: _Course, batch: Sequence[Eviction]) -> None:
-        await asyncio.gather(*(self._evict_in_turn(course, eviction) for eviction in batch))
+    async def _evict_batch(self, progress: _Progress, batch: Sequence[Eviction]) -> None:
+        await asyncio.gather(*(self._evict_in_turn(progress, eviction) for eviction in batch))
 
-    async def _evict_in_turn(self, course: _Course, eviction: Eviction) -> None:
-        """Evict one pod when no other eviction counts against its budgets at the moment."""
+    async def _evict_in_turn(self, progress: _Progress, eviction: Eviction) -> None:
+        """Evict one pod when no other eviction runs under its budgets."""
         async with AsyncExitStack() as turns:
             for budget in self._budgets_of(eviction.task):
                 await turns.enter_async_context(self._turns.setdefault(budget, asyncio.Lock()))
-            if not course.is_dropped:
-                course.note(eviction, await self._evict(eviction, dry_run=False))
+            if not progress.is_dropped:
+                progress.note(eviction, await self._evict(eviction, dry_run=False))
 
     def _budgets_of(self, task: Task) -> tuple[BudgetKey, ...]:
-        """Return the keys of the budgets that count `task`, in the order in which they are taken.
+        """Return the keys of the budgets that cover `task`, in the order of locking.
 
-        Always the same order, so that no two evictions wait for each other.
+        The order is always the same, which avoids deadlocks.
         """
         metas = (budget.metadata for budget in self._budgets.budgets_of(task))
         return tuple((meta.namespace, meta.name) for meta in metas)
 
     async def _evict(self, eviction: Eviction, *, dry_run: bool) -> _Problem | None:
-        """Evict one pod; return why that was refused, None if it goes or is gone."""
+        """Evict one pod; return why it was refused, None if it is being deleted or gone."""
         task, easings = eviction.task, self._budgets.budget_easings
         try:
             async with self._calls:
                 await self._client.evict(task.namespace, task.name, task.uid, dry_run=dry_run)
-        except (NotFoundError, ConflictError):  # gone, and perhaps another has its name
+        except (NotFoundError, ConflictError):  # gone; a conflict means a new pod with its name
             return None
         except ApiError as error:
             return _Problem(error.message, easings, error.retry_after_s)

@@ -13,7 +13,7 @@ _SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 
 
 CYCLE_SECONDS = Histogram(
     "bindery_cycle_seconds",
-    "Time of one planning cycle, its commits not waited for.",
+    "Time of one planning cycle, without waiting for its commits.",
     buckets=_SECONDS,
 )
 ACTION_SECONDS = Histogram(
@@ -25,13 +25,13 @@ STATEMENTS = Counter("bindery_statements_total", "Statements committed.")
 PENDING_PODS = Gauge("bindery_pending_pods", "Pods that wait, by their job's reason.", ["reason"])
 REQUESTS = Counter(
     "bindery_scheduler_bindrequests_total",
-    "BindRequests by what became of creating or clearing them.",
+    "BindRequests by the outcome of their creation or deletion.",
     ["outcome"],
 )
-EVICTIONS = Counter("bindery_evictions_total", "Evictions asked for, by outcome.", ["outcome"])
+EVICTIONS = Counter("bindery_evictions_total", "Requested evictions, by outcome.", ["outcome"])
 OBJECT_ERRORS = Counter(
     "bindery_object_errors_total",
-    "Unexpected errors in the handling of one object, which was left out, by stage and kind.",
+    "Unexpected errors with one object, which was then left out, by stage and kind.",
     ["stage", "kind"],
 )
 CUT_CYCLES = Counter(
@@ -39,14 +39,14 @@ CUT_CYCLES = Counter(
 )
 COMMIT_SECONDS = Histogram(
     "bindery_commit_latency_seconds",
-    "Time from the creation of the newest pod of a Statement to its commit, by queue. What follows "
-    "is the binder's bindery_bindrequest_seconds.",
+    "Time from the creation of the newest pod of a Statement to its commit, by queue. The time "
+    "after it is the binder's bindery_bindrequest_seconds.",
     ["queue"],
     buckets=(0.5, 1, 2, 3, 5, 10, 30, 60, 300, 900, 3600, 14400, 86400),
 )
 EVICTED_PODS = Counter(
     "bindery_evicted_pods_total",
-    "Pods evicted, by the action that evicted them and the queue that they were charged to.",
+    "Evicted pods, by action and by the queue that they were charged to.",
     ["action", "queue"],
 )
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
@@ -60,14 +60,15 @@ _WAITING = frozenset({"Pending", "Pipelined", "Gated"})
 
 
 def record_commit(draft: BindRequestDraft, now: float) -> None:
-    """Record how long the pods of a Statement have waited for its commit."""
+    """Record the time that the pods of a Statement waited for its commit."""
     created = [at for task in draft.tasks if (at := seconds(task.created)) is not None]
+    # Only the first part of a split Statement counts, so that each commit counts once.
     if created and not draft.spec.statement.part:
         COMMIT_SECONDS.labels(draft.spec.queue).observe(max(now - max(created), 0.0))
 
 
 def drop_queues(known: Collection[str]) -> None:
-    """Drop the series of queues that are not `known` any more."""
+    """Drop the series of queues that are not in `known`."""
     for family in (COMMIT_SECONDS, EVICTED_PODS):
         samples = (sample for metric in family.collect() for sample in metric.samples)
         for queue in {sample.labels["queue"] for sample in samples}.difference(known):
@@ -75,7 +76,7 @@ def drop_queues(known: Collection[str]) -> None:
 
 
 def record(report: CycleReport, cycle_s: float) -> None:
-    """Record what one cycle took and found."""
+    """Record the times and results of one cycle."""
     CYCLE_SECONDS.observe(cycle_s)
     for action, action_s in report.seconds_by_action.items():
         ACTION_SECONDS.labels(action).observe(action_s)
@@ -89,6 +90,6 @@ def record(report: CycleReport, cycle_s: float) -> None:
         waiting = sum(pod.state in _WAITING for pod in job.pods.values())
         if waiting:
             pending[job.reason] += waiting
-    PENDING_PODS.clear()
+    PENDING_PODS.clear()  # drops reasons that no job has any more
     for reason, count in pending.items():
         PENDING_PODS.labels(reason).set(count)

@@ -1,8 +1,8 @@
-"""Which Statement another one builds on: a gang's further pods are nothing before it is whole.
+"""Prerequisites of Statements: extra pods of a gang must not be bound before its minimum.
 
-Asked by drafts.py for each Statement of a session; stale.py asks it what is bound. The one
-invariant: of a Statement that names none before it, the pods and those that are bound already are
-all that the gang needs, so that whatever else fails, it is not half there.
+Used by drafts.py for each Statement of a session; stale.py uses `bound_pods`. Invariant: the pods
+of a Statement without a prerequisite and the gang's bound pods together are the gang's minimum.
+So the gang is never half bound, whatever other requests fail.
 """
 
 from collections.abc import Sequence
@@ -12,20 +12,20 @@ from bindery.scheduler.model.jobs import Job, JobKey, Tally, Task, TaskStatus
 
 
 class Precedence:
-    """What the Statements of one session build on. `holds`: the requests that are under way."""
+    """The prerequisites of the Statements of one session. `holds`: requests in progress."""
 
     def __init__(self, holds: Holds) -> None:
         self._holds = holds
         self._bound: dict[JobKey, Tally] = {}
         self._whole: dict[tuple[JobKey, str], str] = {}
-        """Job and sub-group (none: the job) -> the Statement of this session that made it whole."""
+        """(job, sub-group or "" for the job) -> this session's Statement that completes it."""
 
     def needed_before(self, job: Job, tasks: Sequence[Task]) -> str | None:
-        """Return the id of the Statement that one of `tasks`, all placed, is to come after.
+        """Return the id of the prerequisite Statement of `tasks`, which are all placed.
 
-        None: it can stand alone, or there is none that would help.
+        None means that they need none, or that no Statement would help.
         """
-        # Without others it completes the gang by itself; a pod without a PodGroup always does.
+        # All placed pods of the gang are in this Statement, or the pod has no PodGroup.
         if not job.key.is_group or job.placed.total == len(tasks):
             return None
         bound, own = self._bound_of(job), _tally(tasks)
@@ -37,9 +37,10 @@ class Precedence:
         return self._whole.get((job.key, "")) or self._under_way(job)
 
     def completes(self, job: Job, tasks: Sequence[Task]) -> bool:
-        """Return whether `tasks` complete a gang in which no other pod could do it in their place.
+        """Return whether `tasks` complete a gang whose pods are not interchangeable.
 
-        Where all pods count the same, each may fail alone: another completes the gang as well.
+        In a gang without roles and sub-groups each pod may fail alone, as any other pod can
+        complete the gang instead.
         """
         if not job.roles and job.tree is None:
             return False
@@ -47,7 +48,7 @@ class Precedence:
         return not job.is_met_by(bound) and job.is_met_by(bound, _tally(tasks))
 
     def note(self, job: Job, tasks: Sequence[Task], statement: str) -> None:
-        """Note that `statement`, with `tasks`, makes `job`, or sub-groups of it, whole."""
+        """Record that `statement`, with `tasks`, completes `job` and their sub-groups."""
         for name in {"", *(task.sub_group for task in tasks)}:
             self._whole.setdefault((job.key, name), statement)
 
@@ -57,10 +58,10 @@ class Precedence:
         return self._bound[job.key]
 
     def _under_way(self, job: Job, sub_group: str | None = None) -> str | None:
-        """Return the newest Statement of an earlier cycle that makes `job`, or a sub-group, whole.
+        """Return the newest Statement in progress that completes `job` or a sub-group.
 
-        If there is none, what is under way is lost with the one on which it builds: what builds on
-        it goes the same way.
+        If there are only requests of extra pods, return the newest of those: it fails if its own
+        prerequisite fails, so the new Statement fails with it.
         """
         binding = [task for task in job.tasks.values() if task.status is TaskStatus.BINDING]
         pods = (task.uid for task in binding if sub_group in (None, task.sub_group))
@@ -70,7 +71,7 @@ class Precedence:
 
 
 def bound_pods(job: Job, holds: Holds) -> Tally:
-    """Return what `job` has for sure: pods that are bound, or have succeeded already."""
+    """Return the pods that `job` certainly has: those that are bound or have succeeded."""
     return _tally([task for task in job.tasks.values() if _is_bound(task, holds)])
 
 
@@ -89,12 +90,12 @@ def _tally(tasks: Sequence[Task]) -> Tally:
 
 
 def _is_extra(spec: Spec) -> bool:
-    """Return whether the request is one of pods that each are only one more of their gang."""
+    """Return whether the request has only extra pods, each of which may fail alone."""
     alone = spec.statement.parts == 1 and len(spec.pods) == 1
     return spec.min_bound == 0 or (alone and spec.statement.after is not None)
 
 
 def _count(spec: Spec) -> tuple[int, str]:
-    """Return the number of the commit after which the Statement is named, and its name."""
+    """Return the sort key of a Statement: its commit number, then its id."""
     _, count = owner_and_commit(spec.statement.id)
     return count, spec.statement.id

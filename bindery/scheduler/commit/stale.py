@@ -1,7 +1,7 @@
-"""Which BindRequests nobody will finish: pure decisions, carried out by writer.py.
+"""Stale BindRequests, which nobody will finish: pure decisions, executed by writer.py.
 
-The binder finishes what can be finished. What it cannot know, or cannot do when it is down, is
-cleared here, so that a request never holds room for ever.
+The binder finishes all requests that it can. This module finds the others, and those that stay
+behind while the binder is down, so that no request holds room forever.
 """
 
 from collections import defaultdict
@@ -16,15 +16,16 @@ from bindery.scheduler.commit.precedence import bound_pods
 from bindery.scheduler.model.jobs import TaskStatus, Uid
 
 SETTLED_AFTER_S = 5.0
-"""A younger request's pods and nodes may not have been seen yet: watches are not in step."""
+"""Age of a request at which its pods and nodes should be known, as watches are not ordered."""
 INCOMPLETE_AFTER_S = 30.0
-"""How long the parts of a split Statement may take to come. A scheduler that was killed between two
-parts leaves the first ones behind."""
+"""Age of a request at which all parts of its Statement should exist.
+
+A scheduler that is killed between two parts leaves the first parts behind."""
 
 
 @dataclass(frozen=True, slots=True)
 class StaleRequest:
-    """A request to be removed."""
+    """A request to delete."""
 
     request: BindRequest
     reason: str
@@ -33,13 +34,13 @@ class StaleRequest:
 
 
 _Reason = tuple[str, str]
-"""One CamelCase word, and a text."""
+"""One CamelCase word, and a text for people."""
 _Statement = tuple[str, str]
 """Namespace and id of a Statement."""
 
 
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
-    """Yield the requests that nobody will finish, or that a newer one has replaced."""
+    """Yield the requests that nobody will finish, and failed ones that are no longer needed."""
     # In these namespaces this scheduler itself may be between two parts of a Statement.
     writing = {namespace for namespace, _ in cluster.holds.assumed}
     statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)
@@ -51,7 +52,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
         for request in parts:
             if request.is_final:
                 if _has_failed(request) and _is_superseded(cluster, request):
-                    text = "its pods are planned anew or gone"
+                    text = "its pods are planned again or gone"
                     yield StaleRequest(request, "Superseded", text)
                 continue
             age_s = now - (seconds(request.metadata.creation_timestamp) or now)
@@ -61,7 +62,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
                 found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
             may_lack = age_s > INCOMPLETE_AFTER_S and namespace not in writing
             if found is None and len(parts) < count and may_lack:
-                found = ("Incomplete", f"not all of its {count} parts have come")
+                found = ("Incomplete", f"not all of its {count} parts exist")
             if found is not None:
                 failing.add((namespace, identity))
                 yield StaleRequest(request, *found)
@@ -76,9 +77,9 @@ def _orphans(
     failing: set[_Statement],
     known: Collection[_Statement],
 ) -> Iterator[StaleRequest]:
-    """Yield those of `live` without the Statement that they build on, and what builds on these."""
+    """Yield the requests of `live` whose prerequisite failed or is gone, directly or indirectly."""
     rest, found = list(live), True
-    while found:
+    while found:  # each request found may be the prerequisite of others
         found, kept = False, []
         for request in rest:
             why = _orphaned(cluster, request, failing, known)
@@ -97,23 +98,23 @@ def _orphaned(
     failing: Collection[_Statement],
     known: Collection[_Statement],
 ) -> _Reason | None:
-    """Return why the Statement that `request` builds on is no ground any more, if so."""
+    """Return why the prerequisite of `request` will not succeed; None if it may."""
     namespace, before = request.metadata.namespace, str(request.spec.statement.after)
     if (namespace, before) in failing:
-        return "PredecessorFailed", f"the Statement {before} before it has failed"
+        return "PredecessorFailed", f"prerequisite Statement {before} failed"
     assumed = (each.spec.statement.id for each in cluster.holds.assumed.values())
     if (namespace, before) in known or before in assumed:
         return None
-    # One that has succeeded is removed after a while: the pods tell what it has done.
+    # Succeeded requests are deleted after a while: then the gang's bound pods decide.
     tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
     jobs = (cluster.state.jobs[task.job] for task in tasks if task is not None)
     if all(job.is_met_by(bound_pods(job, cluster.holds)) for job in jobs):
         return None
-    return "PredecessorGone", f"the Statement {before} before it is gone"
+    return "PredecessorGone", f"prerequisite Statement {before} is gone"
 
 
 def _obstacle(cluster: Cluster, request: BindRequest) -> _Reason | None:
-    """Return why `request` cannot be finished any more by itself, if so."""
+    """Return why `request` can no longer be finished, by its own pods and nodes; else None."""
     tasks, nodes = cluster.state.tasks, cluster.state.nodes
     gone = [pod.pod_name for pod in request.spec.pods if Uid(pod.pod_uid) not in tasks]
     homeless = {p.selected_node for p in request.spec.pods if p.selected_node not in nodes.rows}
@@ -130,6 +131,6 @@ def _has_failed(request: BindRequest) -> bool:
 
 
 def _is_superseded(cluster: Cluster, request: BindRequest) -> bool:
-    """Return whether no pod of the failed `request` waits to be planned anew."""
+    """Return whether no pod of the failed `request` waits to be planned again."""
     tasks = (cluster.state.tasks.get(Uid(pod.pod_uid)) for pod in request.spec.pods)
     return all(task is None or task.status is not TaskStatus.PENDING for task in tasks)

@@ -1,9 +1,9 @@
-"""Writes committed plans to the API server, and clears requests that nobody will finish.
+"""Writes BindRequests to the API server, and deletes stale ones.
 
-A Statement's parts are written together: if one is refused, those that exist are removed again, so
-that a gang is committed whole or not at all. Several Statements are written at once, but one that
-builds on another only after that one: the binder, which sees it, can then tell that the other is
-gone from that it has not come.
+The parts of a Statement are written together: if one is refused, the others are deleted again, so
+that a gang is committed whole or not at all. Several Statements are written concurrently, but a
+Statement only after its prerequisite. So if the binder does not find a prerequisite, it is gone,
+not late.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ from bindery.scheduler.commit.stale import StaleRequest
 
 CONCURRENT_STATEMENTS = 16
 UNCONFIRMED_AFTER_S = 30.0
-"""A request that was written, but does not show in the watch, is looked up after so long."""
+"""Time after which a request that the watch does not show is looked up, in seconds."""
 _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
-"""A create of which the outcome is unknown is repeated after so long."""
+"""Pauses before a create call with an unknown outcome is repeated, in seconds."""
 
 _Statement = tuple[str, str | None]
 """Namespace and id of a Statement."""
@@ -43,7 +43,7 @@ _log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A draft that does not exist and will not. `problem`: why; "" when another scheduler won."""
+    """A draft that will not be created. `problem`: the reason; "" if another scheduler won."""
 
     draft: BindRequestDraft
     problem: str
@@ -55,30 +55,30 @@ class Refused:
 
 
 class RequestWriter:
-    """Creates and clears BindRequests in the background.
+    """Creates and deletes BindRequests in the background.
 
-    What failed is kept in `refused` and `missing` for the loop to take; `wake` is called then.
+    After a failure it calls `wake`, and the loop takes the results from `refused` and `missing`.
     """
 
     def __init__(self, client: Client, wake: Callable[[], None]) -> None:
         self._client = client
         self._wake = wake
         self.ending: set[str] = set()
-        """Namespaces in which nothing can be created any more."""
+        """Namespaces that are being deleted, in which nothing can be created."""
         self.refused: list[Refused] = []
         self.missing: list[RequestKey] = []
-        """Requests that should exist and do not."""
+        """Requests that should exist but do not."""
         self._slots = asyncio.Semaphore(CONCURRENT_STATEMENTS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts: dict[_Statement, list[BindRequestDraft]] = {}
         self._writing: set[RequestKey] = set()
         self._statements: dict[_Statement, asyncio.Event] = {}
-        """Statements that are being written -> set when that is over."""
+        """Statements that are being written -> event that is set at the end."""
         self._removing: set[str] = set()
-        """UIDs of stale requests whose deletion is under way."""
+        """UIDs of stale requests whose deletion is in progress or done."""
 
     def submit(self, draft: BindRequestDraft) -> None:
-        """Write `draft` once all parts of its Statement have been submitted."""
+        """Write `draft` when all parts of its Statement have been submitted."""
         statement = (draft.namespace, draft.spec.statement.id)
         parts = self._parts.setdefault(statement, [])
         parts.append(draft)
@@ -89,24 +89,24 @@ class RequestWriter:
             self._spawn(self._write(statement, parts))
 
     def abandon(self) -> None:
-        """Refuse the Statements of which parts are missing, after a cycle that ended early."""
+        """Refuse the Statements with missing parts, after a cycle that ended early."""
         for parts in self._parts.values():
-            self._refuse(parts, "its cycle ended early")
+            self._refuse(parts, "the cycle ended early")
         self._parts.clear()
 
     def remove(self, stale: StaleRequest) -> None:
-        """Delete a request that nobody will finish."""
+        """Delete a stale request in the background."""
         if stale.request.metadata.uid not in self._removing:
             self._removing.add(stale.request.metadata.uid)
             self._spawn(self._remove(stale))
 
     def look_up(self, key: RequestKey) -> None:
-        """Find out whether a request that should exist does, unless it is being written."""
+        """Check that a request exists, unless it is being written."""
         if key not in self._writing:
             self._spawn(self._look_up(key))
 
     async def drain(self) -> None:
-        """Wait until everything submitted has been written."""
+        """Wait until all submitted requests have been written or refused."""
         while self._tasks:
             await asyncio.wait(self._tasks)
 
@@ -130,12 +130,12 @@ class RequestWriter:
             self._statements.pop(statement).set()
 
     async def _problem_before(self, draft: BindRequestDraft) -> str | None:
-        """Wait for the Statement that `draft` builds on; return why it was refused, if it was."""
+        """Wait for the prerequisite of `draft`; return why it was refused, None if it was not."""
         before = (draft.namespace, draft.spec.statement.after)
         written = self._statements.get(before)
         if written is not None:
             await written.wait()
-        # The loop takes the refused ones before it plans anew, and then nothing builds on them.
+        # The loop empties `refused` before the next cycle, which names no refused prerequisite.
         refused = (each for each in self.refused if each.statement == before)
         return next((each.problem for each in refused), None)
 
@@ -154,18 +154,18 @@ class RequestWriter:
         self._wake()
 
     async def _create(self, draft: BindRequestDraft) -> str | None:
-        """Create one request; return why it does not exist, None if it does or may."""
+        """Create one request; return why it does not exist, None if it does or may exist."""
         pauses_s = iter(_REPEAT_AFTER_S)
         while True:
             try:
                 return await self._create_once(draft)
             except (OutcomeUnknownError, UnreachableError) as error:
                 _log.warning("commit outcome unknown", request=draft.name, error=str(error))
-                # By its name it is the same request, however often it is written. What could not
-                # be sent has been tried for long enough.
+                # Repeating is safe, as the name is always the same. The client has already
+                # retried a request that it could not send.
                 pause_s = next(pauses_s, None) if isinstance(error, OutcomeUnknownError) else None
                 if pause_s is None:
-                    # It may exist: its pods stay spoken for until the watch or a look-up tells.
+                    # It may exist: its pods stay held until the watch or a look-up shows it.
                     REQUESTS.labels("unknown").inc()
                     return None
             await asyncio.sleep(pause_s)
@@ -190,13 +190,17 @@ class RequestWriter:
         return None
 
     async def _compare(self, draft: BindRequestDraft) -> str | None:
-        """Return None if the request that has the name is the one we wanted to write."""
+        """Return None if the existing request is equal to `draft`, else why it is not.
+
+        The text is "" if another scheduler wrote the request.
+        """
         try:
             found = await self._client.get(BIND_REQUESTS, draft.name, draft.namespace)
         except NotFoundError:
-            return "a request with its name was just removed"
+            return "a request with its name was just deleted"
         except KubeError as error:
             return str(error)
+        # The same content is an earlier attempt of this process: its answer was lost.
         ours = [(pod.pod_uid, pod.selected_node) for pod in draft.spec.pods]
         theirs = [(pod.pod_uid, pod.selected_node) for pod in found.spec.pods]
         if ours == theirs and found.spec.fencing_token == draft.spec.fencing_token:
@@ -213,7 +217,7 @@ class RequestWriter:
                 continue
             except KubeError as error:
                 # The stale-request rules remove an incomplete Statement later.
-                _log.warning("part not taken back", request=draft.name, error=str(error))
+                _log.warning("part not deleted", request=draft.name, error=str(error))
 
     # -- clearing ------------------------------------------------------------------------------
 
@@ -224,19 +228,19 @@ class RequestWriter:
         except NotFoundError:
             pass
         except KubeError as error:
-            _log.warning("stale request not removed", request=meta.name, error=str(error))
+            _log.warning("stale request not deleted", request=meta.name, error=str(error))
             self._removing.discard(meta.uid)
             return
         REQUESTS.labels("cleared").inc()
-        _log.info("request cleared", request=meta.name, reason=stale.reason, why=stale.message)
+        _log.info("request deleted", request=meta.name, reason=stale.reason, why=stale.message)
 
     async def _look_up(self, key: RequestKey) -> None:
         namespace, name = key
         try:
             await self._client.get(BIND_REQUESTS, name, namespace)
         except NotFoundError:
-            _log.warning("request is not there", request=name)
+            _log.warning("request does not exist", request=name)
             self.missing.append(key)
             self._wake()
         except KubeError as error:
-            _log.warning("request not looked up", request=name, error=str(error))
+            _log.warning("request lookup failed", request=name, error=str(error))

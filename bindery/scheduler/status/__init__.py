@@ -1,1 +1,1 @@
-"""What the scheduler tells of gangs, pods and queues: some modules decide, others write."""
+"""The status of gangs, pods and queues: some modules compute it, others write it."""

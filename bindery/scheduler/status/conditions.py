@@ -1,9 +1,8 @@
-"""What objects should say about themselves, and whether they say it already. Pure.
+"""Conditions of pods and PodGroups: which ones differ from the objects and must be written. Pure.
 
-Pods that wait carry `PodScheduled=False` with an honest reason, and the node where room is being
-made for them; what PodGroups say is in `gangs`. Written only when it changes. A job for which
-evictions are just being asked for says nothing new: the next cycle knows how that went. What queues
-say is in `queues`.
+A waiting pod gets `PodScheduled=False` with the reason, and its nominated node if room is being
+made for it. `gangs` computes the status of PodGroups, `queues` that of queues. A job whose
+evictions are being requested gets no new status; the next cycle knows their outcome.
 """
 
 from collections.abc import Iterator, Sequence
@@ -29,14 +28,15 @@ from bindery.scheduler.status.gangs import (
 
 POD_SCHEDULED = "PodScheduled"
 _BINDING_SHOWN_AFTER_S = 10.0
-"""Most gangs are bound sooner, and then the state in between costs no write. What a BindRequest
-waits for stands in its own status after two seconds."""
+"""Delay of the state Binding. Most gangs are bound sooner, which saves the write.
+
+A BindRequest that waits shows the reason in its own status after two seconds."""
 _COMING_SHOWN_AFTER_S = 2.0
-"""Most gangs are complete sooner."""
+"""Delay of conditions of gangs whose pods are still being created, for the same reason."""
 
 
 class Subject(Enum):
-    """The kinds of which the scheduler writes the status."""
+    """The kinds whose status this module covers."""
 
     POD = "Pod"
     POD_GROUP = "PodGroup"
@@ -44,36 +44,38 @@ class Subject(Enum):
 
 @dataclass(frozen=True, slots=True)
 class ConditionWrite:
-    """One condition that differs from what its object says."""
+    """The status of one object, to be written because it differs from the object's."""
 
     subject: Subject
     meta: Meta
     condition: Condition
     all_conditions: tuple[Condition, ...]
-    """What the object's whole list shall be, for kinds whose lists merge patches replace."""
+    """The complete list of conditions, for kinds whose list a merge patch replaces."""
     is_urgent: bool
-    """Bad news are urgent; good news wait until nothing else is to be written."""
+    """Failures are urgent. Successes wait until no commit is in flight."""
     nominated_node: str | None = None
-    """Of a pod: where room is being made for it, "" for nowhere. None: it says so already."""
+    """For a pod: the node where room is being made, "" for none. None means no change."""
     patience_s: float = 0.0
-    """How long to wait for a newer write before this one."""
+    """Delay before the write, in which a newer one may replace it."""
     state: str | None = None
     """The state of a gang."""
     queue: str | None = None
-    """The queue that a gang's bound pods are charged to, "" for none. None: it says so already.
-    Only written to the version of the object that `meta` is of: its spec may name another since."""
+    """The queue that a gang's bound pods are charged to, "" for none. None means no change.
+
+    Only written to the version of the object in `meta`, as a newer spec may name another queue."""
 
 
 def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
-    """Yield what has to be written after a cycle. `now`: seconds since the epoch.
+    """Yield the writes that are needed after a cycle. `now`: seconds since the epoch.
 
-    Looks at the jobs that wait and at those that have changed since they were looked at last. A job
-    that has not had its turn yet says nothing new.
+    Covers the waiting jobs and those that changed since the last call, except jobs that the cycle
+    has not reached.
     """
     asked_for = {eviction.preemptor for eviction in report.evictions}
     for job in report.jobs.values():
         if job.is_known and job.key not in asked_for:
             with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
+                # A list, so that an error is raised here and not between two writes of the caller.
                 yield from list(_job_writes(cluster, job, now))
     for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):
         with cluster.defects.held_to(Stage.REPORT, of_job(key)):
@@ -97,7 +99,7 @@ def _group_write(
     status = gang_status(job, group, report, cluster.eviction_history.of(key))
     if status is None:
         return
-    said = [
+    old_and_new = [
         (find(group, new.type), new)
         for new in (status.scheduled, status.evicted)
         if new is not None
@@ -105,9 +107,10 @@ def _group_write(
     state = group.status.state or GangState.WAITING
     queue = charged_queue(job, is_guarded=cluster.is_guarded)
     moves = queue is not None and queue != group.status.queue
-    if state == status.state and not moves and all(same_words(old, new) for old, new in said):
+    is_same = all(same_words(old, new) for old, new in old_and_new)
+    if state == status.state and not moves and is_same:
         return
-    dated_ones = [dated(new, old, now) for old, new in said]
+    dated_ones = [dated(new, old, now) for old, new in old_and_new]
     kinds = {condition.type for condition in dated_ones}
     is_coming = status.scheduled.reason in STILL_COMING
     others = [each for each in group.status.conditions or () if each.type not in kinds]
@@ -153,6 +156,7 @@ def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator
     elif writes:
         yield replace(writes[0], nominated_node=node_name)
     else:
+        # Only the node changes. A write always has a condition, so the present one is repeated.
         said = _find(conditions, new.type) or new
         yield ConditionWrite(
             Subject.POD, pod.metadata, said, (said,), is_urgent=True, nominated_node=node_name

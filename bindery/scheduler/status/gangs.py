@@ -1,8 +1,7 @@
-"""What a PodGroup should say now: its state and its conditions. Pure.
+"""The status of a PodGroup: its state and its conditions. Pure.
 
-Worked out from what is - the job's tasks, and the last cycle's report of why it waits - never from
-what was seen to happen, so that a scheduler that has just begun writes the same. Called by
-`conditions`, which compares it with what the PodGroup says already.
+Computed from the job's tasks and the last cycle's report, not from earlier events, so that a
+restarted scheduler writes the same. Called by `conditions`, which compares it with the PodGroup.
 """
 
 from collections import Counter
@@ -25,36 +24,36 @@ from bindery.scheduler.planning.reports import JobReport
 _ENDED = frozenset(status for status in TaskStatus if status.has_ended)
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
 _REASONS = {"stalegangeviction": "StaleGangEviction"}
-"""The reasons of evictions by actions whose names are several words; others are capitalized."""
+"""Action -> reason, for actions with several words; the names of others are capitalized."""
 _HAS_ITS_MINIMUM = frozenset({GangState.BINDING, GangState.RUNNING, GangState.FINISHED})
 
 
 @dataclass(frozen=True, slots=True)
 class GangStatus:
-    """The state and the conditions, without their times."""
+    """State and conditions of a gang, without times."""
 
     state: GangState
     scheduled: Condition
     evicted: Condition | None
-    """None: it was never evicted."""
+    """None if the gang was never evicted."""
 
 
 def gang_status(
     job: Job, group: PodGroup, report: JobReport | None, record: EvictionRecord | None
 ) -> GangStatus | None:
-    """Return what `group` should say; None while evictions of its pods are being asked for.
+    """Return the status of `group`; None if it must stay as it is for now.
 
     Args:
         job: the gang.
-        group: its PodGroup as it is.
-        report: what the last cycle found out about it, if it waits.
-        record: its last evictions, as far as this process has made them.
+        group: its present PodGroup.
+        report: the last cycle's report about the gang, if it waits.
+        record: its last evictions by this process.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
-        return None  # the next cycle knows how that went
+        return None  # the outcome of the evictions is known in the next cycle
     evicted = _evicted(group, record)
     if job.pending and report is None and job.has_come and not job.is_satisfied:
-        return None  # it has not been tried yet: a cycle that finds out why it waits says so
+        return None  # not planned yet: a later cycle reports why it waits
     state = _state(job, group, was_evicted=evicted is not None and evicted.status == "True")
     if evicted is not None:
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
@@ -63,14 +62,14 @@ def gang_status(
 
 
 def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
-    """Return what the `queue` in the status of a PodGroup should be, "" for none; None: it stays.
+    """Return `status.queue` of a PodGroup, "" for none; None if it must stay as it is.
 
-    It lets changes of `spec.queue` move bound pods, as the admission policy guards these from then
-    on. So it is set only while all bound pods are charged to the queue that the PodGroup names.
+    While it is set, the admission policy guards changes of `spec.queue`, and such a change moves
+    bound pods. So it is set only when all bound pods are charged to the queue in the spec.
 
     Args:
         job: the gang.
-        is_guarded: whether the admission policy is in force.
+        is_guarded: whether the admission policy is installed.
     """
     charged = {name for name, count in job.charged.items() if count}
     if not charged or not is_guarded:
@@ -79,7 +78,7 @@ def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
 
 
 def find(group: PodGroup, kind: str) -> Condition | None:
-    """Return the condition of type `kind` that `group` has, if any."""
+    """Return the condition of `group` with type `kind`; None if it has none."""
     conditions = group.status.conditions or ()
     return next((condition for condition in conditions if condition.type == kind), None)
 
@@ -97,14 +96,14 @@ def _state(job: Job, group: PodGroup, *, was_evicted: bool) -> GangState:
     if job.is_satisfied and job.placed.total:
         return GangState.RUNNING if _is_bound(job, statuses) else GangState.BINDING
     if not statuses and group.status.state == GangState.FINISHED:
-        return GangState.FINISHED  # what has ended is cleared away some time
+        return GangState.FINISHED  # its pods were deleted after their end
     if was_evicted and statuses <= _LEAVING | _ENDED:
         return GangState.EVICTED
     return GangState.WAITING
 
 
 def _is_bound(job: Job, statuses: set[TaskStatus]) -> bool:
-    """Whether the gang has its minimum without the pods that the binder is at work for."""
+    """Return whether the gang has its minimum without the pods that are being bound."""
     if TaskStatus.BINDING not in statuses:
         return True
     bound = Tally()
@@ -141,26 +140,30 @@ def _scheduled(
 
 
 def _shortage(job: Job) -> tuple[str, str]:
-    """Return reason and text for a gang below its minimum of which no pod waits."""
+    """Return reason and text for a gang below its minimum without waiting pods."""
+    required = f"of {job.min_member} required pods"
     if job.has_come and job.tasks:
-        text = f"{job.placed.total} of {job.min_member} required pods have a node"
-        return JobReason.BELOW_MINIMUM, text
-    come = job.placed.total + job.waiting.total
-    text = f"{come} of {job.min_member} required pods exist" if job.min_member else "no pods exist"
+        return JobReason.BELOW_MINIMUM, f"{job.placed.total} {required} have a node"
+    count = job.placed.total + job.waiting.total
+    text = f"{count} {required} exist" if job.min_member else "no pods exist"
     return JobReason.NOT_ENOUGH_PODS, text
 
 
 def _ended_text(job: Job) -> str:
     counts = Counter(task.status for task in job.tasks.values())
-    text = f"{counts[TaskStatus.SUCCEEDED]} pods have succeeded"
+    text = f"{_pods(counts[TaskStatus.SUCCEEDED])} succeeded"
     failed = counts[TaskStatus.FAILED]
-    return f"{text}, {failed} have failed" if failed else text
+    return f"{text}, {failed} failed" if failed else text
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
 
 
 def _evicted(group: PodGroup, record: EvictionRecord | None) -> Condition | None:
-    """Return the condition of the last evictions, True if the PodGroup has not recovered."""
+    """Return the condition about the last evictions; True unless the gang has recovered."""
     old = find(group, EVICTED)
-    if record is None:
+    if record is None:  # this process evicted none of its pods: the condition stays
         return old
     reason = _REASONS.get(record.action, record.action.capitalize() or EVICTED)
     new = _condition(EVICTED, "True", reason, eviction_text(record))
@@ -169,7 +172,7 @@ def _evicted(group: PodGroup, record: EvictionRecord | None) -> Condition | None
 
 
 def eviction_text(record: EvictionRecord) -> str:
-    """Return who was evicted, why and when, in words."""
+    """Return a text with the number of evicted pods, the time and the reason."""
     at = timestamp(record.at)
     if record.pods == 1:
         return f"1 pod was evicted at {at}: {record.reason}"
@@ -181,14 +184,14 @@ def _condition(kind: str, status: str, reason: str, message: str) -> Condition:
 
 
 def same_words(one: Condition | None, other: Condition | None) -> bool:
-    """Return whether two conditions say the same, whenever they began to."""
+    """Return whether two conditions are equal except for their times."""
     if one is None or other is None:
         return one is other
     return (one.status, one.reason, one.message) == (other.status, other.reason, other.message)
 
 
 def dated(new: Condition, old: Condition | None, now: float) -> Condition:
-    """Return `new` with the time since when its status is what it is."""
+    """Return `new` with its transition time: that of `old` if the status is the same."""
     turned = old is None or old.status != new.status
     since = timestamp(now) if turned or old is None else old.last_transition_time
     return replace(new, last_transition_time=since)

@@ -1,7 +1,7 @@
-"""What queues hold, request and deserve, in words; computed only where something has changed.
+"""Amounts in the status of queues, computed only for queues with changes.
 
-Used by `queues.py` after each cycle. All amounts are those of the queue and all queues below it,
-from the columns that the cycle planned with.
+Used by `queues.py` after each cycle. All amounts include the queues below, and come from the
+columns of the cycle.
 """
 
 from collections.abc import Iterable, Sequence
@@ -20,7 +20,9 @@ from bindery.scheduler.model.resources import MODEL_PREFIX, PODS
 from bindery.scheduler.model.state import PlanState
 
 _RECOUNT_EVERY = 60
-"""Asked so often, all gangs are counted: two changes of a queue's pods may have cancelled out."""
+"""Number of calls after which all gangs are counted again.
+
+Gangs are counted when the amounts of a queue change, and two changes may cancel out."""
 
 
 class QueueAmounts:
@@ -32,18 +34,17 @@ class QueueAmounts:
         self._version = -1
         self._chains: tuple[tuple[int, ...], ...] = ()
         self._own: IntColumns = np.zeros((0, 0), dtype=np.int64)
-        """[resource, queue]: allocated above pending, of each queue alone."""
+        """[2 x resource, queue]: allocated, then pending amounts of each queue itself."""
         self._gangs: IntColumns = np.zeros((2, 0), dtype=np.int64)
-        """[0, queue]: gangs of the queue alone that run; [1, queue]: that wait."""
+        """[0, queue]: running gangs of the queue itself; [1, queue]: waiting ones."""
         self._columns: IntColumns = np.zeros((0, 0), dtype=np.int64)
         self._statuses: list[QueueStatus] = []
 
     def by_row(self, fair: Amounts) -> Sequence[QueueStatus]:
-        """Return what each queue should say, without conditions: the same object as before where
-        nothing has changed.
+        """Return the status of each queue without conditions, by row.
 
-        `fair`: [resource, queue], what each queue deserved in the last cycle; what is new since
-        then counts as none.
+        A queue without changes gets the same object as before.
+        `fair`: [resource, queue], fair shares of the last cycle; newer resources and queues have 0.
         """
         queues, count = self._state.queues, len(self._state.axis)
         is_new = queues.version != self._version
@@ -70,7 +71,7 @@ class QueueAmounts:
         return self._statuses
 
     def _recount(self, rows: NDArray[np.intp]) -> None:
-        """Count the gangs of the queues at `rows` anew."""
+        """Count the gangs of the queues at `rows` again."""
         wanted = set(rows.tolist())
         if not wanted:
             return
@@ -84,7 +85,7 @@ class QueueAmounts:
     def _status(self, row: int) -> QueueStatus:
         count = len(self._state.axis)
         amounts = self._columns[: 4 * count, row].reshape(4, count)
-        indices = self._spoken_of(row, amounts)
+        indices = self._listed(row, amounts)
         allocated, deserved, requested, pending = (self._texts(indices, own) for own in amounts)
         running, waiting = self._columns[4 * count :, row].tolist()
         return QueueStatus(
@@ -95,10 +96,10 @@ class QueueAmounts:
             gangs=GangCounts(running=running, pending=waiting),
         )
 
-    def _spoken_of(self, row: int, amounts: IntColumns) -> list[int]:
-        """Return the resources of which the queue has rules, or anything.
+    def _listed(self, row: int, amounts: IntColumns) -> list[int]:
+        """Return the resources in the queue's status: those with a rule or a non-zero amount.
 
-        Of GPUs of one model it speaks where it has rules for the model.
+        GPUs of one model are listed only if the queue has a rule for the model.
         """
         ruled, names = self._state.queues.ruled(row), self._state.axis.names
         used = np.flatnonzero(amounts.any(axis=0)).tolist()
@@ -120,7 +121,7 @@ def _all(columns: IntColumns) -> NDArray[np.intp]:
 
 
 def _changed(new: IntColumns, old: IntColumns) -> NDArray[np.intp]:
-    """Return which queues' columns differ; all do once there are more resources or queues."""
+    """Return the queues with different columns; all if the number of resources or queues grew."""
     if new.shape != old.shape:
         return _all(new)
     return np.flatnonzero((new != old).any(axis=0))

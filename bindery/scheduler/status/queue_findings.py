@@ -1,7 +1,7 @@
-"""What is wrong with queues: faults, for which a queue is not served, and warnings. Pure.
+"""Faults and warnings of queues. Pure.
 
-Asked by `queues.py` whenever a queue has changed. A fault of one queue harms that queue and those
-below it, never others. A warning changes nothing: the queue is served as its spec says.
+Called by `queues.py` when a queue has changed. The gangs of a queue with a fault wait, and so do
+those of the queues below it. A warning does not change planning.
 """
 
 from dataclasses import dataclass
@@ -13,12 +13,12 @@ from bindery.scheduler.model.queuechains import ChainFlaw
 from bindery.scheduler.model.queues import NO_LIMIT, Amounts, QueueTable
 
 _MOST_NAMED = 8
-"""How many queues of a long cycle are named."""
+"""Maximum number of queues in the message about a cycle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One thing that is wrong, in words for people."""
+    """One fault or warning, with a text for people."""
 
     reason: str
     """One CamelCase word."""
@@ -27,15 +27,15 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What has been found about one queue."""
+    """The findings about one queue."""
 
     fault: Finding | None = None
-    """Why the queue is not served; None: it is."""
+    """Why the gangs of the queue wait; None if it has no fault."""
     warnings: tuple[Finding, ...] = ()
 
 
 def verdicts(queues: QueueTable) -> dict[str, Verdict]:
-    """Return what is to be said about each queue that exists, by name."""
+    """Return the verdict on each queue, by name."""
     faults = {row: _own_fault(queues, row) for row in range(len(queues.entries))}
     quota, _, limit = queues.rules()
     claimed = _claimed(queues)
@@ -76,7 +76,7 @@ def _fault_above(queues: QueueTable, row: int, faults: dict[int, Finding | None]
 
 
 def _claimed(queues: QueueTable) -> Amounts:
-    """Return the sums of the quotas that the queues right below each queue state."""
+    """Return, for each queue, the sum of the explicit quotas of its children."""
     claimed = np.zeros((len(queues.axis), len(queues.entries)))
     for row, entry in enumerate(queues.entries):
         if entry.parent is not None:
@@ -104,7 +104,7 @@ def _warnings(
     for index in np.flatnonzero(claimed[:, row] > quota[:, row]).tolist():
         name = queues.axis.names[index]
         asked, own = (_shown(queues, index, it) for it in (claimed[index, row], quota[index, row]))
-        text = f"the queues below it have quotas of {asked} {name} in all, it has {own} itself"
+        text = f"its child queues have quotas of {asked} {name} in total, but its own is {own}"
         found.append(Finding("QuotaBelowChildren", text))
     return found
 

@@ -1,7 +1,7 @@
-"""What each queue deserves and what waits in it, as Prometheus series.
+"""Prometheus series of the rules, fair shares and waiting gangs of queues.
 
-The loop calls `QueueFigures.note` after a cycle; a scrape reads what was noted last. What queues
-hold is exported by `usage/metrics.py`. Invariant: a queue that is gone has no series.
+The loop calls `QueueFigures.note` after a cycle, and a scrape reads the last note. Allocated
+amounts are exported by `usage/metrics.py`. Invariant: a deleted queue has no series.
 """
 
 from collections.abc import Iterator
@@ -20,12 +20,15 @@ from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, short_name
 from bindery.scheduler.model.state import PlanState
 
 NOTE_EVERY_S = 5.0
-"""The shortest time between two notes: each walks the gangs that wait."""
+"""Minimum time between two notes, as each loops over all waiting gangs."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """All queues at one time. Amounts are [resource, queue] in units of `quantity.scale`."""
+    """The figures of all queues at one time.
+
+    Amounts are [resource, queue], in units of `quantity.scale`.
+    """
 
     resources: tuple[str, ...] = ()
     queues: tuple[str, ...] = ()
@@ -39,16 +42,16 @@ class Moment:
 
 
 class QueueFigures(Collector):
-    """The series of quota, limit, fair share and of what waits, by queue."""
+    """The series of quota, limit, fair share and waiting gangs, by queue."""
 
     def __init__(self) -> None:
         self._noted_at = -NOTE_EVERY_S
         self._moment = Moment()
 
     def note(self, state: PlanState, fair: Amounts, now: float) -> None:
-        """Take in what a cycle found, unless the last note is young.
+        """Record the figures after a cycle, unless the last note is recent.
 
-        `fair`: [resource, queue], what each queue deserved. `now`: seconds since the epoch.
+        `fair`: [resource, queue], fair shares. `now`: seconds since the epoch.
         """
         if 0 <= now - self._noted_at < NOTE_EVERY_S:
             return
@@ -83,24 +86,28 @@ class QueueFigures(Collector):
         )
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield the series as of the last note."""
+        """Yield the series of the last note."""
         moment = self._moment
         for name, text, amounts in (
-            ("quota", "What a queue deserves before anything is shared out", moment.quota),
-            ("limit", "What a queue may hold at most", moment.limit),
-            ("fair_share", "What a queue deserved in the last cycle", moment.fair),
+            ("quota", "Quota of a queue", moment.quota),
+            ("limit", "Limit of a queue", moment.limit),
+            ("fair_share", "Fair share of a queue in the last cycle", moment.fair),
         ):
             yield _amounts(f"bindery_queue_{name}", text, moment, amounts)
         for name, text, values in (
-            ("waiting_pods", "Pods of a queue itself that wait.", moment.waiting_pods),
+            (
+                "waiting_pods",
+                "Waiting pods of a queue, without the queues below it.",
+                moment.waiting_pods,
+            ),
             (
                 "waiting_gangs",
-                "Gangs of a queue itself that wait for their minimum.",
+                "Gangs below their minimum in a queue, without the queues below it.",
                 moment.waiting_gangs,
             ),
             (
                 "longest_wait_seconds",
-                "Age of the oldest gang of a queue itself that waits for its minimum.",
+                "Age of the oldest gang below its minimum, without the queues below it.",
                 moment.longest_wait_s,
             ),
         ):
@@ -112,7 +119,7 @@ class QueueFigures(Collector):
 
 
 def _amounts(name: str, text: str, moment: Moment, amounts: Amounts) -> GaugeMetricFamily:
-    """Return one series a queue and resource; an unlimited amount has none."""
+    """Return one series per queue and resource, without unlimited amounts."""
     text += ": devices, cores, bytes. Unlimited amounts are left out."
     family = GaugeMetricFamily(name, text, labels=["queue", "resource"])
     for row, resource in enumerate(moment.resources):

@@ -1,8 +1,9 @@
-"""Records on bound pods the queue that their gang was assigned to.
+"""Records the assigned queue of a moved gang on its bound pods.
 
-The binder records the queue when it binds a pod. When somebody who may assign to another queue
-moves the running gang, the record has to follow, so that it holds after a restart and after the
-PodGroup is gone. Offered by `loop` after each cycle, written in the background.
+The binder records the queue when it binds a pod. If an authorized user moves the running gang to
+another queue, the record on its pods must change too, so that it is right after a restart and after
+the deletion of the PodGroup. `loop` offers the pods after each cycle; the writes run in the
+background.
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from bindery.scheduler.model.jobs import Task, Uid
 
 _CONCURRENT_WRITES = 4
 _SHOWN_AFTER_S = 30.0
-"""After so long the watch has shown what was written; what is still offered is written again."""
+"""Time after which a pod that is still offered is written again, in seconds."""
 
 _log = structlog.get_logger()
 
@@ -33,17 +34,17 @@ class _Record:
 
 
 class QueueRecorder:
-    """Patches the records of pods. `clock`: seconds since the epoch."""
+    """Patches the records of pods. `clock` returns seconds since the epoch."""
 
     def __init__(self, client: Client, clock: Callable[[], float]) -> None:
         self._client, self._clock = client, clock
         self._waiting: dict[Uid, _Record] = {}
         self._tried: dict[Uid, tuple[_Record, float]] = {}
-        """What was written, or could not be, and when."""
+        """The last attempt for each pod, successful or not, and its time."""
         self._wake = asyncio.Event()
 
     def offer(self, tasks: Iterable[Task]) -> None:
-        """Record on each of `tasks` the queue that it counts in, unless that was just done."""
+        """Record the queue of each of `tasks`, unless that was tried recently."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {uid: tried for uid, tried in self._tried.items() if tried[1] > since}
         for task in tasks:
@@ -53,7 +54,7 @@ class QueueRecorder:
                 self._wake.set()
 
     async def run(self, leadership: Leadership) -> None:
-        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        """Write until cancelled or no longer leading. Writes of an earlier term are dropped."""
         self._waiting.clear()
         self._tried.clear()
         while leadership.is_valid():
@@ -67,7 +68,7 @@ class QueueRecorder:
     async def _write(self, uid: Uid, record: _Record) -> None:
         del self._waiting[uid]
         self._tried[uid] = (record, self._clock())
-        # The scheduler may write the status of pods and nothing else; metadata is part of it.
+        # RBAC allows the scheduler only pods/status; a status patch may also change metadata.
         annotations = {CHARGED_QUEUE_ANNOTATION: record.queue}
         patch = {"metadata": {"uid": uid, "annotations": annotations}}
         try:

@@ -1,8 +1,8 @@
-"""Writes the status of Queue objects in the background, one patch an object.
+"""Writes the status of Queue objects in the background, one patch per object.
 
-The newest wins. Conditions go out at once. Amounts of one queue are written at most every few
-seconds, and while commits are under way less often still, so that a burst of gangs is bound before
-anybody is told about it. The longest waiting goes first, one call at a time.
+A newer status replaces an older one. Conditions are written at once. The amounts of a queue are
+written at most every few seconds, and less often while commits are in flight, so that status writes
+do not delay a burst of gangs. The queue that waits longest is written first, one call at a time.
 """
 
 import asyncio
@@ -24,18 +24,17 @@ from bindery.scheduler.planning.reports import CycleReport
 from bindery.scheduler.status.queues import QueueStatuses, QueueWrite
 
 LOOK_EVERY_S = 1.0
-"""The shortest time between two looks at all queues: each walks all gangs."""
+"""Minimum time between two checks of all queues, as each loops over all gangs."""
 AMOUNTS_EVERY_S = 3.0
-"""The shortest time between two writes of one queue's amounts."""
+"""Minimum time between two writes of one queue's amounts."""
 BUSY_AMOUNTS_EVERY_S = 10.0
-"""The same while commits are under way."""
+"""The same while commits are in flight."""
 RETRY_AFTER_S = 10.0
-"""How long a queue is left alone after the API server has refused its status."""
+"""Time without writes to a queue after the API server refused its status."""
 SHOWN_AFTER_S = 30.0
-"""After so long the watch has shown what was written: if the object says something else, it is
-written again."""
+"""Time after which the watch has shown a write. If the object still differs, it is repeated."""
 _PAUSE_S = 0.02
-"""Between two writes: 50 a second are enough for a cluster of 1,000 queues."""
+"""Pause between two writes: 50 per second are enough for a cluster of 1,000 queues."""
 _LOOK_AGAIN_S = 0.5
 
 _log = structlog.get_logger()
@@ -48,7 +47,7 @@ class _Written:
 
 
 class QueueStatusWriter:
-    """Patches the status of queues with what `statuses` says of them."""
+    """Patches the status of Queue objects as computed by `statuses`."""
 
     def __init__(self, client: Client, statuses: QueueStatuses, clock: Callable[[], float]) -> None:
         self._client = client
@@ -56,30 +55,29 @@ class QueueStatusWriter:
         self._clock = clock
         self._looked_at = 0.0
         self._waiting: dict[Uid, QueueWrite] = {}
-        """In the order in which the queues' turns came."""
+        """The writes to make, longest waiting first."""
         self._written: dict[Uid, _Written] = {}
-        """The queues that were written a short while ago."""
+        """The recent writes."""
         self._not_before: dict[Uid, float] = {}
-        """When a queue whose status was refused may be written again."""
+        """Queue whose status was refused -> time of the next attempt."""
         self._wake = asyncio.Event()
 
     def look(self, report: CycleReport) -> None:
-        """See what queues should say after a cycle; at most once a second while none changes."""
+        """Offer the status of all queues after a cycle; once per second if no queue changed."""
         now = self._clock()
         if self._statuses.has_news or not 0 <= now - self._looked_at < LOOK_EVERY_S:
             self._looked_at = now
             self.offer(self._statuses.writes(report.fair, now))
 
     def offer(self, writes: Iterable[QueueWrite]) -> None:
-        """Write these, and nothing else that was offered before; what has just been written waits
-        for the watch to show it.
-        """
+        """Replace the waiting writes with `writes`, without those that were just written."""
         now = self._clock()
         self._forget_past(now)
         wanted = {Uid(write.meta.uid): write for write in writes}
         for uid, written in self._written.items():
             if uid in wanted and _repeats(wanted[uid], written.write):
                 del wanted[uid]
+        # Queues that wait already keep their position; new ones come after them.
         self._waiting = {uid: wanted[uid] for uid in self._waiting if uid in wanted} | wanted
         if self._waiting:
             self._wake.set()
@@ -91,7 +89,7 @@ class QueueStatusWriter:
             del self._not_before[uid]
 
     async def run(self, leadership: Leadership) -> None:
-        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        """Write until cancelled or no longer leading. Writes of an earlier term are dropped."""
         self._waiting.clear()
         self._written.clear()
         while leadership.is_valid():
@@ -125,7 +123,7 @@ class QueueStatusWriter:
         except NotFoundError:
             return
         except KubeError as error:
-            # A later cycle offers it again.
+            # Not kept in `_waiting`: a later cycle offers it again.
             self._not_before[uid] = self._clock() + RETRY_AFTER_S
             _log.warning("queue status not written", queue=write.meta.name, error=str(error))
             return
@@ -133,13 +131,13 @@ class QueueStatusWriter:
 
 
 def _repeats(new: QueueWrite, old: QueueWrite) -> bool:
-    """Return whether `new` asks for what was written, of the object as it was before that."""
+    """Return whether `new` has the content of `old` and is based on the same object version."""
     seen, then = new.meta.resource_version, old.meta.resource_version
     return seen == then and _content(new.wanted) == _content(old.wanted)
 
 
 def _content(status: QueueStatus) -> QueueStatus:
-    """Return `status` without times: they are those of the first offer."""
+    """Return `status` without transition times, which differ between offers."""
     timeless = [
         msgspec.structs.replace(condition, last_transition_time=None)
         for condition in status.conditions or ()
@@ -148,7 +146,7 @@ def _content(status: QueueStatus) -> QueueStatus:
 
 
 def _patch(said: QueueStatus, wanted: QueueStatus) -> dict[str, Any]:
-    """Return the merge patch of a status: whole, without the resources that are no more."""
+    """Return the merge patch from `said` to `wanted`, with null for keys that go."""
     old, new = msgspec.to_builtins(said), msgspec.to_builtins(wanted)
     return {key: _merged(old.get(key), value) for key, value in new.items()}
 

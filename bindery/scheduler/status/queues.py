@@ -1,7 +1,7 @@
-"""What Queue objects should say about themselves, and whether they say it already. Pure.
+"""The status of Queue objects: which ones differ and must be written. Pure.
 
-Asked by `queue_writer.py` after a cycle. `queue_findings.py` finds faults, `queue_amounts.py` what
-they hold; this module compares that with what the objects say.
+Called by `queue_writer.py` after a cycle. `queue_findings.py` computes faults and warnings,
+`queue_amounts.py` the amounts. This module compares them with the objects.
 """
 
 from collections.abc import Sequence
@@ -22,47 +22,46 @@ from bindery.scheduler.status.queue_findings import Finding, Verdict, verdicts
 
 @dataclass(frozen=True, slots=True)
 class QueueWrite:
-    """A Queue object that should say something else."""
+    """A Queue object whose status must change."""
 
     meta: Meta
     said: QueueStatus
-    """What it says."""
+    """Its present status."""
     wanted: QueueStatus
-    """What it should say."""
+    """Its new status."""
     is_urgent: bool
-    """Whether its conditions change: that is not held back."""
+    """Whether its conditions change; such writes are not delayed."""
 
 
 @dataclass
 class QueueStatuses:
-    """What the queues of `cluster` should say. `node_pool`: whose queues' amounts are written.
+    """Computes the status of the queues of `cluster`, with amounts for those of `node_pool`.
 
-    Other pools' schedulers count other pods: amounts of a queue have one writer, the scheduler of
-    the pool that its label names. Conditions follow from the Queue objects alone, so everybody who
-    writes them writes the same.
+    Each pool's scheduler counts other pods, so only the scheduler of the pool in the queue's label
+    writes its amounts. Conditions follow from the Queue objects alone: all schedulers write the
+    same.
     """
 
     cluster: Cluster
     node_pool: str
     _verdicts: dict[str, Verdict] = field(default_factory=dict, init=False)
     _version: int = field(default=-1, init=False)
-    """Of the queue table, when `_verdicts` were reached."""
+    """Version of the queue table for `_verdicts`."""
     _settled: dict[str, tuple[Queue, QueueStatus]] = field(default_factory=dict, init=False)
-    """By name: the object and the amounts that were found to agree."""
+    """Queue name -> an object and amounts that agree, to skip the comparison."""
 
     def __post_init__(self) -> None:
         self._amounts = QueueAmounts(self.cluster.state)
 
     @property
     def has_news(self) -> bool:
-        """Whether a queue has changed since `writes` was asked."""
+        """Whether a queue has changed since the last call of `writes`."""
         return self.cluster.state.queues.version != self._version
 
     def writes(self, fair: Amounts, now: float) -> list[QueueWrite]:
-        """Return the objects that should say something else, by name.
+        """Return the needed writes, sorted by name.
 
-        `fair`: [resource, queue], what each queue deserved in the last cycle. `now`: seconds since
-        the epoch.
+        `fair`: [resource, queue], fair shares of the last cycle. `now`: seconds since the epoch.
         """
         table = self.cluster.state.queues
         if self.has_news:
@@ -73,6 +72,7 @@ class QueueStatuses:
         for name, queue in self.cluster.queues.items():
             row = table.rows[name]
             is_ours = queue.metadata.labels.get(NODE_POOL_LABEL, "") == self.node_pool
+            # A queue newer than the cycle has no fair share yet: its amounts stay as they are.
             amounts = by_row[row] if is_ours and row < fair.shape[1] else queue.status
             settled_queue, settled_amounts = self._settled.get(name, (None, None))
             if settled_queue is queue and settled_amounts is amounts:
@@ -91,7 +91,7 @@ class QueueStatuses:
 
 
 def _conditions(queue: Queue, verdict: Verdict, now: float) -> list[Condition]:
-    """Return the whole list of conditions that `queue` should have."""
+    """Return the complete list of conditions of `queue`."""
     said = queue.status.conditions or []
     fault = verdict.fault
     ready = fault or Finding("Valid", "")
@@ -109,7 +109,7 @@ def _condition(kind: str, status: str, finding: Finding) -> Condition:
 
 
 def _since(new: Condition, said: Sequence[Condition], now: float) -> Condition:
-    """Return `new` with the time of its last turn: unchanged as long as its status is."""
+    """Return `new` with its transition time: the old time if the status is the same."""
     for old in said:
         if (old.type, old.status) == (new.type, new.status):
             return replace(new, last_transition_time=old.last_transition_time)

@@ -1,8 +1,8 @@
-"""Writes conditions, and where room is being made for pods, without getting in the way of commits.
+"""Writes conditions, gang states and nominated nodes in the background.
 
-In the background: one entry an object, the newest wins. Bad news go out at once, but the same
-object at most every few seconds while only the wording changes; good news wait until no commit is
-under way, so that a burst of gangs is bound before anybody is told about it.
+Each object has at most one waiting write; a newer one replaces it. Failures are written at once,
+but at most every few seconds while only their message changes. Successes wait until no commit is in
+flight, so that status writes do not delay a burst of gangs.
 """
 
 import asyncio
@@ -24,14 +24,16 @@ from bindery.scheduler.status.conditions import ConditionWrite, Subject
 
 CONCURRENT_WRITES = 4
 REWORD_AFTER_S = 5.0
-"""The shortest time between two writes to one object that differ in their message alone."""
+"""Minimum time between two writes to one object that differ only in their message."""
 SHOWN_AFTER_S = 30.0
-"""After so long the watch has shown what was written: if the object says something else, somebody
-has written over it, and it is written again."""
+"""Time after which the watch has shown a write.
+
+If the object still differs, another client has overwritten it, and it is written again."""
 TRY_AGAIN_AFTER_S = 2.0
 GOOD_NEWS_AFTER_S = 5.0
-"""How long good news wait while commits go on; then they trickle, one after the other."""
+"""Maximum delay of successes while commits are in flight; then they are written one by one."""
 TRICKLE_S = 0.05
+"""Pause between such writes."""
 
 _RESOURCES: dict[Subject, Resource[Any]] = {
     Subject.POD: PODS,
@@ -47,12 +49,12 @@ class _Written:
     at: float
 
     def says(self, write: ConditionWrite) -> bool:
-        """Return whether this was the same as `write`."""
+        """Return whether the written content is the same as `write`."""
         same_queue = write.queue is None or write.queue == self.write.queue
         return self.is_like(write) and same_queue and _words(self.write) == _words(write)
 
     def is_like(self, write: ConditionWrite) -> bool:
-        """Return whether `write` only puts it in other words."""
+        """Return whether `write` differs at most in its message."""
         old, new = self.write.condition, write.condition
         return (old.type, old.status, old.reason, self.write.nominated_node, self.write.state) == (
             new.type,
@@ -64,7 +66,7 @@ class _Written:
 
 
 class StatusWriter:
-    """Patches status subresources. `is_busy`: whether commits are under way."""
+    """Patches status subresources. `is_busy` returns whether commits are in flight."""
 
     def __init__(
         self, client: Client, clock: Callable[[], float], is_busy: Callable[[], bool]
@@ -73,15 +75,15 @@ class StatusWriter:
         self._clock = clock
         self._is_busy = is_busy
         self._waiting: dict[Uid, tuple[float, ConditionWrite]] = {}
-        """Object UID -> since when, and what is to be written."""
+        """Object UID -> time since when it waits, and its write."""
         self._failed: dict[Uid, float] = {}
-        """When the last write to an object failed; it is tried again."""
+        """Object UID -> time of the last failure; the write is tried again."""
         self._written: dict[Uid, _Written] = {}
-        """What has been written but may not show in the watch yet."""
+        """The last write of each object, which the watch may not show yet."""
         self._wake = asyncio.Event()
 
     def offer(self, write: ConditionWrite) -> None:
-        """Write this condition, unless that has just been done."""
+        """Submit `write`, unless the same was just written."""
         uid = Uid(write.meta.uid)
         written = self._written.get(uid)
         shown = self._clock() - SHOWN_AFTER_S
@@ -93,7 +95,7 @@ class StatusWriter:
         self._wake.set()
 
     def forget(self, uids: set[Uid]) -> None:
-        """Forget objects that are gone."""
+        """Forget deleted objects."""
         for uid in uids:
             self._written.pop(uid, None)
             self._waiting.pop(uid, None)
@@ -101,11 +103,11 @@ class StatusWriter:
 
     @property
     def known(self) -> set[Uid]:
-        """Objects that something is remembered of."""
+        """UIDs of the objects with a waiting or recent write."""
         return set(self._written) | set(self._waiting)
 
     async def run(self, leadership: Leadership) -> None:
-        """Write until cancelled or no longer leading; what an earlier term left is forgotten."""
+        """Write until cancelled or no longer leading. Writes of an earlier term are dropped."""
         self._waiting.clear()
         self._written.clear()
         self._failed.clear()
@@ -126,6 +128,7 @@ class StatusWriter:
         now, busy = self._clock(), self._is_busy()
         due: list[ConditionWrite] = []
         for uid, (since, write) in self._waiting.items():
+            # While commits are in flight, one success per round.
             if busy and not write.is_urgent and any(not each.is_urgent for each in due):
                 continue
             if self._is_due(uid, write, now - since, now):
@@ -146,13 +149,14 @@ class StatusWriter:
     async def _write(self, write: ConditionWrite) -> None:
         uid = Uid(write.meta.uid)
         self._waiting.pop(uid, None)
+        # A strategic merge patch keeps other conditions; custom resources do not support it.
         kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
         conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
         status: dict[str, object] = {
             "conditions": [_to_wire(condition) for condition in conditions]
         }
         if write.nominated_node is not None:
-            # Null takes the field away.
+            # Null removes the field.
             status["nominatedNodeName"] = write.nominated_node or None
         if write.state is not None:
             status["state"] = write.state
@@ -160,7 +164,7 @@ class StatusWriter:
         if write.queue is not None:
             status["queue"] = write.queue or None
         if write.queue is not None or write.subject is Subject.POD:
-            # Of a pod that has been bound since, nothing of this is true any more.
+            # The write must fail if the object changed: the pod may be bound by now.
             metadata["resourceVersion"] = write.meta.resource_version
         body = {"metadata": metadata, "status": status}
         try:
@@ -175,7 +179,7 @@ class StatusWriter:
         except NotFoundError:
             return
         except ConflictError:
-            return  # the object has changed: the event that tells so brings another write
+            return  # the event of the changed object leads to another write
         except KubeError as error:
             _log.warning("condition not written", object=write.meta.name, error=str(error))
             self._failed[uid] = self._clock()
