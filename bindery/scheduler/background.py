@@ -1,10 +1,9 @@
-"""Runs one cycle in a thread of its own, so that the event loop goes on beside it.
+"""Runs one cycle in its own thread, so that the event loop is never blocked.
 
-However long a cycle or a plugin takes, the Lease is renewed, watches are read, committed requests
-are written and probes are answered. The loop is the only caller. The invariant: while a cycle runs
-it alone reads and changes the cluster; what it commits is handed to the event loop's thread, in
-order. A cycle that takes longer than `limit_s` hangs: nothing can end its thread, so the process
-has to end.
+During a long cycle or plugin call, the Lease is renewed, watches are read, committed requests are
+written and probes are answered. The loop is the only caller. Invariant: while a cycle runs, only
+its thread reads and changes the cluster; its drafts reach the event loop's thread in order. A cycle
+that takes longer than `limit_s` hangs. As Python cannot end a thread, the process must exit then.
 """
 
 import asyncio
@@ -20,11 +19,11 @@ from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.planning.rounds import CycleStoppedError, Deadline
 
 STOP_S = 10.0
-"""How long a cycle that is to stop may go on: it stops between two jobs."""
+"""Time for a stopped cycle to end, in seconds; it stops between two jobs."""
 
 
 class CycleHangsError(Exception):
-    """A cycle does not end. `stack`: where its thread is, as a traceback has it."""
+    """A cycle does not end. `stack`: the stack of its thread, formatted as in a traceback."""
 
     def __init__(self, after_s: float, stack: str) -> None:
         self.stack, self.after_s = stack, after_s
@@ -32,16 +31,16 @@ class CycleHangsError(Exception):
 
 
 class CycleRunner:
-    """Runs cycles one after the other. `take`: is called with each draft, in the event loop."""
+    """Runs cycles one after another. `take` is called with each draft, in the event loop."""
 
     def __init__(self, take: Callable[[BindRequestDraft], None]) -> None:
         self._take = take
         self._limit_s = 0.0
         self._started_s: float | None = None
         self.dropped: list[BindRequestDraft] = []
-        """Drafts that came after the cycle was to stop: nobody has taken them."""
+        """Drafts of the last cycle after its stop, which were not passed to `take`."""
         self.has_finished = False
-        """Whether the last cycle came to its end, even though it was to stop."""
+        """Whether the last cycle ended normally, even if it was stopped."""
 
     def is_healthy(self) -> bool:
         """Return whether no cycle has been running for longer than its limit."""
@@ -54,11 +53,11 @@ class CycleRunner:
         deadline: Deadline,
         limit_s: float,
     ) -> None:
-        """Run `cycle` to its end; when cancelled, stop it between two jobs and wait for that.
+        """Run `cycle` to its end; when cancelled, stop it between two jobs and wait for its end.
 
         Raises:
             CycleHangsError: it has not ended after `limit_s`, or `STOP_S` after a cancellation.
-            Exception: whatever the cycle raises.
+            Exception: any error of the cycle.
         """
         self._limit_s, self._started_s = limit_s, time.monotonic()
         self.has_finished = False
@@ -67,6 +66,7 @@ class CycleRunner:
         try:
             await self._wait(thread, limit_s)
         except asyncio.CancelledError:
+            # Its thread still uses the cluster, so the cancellation must wait for its end.
             deadline.stop()
             thread.stop()
             await self._wait(thread, STOP_S)
@@ -85,7 +85,7 @@ class CycleRunner:
 
 
 class _CycleThread:
-    """A cycle and its thread. `done`: becomes done in the event loop, after the last draft."""
+    """A cycle and its thread. `done` is set in the event loop, after the last draft."""
 
     def __init__(
         self,
@@ -98,23 +98,23 @@ class _CycleThread:
         self.dropped: list[BindRequestDraft] = []
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
-        # A daemon: the interpreter does not wait for a thread that hangs.
+        # A daemon thread: at exit, the interpreter does not wait for one that hangs.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
             target=context.run, args=(self._run,), name="cycle", daemon=True
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Take no more drafts."""
+        """Pass on no more drafts."""
         self._is_stopped.set()
 
     def stack(self) -> str:
-        """Return where the thread is, as a traceback has it."""
-        frames = sys._current_frames()  # noqa: SLF001  # the documented way to them
+        """Return the stack of the thread, formatted as in a traceback."""
+        frames = sys._current_frames()  # noqa: SLF001  # documented, and the only way
         frame = frames.get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame)) if frame is not None else ""
 
@@ -133,7 +133,7 @@ class _CycleThread:
         self._call(self._finish, error)
 
     def _call(self, function: Callable[..., None], *arguments: object) -> None:
-        """Let the event loop call `function`."""
+        """Call `function` in the event loop's thread."""
         with suppress(RuntimeError):  # the event loop is closed: the process is about to end
             self._loop.call_soon_threadsafe(function, *arguments)
 

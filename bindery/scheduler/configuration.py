@@ -1,7 +1,7 @@
-"""The scheduler's configuration file: read at the start, and again whenever it changes.
+"""The scheduler's configuration file: read at the start, and again after each change.
 
-A file that cannot be used ends the start with file, line and key; later it is reported and the
-last good configuration stays.
+An invalid file stops the start, with an error that has file, line and key. After a change, an
+invalid file is reported, and the last valid configuration stays in use.
 """
 
 import asyncio
@@ -25,10 +25,10 @@ _log = structlog.get_logger()
 
 
 class ConfigurationFile:
-    """The file at `path`; without one, the defaults.
+    """The configuration in the file at `path`; without a file, the defaults.
 
     Raises:
-        FileError: it cannot be used.
+        FileError: the file is not valid.
     """
 
     def __init__(self, path: Path | None) -> None:
@@ -40,7 +40,7 @@ class ConfigurationFile:
             self._text = path.read_text(encoding="utf-8")
 
     async def changes(self) -> AsyncIterator[SchedulerConfiguration]:
-        """Yield each new configuration that can be used."""
+        """Yield each new valid configuration."""
         while self.path is not None:
             await asyncio.sleep(POLL_S)
             try:
@@ -51,7 +51,7 @@ class ConfigurationFile:
                 new = load(self.path)
             except (OSError, UnicodeDecodeError, yamlfile.FileError) as error:
                 CONFIGURATION_ERRORS.inc()
-                _log.error("configuration not used, the last one stays", error=str(error))
+                _log.error("invalid configuration, the previous one stays", error=str(error))
                 continue
             fixed = {name: getattr(self.current, name) for name in _FIXED}
             for name in _FIXED:
@@ -65,10 +65,10 @@ class ConfigurationFile:
 
 
 def load(path: Path) -> SchedulerConfiguration:
-    """Return the configuration in the file at `path`, checked against what is installed.
+    """Return the configuration in the file at `path`, checked against the installed plugins.
 
     Raises:
-        FileError: it cannot be used; the error names file, line and key.
+        FileError: the file is not valid; the error has file, line and key.
     """
     documents = yamlfile.read(path)
     if len(documents) != 1:

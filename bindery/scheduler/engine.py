@@ -1,7 +1,7 @@
-"""The engine: one cycle of planning, from an open session to BindRequests and reports.
+"""The engine: one planning cycle, from an open session to BindRequests and reports.
 
-The process, the scenario runner and the benchmarks all plan through it, so what is tested is what
-runs. No I/O: the caller creates the requests that a cycle yields and says how that went.
+The process, the scenario runner and the benchmarks use the same engine. No I/O: the caller creates
+the requests that a cycle yields, and reports failures back to the engine.
 """
 
 import time
@@ -33,12 +33,12 @@ from bindery.scheduler.plugins import registry
 from bindery.scheduler.usage.source import past_usage
 
 _NOT_TRIED_YET = Refusal(
-    JobReason.NOT_TRIED_YET, "planning takes several cycles now, and it has not been its turn yet"
+    JobReason.NOT_TRIED_YET, "planning takes several cycles at present and has not reached it yet"
 )
 
 
 class Engine:
-    """Plans cycle by cycle on its own `cluster`. `clock`: seconds since the epoch.
+    """Plans in cycles on its own `cluster`. `clock` returns seconds since the epoch.
 
     Raises:
         PluginConfigurationError: a configured plugin cannot be used.
@@ -50,16 +50,17 @@ class Engine:
         self._filters = FilterCache()
         self.cluster = Cluster(configuration, clock)
         self.past = past_usage(configuration.usage)
-        """What queues used in the past."""
+        """Past usage of queues."""
         self.report = CycleReport()
         self._position: Position | None = None
-        """Where the last cycle ran out of time."""
+        """The position at which the last cycle ran out of time; None if it did not."""
         self._refusals: dict[tuple[JobKey, Uid], Refusal] = {}
-        """What the last cycle with a deadline found against jobs that it could not place."""
+        """Refusals of jobs in the last cycle with a deadline."""
         self.configure(configuration)
 
     def configure(self, configuration: SchedulerConfiguration) -> None:
-        """Plan by `configuration` from the next cycle on. The pool and scheduler name stay."""
+        """Use `configuration` from the next cycle on. Node pool and scheduler name stay."""
+        # Both may raise, so they come first: then the old configuration stays in use as a whole.
         made = actions.make(configuration)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
@@ -77,9 +78,9 @@ class Engine:
         return self._plugins.watched_resources()
 
     def bind_effects(self, pod: Pod, binding: PodBinding) -> list[KubeObject]:
-        """Return what plugins expect of the binder beside the binding of `pod` itself.
+        """Return the objects that plugins expect the binder to write for `pod`, as written.
 
-        For rehearsals: the objects as they are once it is done.
+        For scenarios and whatif, which have no binder.
         """
         return bind_effects(self._plugins, pod, binding)
 
@@ -89,16 +90,16 @@ class Engine:
         inspect: Callable[[Session], None] | None = None,
         deadline: Deadline | None = None,
     ) -> Generator[BindRequestDraft, None, None]:
-        """Plan once; yield each BindRequest as its Statement is committed.
+        """Run one cycle; yield each BindRequest when its Statement is committed.
 
-        `deadline`: commit what there is when it has passed; the next cycle continues there (see
-        rounds.py). Without one the cycle tries everything, whatever earlier ones did.
+        `deadline`: after it, the cycle ends with the commits so far, and the next cycle continues
+        there (see rounds.py). Without a deadline the cycle tries all jobs.
 
-        `inspect` sees the session at the end, with all promises in it; it must commit nothing.
+        `inspect` gets the session at the end, with all promises in it; it must commit nothing.
 
-        The cluster must not be changed until the iterator is exhausted; then `report` is new.
-        The pods of a request count as Binding from then on; say `refused` if it is not created.
-        A cycle that ends early, by `close` or by an error, takes back what it has not yielded.
+        The cluster must not be changed until the iterator is exhausted; then `report` is new. The
+        pods of a yielded request count as Binding; call `refused` if it is not created. A cycle
+        that ends early, by `close` or by an error, undoes everything that it has not yielded.
         """
         session = self._open()
         report, kept = CycleReport(), set(self.cluster.promises.jobs)
@@ -113,14 +114,14 @@ class Engine:
                 if inspect is not None:
                     inspect(session)
         except BaseException:
-            # The promises have ended by now: only so does a pod that was to move stand where it is.
+            # The session is closed by now, so a pod that was to move is on its old node again.
             for eviction in report.evictions:
                 self.cluster.not_evicted(eviction.task.uid)
             for job in set(self.cluster.promises.jobs) - kept:
                 self.cluster.promises.end(job)
             raise
         finally:
-            if self.cluster.defects.fresh != defects:
+            if self.cluster.defects.fresh != defects:  # an error may have left sums half changed
                 self.cluster.recount()
         self._position = turns.position(each.job for each in session.reservations.all)
         report.seconds_by_plugin = self._plugins.take_seconds()
@@ -130,7 +131,7 @@ class Engine:
     def _plan(
         self, session: Session, report: CycleReport, fencing_token: int, turns: Round
     ) -> Generator[BindRequestDraft, None, None]:
-        """Run all actions; write what they find out into `report`."""
+        """Run all actions and fill `report`."""
         waiting = list(session.state.waiting.values())
         committer = Committer(
             session,
@@ -151,7 +152,7 @@ class Engine:
                     report.committed_pods += len(commit.operations)
                     with session.guarded(commit.job):
                         yield from committer.add(commit)
-                    if commit.job in session.failed:
+                    if commit.job in session.failed:  # an error in `guarded`, such as of a plugin
                         committer.release(commit)
                 report.seconds_by_action[action.name] = time.perf_counter() - started_s
                 if action.tries_jobs:
@@ -167,7 +168,7 @@ class Engine:
         self._note_places(report)
 
     def _recall_refusals(self, session: Session, turn: Turn) -> None:
-        """Let jobs that `turn` has not tried wait for the reason that an earlier cycle found."""
+        """Give jobs that `turn` has not tried the refusal of an earlier cycle."""
         for job in session.state.waiting.values():
             waits = job.pending and not job.promised.total and not turn.has_tried(job)
             if waits and job not in session.refusals:
@@ -175,11 +176,11 @@ class Engine:
         self._refusals = {(job.key, job.uid): it for job, it in session.refusals.items()}
 
     def _report_of(self, session: Session, job: Job) -> JobReport:
-        """Return what is to be said about `job`; of one of which that fails, just this."""
+        """Return the report of `job`; if reporting raises an error, a report of the error."""
         found: list[JobReport] = []
 
         def fail(text: str) -> None:
-            why = f"reporting it has failed: {text}"
+            why = f"reporting its status failed: {text}"
             found.append(JobReport(job.key, job.uid, False, JobReason.INTERNAL_ERROR, why, {}))
 
         with self.cluster.defects.held_to(Stage.REPORT, of_job(job.key), fail):
@@ -188,7 +189,7 @@ class Engine:
 
     @contextmanager
     def session(self) -> Iterator[Session]:
-        """Open a session to read in: what is planned in it must be discarded again."""
+        """Open a session for reading; the caller must discard all its plans."""
         session = self._open()
         try:
             yield session
@@ -215,7 +216,7 @@ class Engine:
             self.cluster.evicting(eviction.task, eviction.preemptor)
         claimants = {task.uid for task in commit.job.tasks.values()}
         own = {uid: name for uid, name in places.items() if uid in claimants}
-        if own:  # also without evictions: others may have made more room than they need
+        if own:  # also without evictions: earlier ones may have freed more room than was needed
             self.cluster.promises.make(commit.job.key, self._clock())
             self.cluster.promises.settle(commit.job.key, own)
         return evictions
@@ -229,10 +230,10 @@ class Engine:
             promises.settle(key, places)
 
     def dropped(self, plan: RefusedPlan) -> None:
-        """Note that an eviction of `plan` was refused: what is left of it stays.
+        """Record that an eviction of `plan` was refused; the rest of its pods stay.
 
-        The pods of the job at which it failed are spared for a while; the others may go in another
-        plan. The room of evicted pods stays reserved for its claimant. If a disruption budget has
+        The pods of the refused job are not chosen as victims for a while; the others may be. The
+        room of pods that were evicted stays reserved for the claimant. If a disruption budget has
         allowed more since then, its pods may be chosen at once.
         """
         self._spare(plan)
@@ -247,7 +248,7 @@ class Engine:
             cluster.not_evicted(eviction.task.uid)
         if not plan.is_begun:
             cluster.promises.end(claimant)
-        if claimant == refused.job:  # it goes for nobody's sake: no room is missing
+        if claimant == refused.job:  # the rest of a broken gang: no other job needs the room
             cluster.failures.spare([e.task.uid for e in plan.left], until)
             return
         spared = [e.task.uid for e in plan.left if e.task.job == refused.job]
@@ -261,5 +262,5 @@ class Engine:
         self.cluster.changed_jobs.add(eviction.task.job)
 
     def refused(self, draft: BindRequestDraft) -> None:
-        """Note that the request could not be created: its pods are planned anew."""
+        """Record that the request could not be created; its pods are planned again."""
         self.cluster.forget(draft.key)

@@ -1,7 +1,7 @@
-"""The scheduling loop: wait for changes, plan, hand out what to write. One cycle fits a screen.
+"""The scheduling loop: waits for changes, runs a cycle, passes its results to the writers.
 
-Run by process.py while this process leads. All decisions are the engine's; all writing is done in
-the background by the writers of commit/ and status/.
+Run by process.py while this process leads. The engine makes all decisions. The writers of commit/
+and status/ write in the background.
 """
 
 import asyncio
@@ -35,22 +35,22 @@ from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.writer import StatusWriter
 
 POSTPONE_S = 10.0
-"""How long a job is left alone after the API server has refused its BindRequest."""
+"""Time without plans for a job after the API server refused its BindRequest."""
 LEFT_ALONE_S = 60.0
-"""How long nothing is planned in a namespace after the API server has said that it is being
-deleted. Its pods go within that time; whether it still is shows with the next commit."""
+"""Time without plans in a namespace after the API server reported that it is being deleted.
+
+Its pods go within that time. If the namespace still exists, the next commit shows its state."""
 CLEAR_EVERY_S = 1.0
-"""How long between two looks for requests that nobody will finish; it walks all requests, and a
-burst of commits keeps cycles coming."""
+"""Minimum time between two checks for stale requests, as each loops over all requests."""
 _FORGET_EVERY = 100
-"""Cycles between two looks for objects that are gone or say what is past; it walks them all."""
+"""Cycles between two removals of memories about deleted objects; each loops over all objects."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Writers:
-    """What carries out, and tells, what cycles decide."""
+    """The writers of the results of cycles."""
 
     requests: RequestWriter
     evictor: Evictor
@@ -62,7 +62,7 @@ class Writers:
 
 
 class SchedulingLoop:
-    """Runs cycles. `clock`: seconds since the epoch."""
+    """Runs cycles. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
@@ -82,14 +82,14 @@ class SchedulingLoop:
         self._free = asyncio.Lock()
         """Held while a cycle uses the engine."""
         self._told: dict[str, tuple[str, bool]] = {}
-        """Job UID -> reason and whether it was satisfied, as of the last event about it."""
+        """Job UID -> reason, and whether it was satisfied, in the last event about it."""
         self._clear_at_s = 0.0
-        """When to look for stale requests again, by the event loop's clock."""
+        """Time of the next check for stale requests, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
         """Plan until cancelled."""
-        # What an earlier leader, or an earlier term, has left unsaid.
+        # An earlier leader or term may not have written the status of all gangs.
         self._engine.cluster.changed_jobs.update(self._engine.cluster.groups)
         while True:
             await self._wait_for_change()
@@ -98,16 +98,17 @@ class SchedulingLoop:
                     async with self._free:
                         await self._cycle(leadership.fencing_token)
                 except CycleHangsError as error:
+                    # Its thread still uses the cluster: the process ends, another one takes over.
                     _log.error("cycle hangs", after_s=error.after_s, stack=error.stack)
                     raise
                 except Exception:
-                    # A defect, in a plugin perhaps: the statement at fault has been undone.
+                    # An unexpected error, perhaps of a plugin. The open Statement has been undone.
                     metrics.CYCLE_ERRORS.inc()
                     _log.exception("cycle failed")
                     await asyncio.sleep(self._engine.configuration.cycle_seconds)
 
     async def configure(self, configuration: SchedulerConfiguration) -> None:
-        """Plan by `configuration` from the next cycle on."""
+        """Use `configuration` from the next cycle on."""
         async with self._free:
             self._engine.configure(configuration)
 
@@ -118,8 +119,8 @@ class SchedulingLoop:
     async def _wait_for_change(self) -> None:
         configuration = self._engine.configuration
         if not self.cycles:
-            return  # everything has just been listed
-        if self._engine.report.is_cut:
+            return  # plan at once after the first listing
+        if self._engine.report.is_cut:  # work is left over: it needs no change to continue
             await asyncio.sleep(configuration.min_cycle_seconds)
             return
         try:
@@ -127,6 +128,7 @@ class SchedulingLoop:
                 await self._feed.changed.wait()
         except TimeoutError:
             pass
+        # Cleared after the pause: changes during it are part of the next cycle.
         await asyncio.sleep(configuration.min_cycle_seconds)
         self._feed.changed.clear()
 
@@ -142,6 +144,7 @@ class SchedulingLoop:
             try:
                 await runner.run(cycle, deadline, configuration.max_cycle_seconds)
             except asyncio.CancelledError:
+                # The commits of a finished cycle are submitted, so its evictions are too.
                 if runner.has_finished:
                     self._evictor.submit(self._engine.report.evictions)
                 raise
@@ -199,12 +202,13 @@ class SchedulingLoop:
                 self._writer.look_up(key)
 
     def _tell(self, report: CycleReport) -> None:
-        """Offer what objects should say now; report problems with objects as events."""
+        """Offer status writes to the writers, and write events about problems and changes."""
         cluster = self._engine.cluster
         for write in pending_writes(cluster, report, self._clock()):
             self._status.offer(write)
         cluster.changed_jobs.clear()
-        for eviction in report.evictions:  # they say nothing before it is known how these went
+        # The status of these jobs depends on the outcome of the evictions: written next time.
+        for eviction in report.evictions:
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
         self._records.offer(cluster.unrecorded())
         self._queues.look(report)
@@ -224,7 +228,7 @@ class SchedulingLoop:
             self._forget_gone()
 
     def _tell_defects(self) -> None:
-        """Count the errors that were held to objects; log each where it is new."""
+        """Count the unexpected errors of objects, and log each new one."""
         for defect in self._engine.cluster.defects.take():
             metrics.OBJECT_ERRORS.labels(defect.stage, defect.subject.kind).inc()
             if defect.trace:
@@ -239,7 +243,7 @@ class SchedulingLoop:
                 )
 
     def _tell_evicted(self) -> None:
-        """Let gangs keep the trail of what was evicted of them, and count it."""
+        """Record the executed evictions: in the gangs' history, as events and in metrics."""
         cluster = self._engine.cluster
         for eviction in self._evictor.evicted:
             self._engine.evicted(eviction)
@@ -248,19 +252,19 @@ class SchedulingLoop:
             queue = job.queue if job is not None else ""
             metrics.EVICTED_PODS.labels(eviction.action, queue).inc()
             if group is not None:
-                # The same words for all of a plan's, so that they become one event with a count.
+                # One text for all evictions of a plan, so that they become one event with a count.
                 self._events.normal(_reference(key, group.metadata.uid), "Evicted", eviction.reason)
         self._evictor.evicted.clear()
 
     def _tell_event(self, job: JobReport) -> None:
-        """Say at the gang, or at the single pod, why it waits now and where it goes."""
+        """Write an event when the reason of a gang or single pod has changed."""
         told = self._told.get(job.uid)
         if not job.uid or not job.is_known or told == (job.reason, job.satisfied):
             return
         self._told[job.uid] = (job.reason, job.satisfied)
         reference = _reference(job.key, job.uid)
         if job.satisfied:
-            # Of one that never waited, the binder's event says as much.
+            # If it never waited, the binder's event has the same information.
             self._events.normal(
                 reference, JobReason.SCHEDULED, _places_text(job), is_minor=told is None
             )
@@ -280,14 +284,15 @@ class SchedulingLoop:
 
 
 def _places_text(job: JobReport) -> str:
-    """Return to which nodes pods of `job` go, and what still waits."""
+    """Return a text with the nodes of the pods of `job`, and the pods that still wait."""
     nodes = [pod.node for pod in job.pods.values() if pod.state == TaskStatus.BINDING.value]
-    text = f"{len(nodes)} pods go to {nodes_summary(nodes)}" if nodes else "it has its minimum"
+    pods = "1 pod goes" if len(nodes) == 1 else f"{len(nodes)} pods go"
+    text = f"{pods} to {nodes_summary(nodes)}" if nodes else "it has its minimum"
     return f"{text}; {job.message}" if job.message else text
 
 
 def _reference(key: JobKey, uid: str) -> ObjectReference:
-    """Return the PodGroup, or single pod, of a job as what an event is about."""
+    """Return the reference to the PodGroup, or single pod, of a job for events."""
     kind = Subject.POD_GROUP if key.is_group else Subject.POD
     version = API_VERSION if key.is_group else "v1"
     return ObjectReference(version, kind.value, key.namespace, key.name, uid)

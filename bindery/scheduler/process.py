@@ -1,8 +1,8 @@
-"""The scheduler process: joins the engine with the API server.
+"""The scheduler process: connects the engine with the API server.
 
-`bindery scheduler run` calls `run`. Watches run from the start, so that a standby is warm; the loop
-runs only while this process leads. A new leader needs nothing but the watches: what an earlier one
-committed stands in BindRequests.
+`bindery scheduler run` calls `run`. Watches run from the start, so a standby is up to date. The
+loop runs only while this process leads. A new leader needs only the watches, as the commits of an
+earlier leader are BindRequests.
 """
 
 import asyncio
@@ -41,24 +41,24 @@ from bindery.scheduler.usage.metrics import QueueCollector
 
 LEASE_NAME = "bindery-scheduler"
 _DRAIN_S = 5.0
-"""How long a process that ends waits for commits under way."""
+"""Time that an ending process waits for commits in flight, in seconds."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True)
 class Options:
-    """How the process was started."""
+    """The start options of the process."""
 
     configuration_file: ConfigurationFile
     kubeconfig: Path | None
     identity: str
-    """Unique to this process; stands in the Lease."""
+    """Unique to this process; the holder in the Lease."""
     listening: Listening
 
 
 async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
-    """Schedule until cancelled. `clock`: seconds since the epoch."""
+    """Schedule until cancelled. `clock` returns seconds since the epoch."""
     configuration = options.configuration_file.current
     async with Client.connect(options.kubeconfig, user_agent="bindery-scheduler") as client:
         engine = Engine(configuration, clock)
@@ -77,17 +77,18 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
         async def lead(leadership: Leadership) -> None:
-            await feed.catch_up()
+            await feed.catch_up()  # with older state, room could be used twice
             metrics.LEADING.set(1)
             try:
                 async with usage.kept(leadership):
-                    # Within the term, so that a write which waits to be tried again ends with it.
+                    # Within the term, so that a write that is being retried ends with it.
                     telling = [each.run(leadership) for each in (status, queues, records)]
                     with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):
                             await loop.run(leadership)
             finally:
                 metrics.LEADING.set(0)
+                # Commits are finished: an incomplete Statement would hold room until it is stale.
                 await evictor.stop()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(_DRAIN_S):
@@ -114,7 +115,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
 
 @contextlib.contextmanager
 def _exported(*collectors: Collector) -> Iterator[None]:
-    """Export what queues hold and deserve at /metrics while this process leads."""
+    """Export the series of queues at /metrics while this process leads."""
     for collector in collectors:
         REGISTRY.register(collector)
     try:
@@ -132,7 +133,7 @@ def _lease_name(configuration: SchedulerConfiguration) -> str:
 async def _reload(
     options: Options, loop: SchedulingLoop, engine: Engine, feed: Feed, usage: UsageKeeper
 ) -> None:
-    """Plan by the configuration file's new content whenever it changes."""
+    """Apply each change of the configuration file."""
     async for configuration in options.configuration_file.changes():
         await loop.configure(configuration)
         usage.configure(configuration.usage)
@@ -142,7 +143,7 @@ async def _reload(
 
 @contextlib.asynccontextmanager
 async def _together(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """Run `work` beside the body; an error in one ends all, the body's end cancels the rest."""
+    """Run `work` concurrently with the body. An error ends all; the end of the body cancels."""
     async with asyncio.TaskGroup() as group:
         tasks = [group.create_task(each) for each in work]
         try:

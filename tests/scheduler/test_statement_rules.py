@@ -208,7 +208,7 @@ def test_an_evicted_pod_makes_room_for_a_promise_and_not_for_an_allocation() -> 
     new = tasks[Uid("uid-new")]
     statement.evict(tasks[Uid("uid-old")], "makes room")
 
-    with pytest.raises(LedgerRefusalError, match="node n has 0 of cpu, 2 asked"):
+    with pytest.raises(LedgerRefusalError, match="node n has 0 of cpu, 2 requested"):
         statement.allocate(new, 0)
     statement.pipeline(new, 0)
 
@@ -260,7 +260,7 @@ def test_a_plan_is_refused_when_the_eviction_that_it_builds_on_was_undone() -> N
     other.discard()
 
     again = session.statement()
-    with pytest.raises(LedgerRefusalError, match="node n has 0 of cpu, 1 asked"):
+    with pytest.raises(LedgerRefusalError, match="node n has 0 of cpu, 1 requested"):
         again.replay(plan)
 
     assert (view(session.state), again.operations) == (before, ())

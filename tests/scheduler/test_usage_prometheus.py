@@ -121,8 +121,8 @@ async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
 @pytest.mark.parametrize(
     ("answers", "status", "said"),
     [
-        ({"total_gpus": vector({})}, 200, "no query of a capacity has a result"),
-        ({"total_gpus": vector({"": "NaN"})}, 200, "no query of a capacity has a result"),
+        ({"total_gpus": vector({})}, 200, "no capacity query has a result"),
+        ({"total_gpus": vector({"": "NaN"})}, 200, "no capacity query has a result"),
         ({"held_gpus": vector({"a": 1}, label="team")}, 200, "has the label queue"),
         (
             {"held_gpus": {"status": "error", "errorType": "bad_data", "error": "parse error"}},
@@ -134,7 +134,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
         (
             {"held_gpus": {"status": "success", "data": {"resultType": "matrix", "result": []}}},
             200,
-            "a vector is wanted, not a matrix",
+            "the result must be a vector, found matrix",
         ),
         (
             {
@@ -146,7 +146,7 @@ async def test_a_resource_that_the_cluster_does_not_have_is_not_used(
             200,
             "malformed vector",
         ),
-        ({"held_gpus": {"status": "success"}}, 200, "a vector is wanted, not a nothing"),
+        ({"held_gpus": {"status": "success"}}, 200, "the result must be a vector, found nothing"),
     ],
 )
 async def test_an_answer_that_cannot_be_used_is_an_error_that_says_why(
@@ -260,7 +260,7 @@ async def test_old_usage_is_kept_while_no_newer_can_be_had(
 
     assert kept.given.parts == {"a": {"gpu": 0.75}, "b": {"gpu": 0.25}}
     assert kept.heard.reasons == ["UsageUnavailable"]
-    assert "what was known before is used" in kept.heard.problems[0]
+    assert "the previous values are used" in kept.heard.problems[0]
     assert stale() == 0
 
 

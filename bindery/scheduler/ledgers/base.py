@@ -1,7 +1,7 @@
-"""What an operation is, and what a ledger must do with it.
+"""The Protocol of ledgers, and the operations of Statements.
 
-A Statement enters every operation into all ledgers of the session, in their order, and takes it
-back from them in reverse order. A plugin adds its own ledger by offering one.
+A Statement enters each operation into all ledgers of the session, in their order, and reverts it in
+reverse order. A plugin can offer further ledgers.
 """
 
 from dataclasses import dataclass
@@ -12,19 +12,19 @@ from bindery.scheduler.model.jobs import Task, TaskStatus
 
 
 class OperationKind(Enum):
-    """What a Statement can do with a pod."""
+    """The kinds of operations on a pod."""
 
     ALLOCATE = "allocate"
-    """Onto idle room; becomes part of a BindRequest on commit."""
+    """Place it on idle room; it becomes part of a BindRequest on commit."""
     PIPELINE = "pipeline"
-    """Onto room that is being released; holds it for the rest of the session."""
+    """Place it on room that is being released, for the rest of the session."""
     EVICT = "evict"
-    """The pod's room becomes releasing."""
+    """Count its room as releasing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """One entry of the undo log: what was done, and what the task was before."""
+    """One entry of the undo log: the operation, and the task's state before it."""
 
     kind: OperationKind
     task: Task
@@ -36,20 +36,20 @@ class Operation:
 
 
 class LedgerRefusalError(Exception):
-    """A ledger cannot take an operation. It has not changed; the Statement undoes the rest."""
+    """A ledger refuses an operation. It has not changed; the Statement reverts the others."""
 
     def __init__(self, message: str, *, fits_later: bool = False) -> None:
         super().__init__(message)
         self.fits_later = fits_later
-        """Whether it could be promised instead: room that is being released will do."""
+        """Whether the pod could be pipelined instead, onto room that is being released."""
 
 
 class Ledger(Protocol):
-    """Something that is kept in step with the plan."""
+    """An account of resources that follows the plan."""
 
     @property
     def name(self) -> str:
-        """What the ledger is called in errors and logs."""
+        """Name of the ledger in errors and logs."""
         ...
 
     def apply(self, operation: Operation) -> None:
@@ -61,5 +61,5 @@ class Ledger(Protocol):
         ...
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back, exactly. Cannot fail."""
+        """Undo `operation` exactly. Cannot fail."""
         ...

@@ -1,4 +1,4 @@
-"""The ledger of node resources: no plan holds more than a node has."""
+"""The ledger of node resources: no plan uses more than a node has."""
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.nodes import NodeTable
@@ -6,9 +6,9 @@ from bindery.scheduler.model.resources import Request
 
 
 class NodeLedger:
-    """Keeps idle, releasing and pipelined of the node table in step with Statements.
+    """Updates idle, releasing and pipelined amounts of the node table with Statements.
 
-    It also keeps the log of touched rows, from which placement refreshes its cached scores.
+    It also logs the changed rows, with which placement updates its cached scores.
     """
 
     name = "nodes"
@@ -16,14 +16,14 @@ class NodeLedger:
     def __init__(self, nodes: NodeTable) -> None:
         self._nodes = nodes
         self.touched: list[int] = []
-        """Rows in the order in which they were changed; only ever appended to."""
+        """Changed rows in order; append-only."""
         self.has_evicted = False
-        """Whether any Statement has evicted something, undone or not."""
+        """Whether a Statement has evicted a pod, also if it was undone."""
         self.has_kept = False
-        """Whether room has been kept for a reservation, given back or not."""
+        """Whether room was kept for a reservation, also if it was given back."""
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`; refuse what does not fit."""
+        """Enter `operation`; refuse it if the pod does not fit."""
         row, request = operation.row, operation.task.shape.request
         if operation.kind is OperationKind.EVICT:
             self.has_evicted = True
@@ -37,7 +37,7 @@ class NodeLedger:
         self.touched.append(row)
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back."""
+        """Undo `operation`."""
         row, request = operation.row, operation.task.shape.request
         if operation.kind is OperationKind.EVICT:
             self._nodes.release(row, request, -1)
@@ -45,12 +45,12 @@ class NodeLedger:
             self._nodes.hold(row, request, -1)
         else:
             self._nodes.promise(row, request, -1)
-        self.touched.append(row)
+        self.touched.append(row)  # not popped: readers of the log may have seen the first entry
 
     def keep(self, row: int, request: Request, sign: int) -> None:
-        """Keep (`sign` 1) room on a node for a gang that has a reservation, or give it back (-1).
+        """Keep (`sign` 1) room on a node for a gang with a reservation, or give it back (-1).
 
-        It is promised room that belongs to no pod, and so to no operation.
+        It counts as promised room, but belongs to no pod and no operation.
         """
         self.has_kept = True
         self._nodes.promise(row, request, sign)
@@ -62,10 +62,11 @@ class NodeLedger:
         for index, amount in zip(request.indices, request.amounts, strict=True):
             idle = int(nodes.idle[index, row])
             future = idle + int(nodes.releasing[index, row]) - int(nodes.pipelined[index, row])
+            # The minimum keeps idle room that is promised to other pods out.
             room = future if operation.kind is OperationKind.PIPELINE else min(idle, future)
             if amount > room:
                 resource = nodes.axis.names[index]
                 raise LedgerRefusalError(
                     f"node {nodes.name(row)} has {nodes.axis.display(index, room)} of {resource}, "
-                    f"{nodes.axis.display(index, amount)} asked"
+                    f"{nodes.axis.display(index, amount)} requested"
                 )

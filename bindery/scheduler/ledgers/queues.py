@@ -1,4 +1,4 @@
-"""The ledger of queue shares: what every queue holds, by itself and with all below it."""
+"""The ledger of queues: their amounts, by themselves and with all queues below."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ from bindery.scheduler.model.resources import Request
 
 
 class QueueLedger:
-    """Keeps what queues hold in step with Statements, and its sums up the tree."""
+    """Updates the amounts of queues with Statements, and their sums up the tree."""
 
     name = "queues"
 
@@ -22,19 +22,18 @@ class QueueLedger:
         """Queue row -> rows of itself and its ancestors, bottom up."""
         self._quota, _, self._limit = queues.rules()
         self.allocated = self.rolled_up(queues.allocated)
-        """[resource, queue]: what active and pipelined pods hold, with all queues below."""
+        """[resource, queue]: amounts of active and pipelined pods, with all queues below."""
         self.non_preemptible = self.rolled_up(queues.non_preemptible)
-        """[resource, queue]: the part of it that cannot be evicted for others."""
+        """[resource, queue]: the part of `allocated` that may not be evicted for others."""
         leaving = queues.releasing
         # Mostly nothing is being released, and the sums of thousands of queues take milliseconds.
         self.releasing = self.rolled_up(leaving) if leaving.any() else np.zeros_like(leaving)
-        """[resource, queue]: what pods still hold that are evicted or being deleted."""
+        """[resource, queue]: amounts still held by evicted and deleted pods."""
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`. Refuse it where GPUs of the node's model are not granted.
+        """Enter `operation`; refuse it if a limit for GPUs that depends on the node is exceeded.
 
-        All other limits are the business of the `queuelimits` and `fairshare` plugins: they do not
-        depend on the node.
+        The `queuelimits` and `fairshare` plugins check all other limits.
         """
         if operation.kind is not OperationKind.EVICT:
             self._check_model(operation)
@@ -43,7 +42,7 @@ class QueueLedger:
         self._enter(operation, -1 if operation.kind is OperationKind.EVICT else 1)
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back."""
+        """Undo `operation`."""
         self._enter(operation, 1 if operation.kind is OperationKind.EVICT else -1)
 
     def _enter(self, operation: Operation, sign: int) -> None:
@@ -51,6 +50,7 @@ class QueueLedger:
         request = self._nodes.charge(operation.row, task.shape.request)
         if operation.kind is OperationKind.ALLOCATE:
             self._queues.ask(task.queue_row, task.shape.request, -sign)
+        # A pipelined pod stays pending in the queue table; only the sums of this ledger count it.
         if operation.kind is not OperationKind.PIPELINE:
             self._queues.hold(task.queue_row, request, preemptible=task.is_preemptible, sign=sign)
         self._add(self.allocated, task.queue_row, request, sign)
@@ -64,6 +64,7 @@ class QueueLedger:
         task = operation.task
         request = task.shape.request
         charged = self._nodes.charge(operation.row, request)
+        # `charge` appends the GPUs of the model to the request's own amounts.
         for index, amount in zip(
             charged.indices[len(request.indices) :],
             charged.amounts[len(request.amounts) :],
@@ -80,8 +81,9 @@ class QueueLedger:
                     raise LedgerRefusalError(f"queue {name} is at its {what} of {model}")
 
     def _check_share(self, operation: Operation) -> None:
-        """Refuse a part of a GPU by memory that is too much on this very node: the plugins have
-        looked at the least that it can be.
+        """Refuse a share of a GPU by memory that exceeds a limit on this node.
+
+        The plugins have checked only its smallest amount over all nodes.
         """
         task, gpu = operation.task, self._queues.axis.index(GPU_RESOURCE)
         request = self._nodes.charge(operation.row, task.shape.request)
@@ -92,7 +94,7 @@ class QueueLedger:
                 raise LedgerRefusalError(f"queue {name} is at its limit of GPUs")
 
     def rolled_up(self, own: IntColumns) -> IntColumns:
-        """Return the sums up the tree of what each queue has by itself."""
+        """Return the sums of each queue with all queues below; `own` has their own amounts."""
         return rolled_up(own, self.chains)
 
     def _add(self, columns: IntColumns, row: int, request: Request, sign: int) -> None:

@@ -1,1 +1,1 @@
-"""Where past usage is known from: the scheduler's own record, or a Prometheus."""
+"""Past usage of queues, from the scheduler's own record or from a Prometheus server."""

@@ -1,8 +1,8 @@
-"""The record as text of bounded size, for a ConfigMap.
+"""The usage record as text of bounded size, for a ConfigMap.
 
-`recordkeeper.py` writes and reads it. What a queue held is written as millionths of what its slice
-of time offered, all queues below included; numbers beyond that are lost. Invariant: `decode`
-returns a history that can be used or raises `RecordError`, whatever it is given.
+Used by `recordkeeper.py`. The amounts of a queue, with all queues below, are written as millionths
+of the capacity of their time slice; higher precision is lost. Invariant: for any text, `decode`
+returns a valid history or raises `RecordError`.
 """
 
 from typing import Final
@@ -13,15 +13,15 @@ import numpy as np
 from bindery.scheduler.usage.formula import History
 
 MOST_BYTES: Final = 512 * 1024
-"""Half of what a ConfigMap may hold; with a thousand queues, 30 slices of three resources."""
+"""Half the size limit of a ConfigMap. Enough for 1,000 queues, 30 slices and three resources."""
 VERSION: Final = 1
 _WHOLE: Final = 1e6
 _MOST: Final = 1e30
-"""Far more than any cluster has in any time, and far from what floats cannot hold."""
+"""Far more than any cluster offers in any time, and far below the largest float."""
 
 
 class RecordError(ValueError):
-    """The text is no record that this version can read."""
+    """The text is not a record that this version can read."""
 
 
 class _Slice(msgspec.Struct, frozen=True):
@@ -42,10 +42,10 @@ class _Record(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def encode(history: History, term: int, most_bytes: int = MOST_BYTES) -> str:
-    """Return `history` as text of at most `most_bytes`, coarser in time if it must be.
+    """Return `history` as text of at most `most_bytes`, with fewer slices if necessary.
 
-    Queues that held nothing are left out. `term`: the fencing token of the writer. Where not even
-    one slice fits, nothing of the history is kept.
+    Queues without usage are left out. `term`: the fencing token of the writer. If not even one
+    slice fits, the result is an empty history.
     """
     used = np.flatnonzero(history.held.sum(axis=(0, 1)))
     queues = tuple(history.queues[index] for index in used)
@@ -63,14 +63,14 @@ def decode(text: str) -> tuple[History, int]:
     """Return the history in `text` and the term of its writer.
 
     Raises:
-        RecordError: the text cannot be used; the error says why.
+        RecordError: the text is not valid; the error has the reason.
     """
     try:
         record = msgspec.json.decode(text, type=_Record)
     except (msgspec.DecodeError, RecursionError) as error:
         raise RecordError(str(error)) from error
     if record.version != VERSION:
-        raise RecordError(f"version {record.version} is not known")
+        raise RecordError(f"unknown version {record.version}")
     if len(set(record.queues)) < len(record.queues):
         raise RecordError("a queue is named twice")
     if len(set(record.resources)) < len(record.resources):

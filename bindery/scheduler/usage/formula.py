@@ -1,11 +1,11 @@
-"""What queues used in the past, as a part of what there was to use: arithmetic on arrays.
+"""Past usage of queues as a part of the capacity: arithmetic on arrays.
 
 The formula is KAI-Scheduler's (v0.17, time-based share):
 
     usage = sum(held * 0.5 ** (age / half-life)) / sum(capacity * 0.5 ** (age / half-life))
 
-over the window, for each queue and resource. `record.py` keeps the history, `fairness/division.py`
-uses the outcome. Invariant: with constant capacity, siblings' usage sums up to 1 at most.
+over the window, for each queue and resource. `record.py` has the history, `fairness/division.py`
+uses the result. Invariant: with constant capacity, the usage of siblings is at most 1 in total.
 """
 
 from collections.abc import Sequence
@@ -17,12 +17,12 @@ from numpy.typing import NDArray
 Amounts = NDArray[np.float64]
 
 NEGLIGIBLE_HALF_LIVES = 10
-"""What is older counts less than a thousandth and is treated as out of the window."""
+"""Older usage has a weight below 1/1000 and is treated as outside the window."""
 
 
 @dataclass(frozen=True)
 class Moment:
-    """What queues hold now. The arrays' axes are `resources` and `queues`, which are names."""
+    """The amounts of queues at one time. `resources` and `queues` name the axes of the arrays."""
 
     now: float
     """Seconds since the epoch."""
@@ -31,30 +31,30 @@ class Moment:
     held: Amounts
     """[resource, queue], ledger units, with all queues below."""
     capacity: Amounts
-    """[resource], ledger units: what there is to divide."""
+    """[resource], ledger units: the total amount to divide."""
     gone: frozenset[str] = frozenset()
-    """Those of `queues` that have no object: deleted, or only named by somebody."""
+    """The queues without an object: deleted, or only named by jobs."""
 
 
 @dataclass(frozen=True)
 class Decay:
-    """How much the past counts."""
+    """The weight of the past."""
 
     window_s: float
     half_life_s: float | None = None
 
     @property
     def horizon_s(self) -> float:
-        """From what age on the past counts for nothing."""
+        """Age from which usage has no weight."""
         if self.half_life_s is None:
             return self.window_s
         return min(self.window_s, NEGLIGIBLE_HALF_LIVES * self.half_life_s)
 
     def weights(self, start: Amounts, end: Amounts, now: float) -> Amounts:
-        """Return how much each slice of time [slice] counts, 0 to 1.
+        """Return the weight of each time slice [slice], 0 to 1.
 
-        The mean of `0.5 ** (age / half-life)` from `start` to `end` (seconds since the epoch); the
-        part that is out of the window or yet to come counts 0.
+        This is the mean of `0.5 ** (age / half-life)` from `start` to `end` (seconds since the
+        epoch). Parts outside the window or in the future have weight 0.
         """
         youngest = np.clip(now - end, 0.0, self.horizon_s)
         oldest = np.clip(now - start, 0.0, self.horizon_s)
@@ -63,12 +63,13 @@ class Decay:
         else:
             rate = np.log(2.0) / self.half_life_s
             counted = (np.exp(-rate * youngest) - np.exp(-rate * oldest)) / rate
+        # A slice of length 0 would divide by 0; it has weight 0.
         return np.asarray(counted / np.maximum(end - start, np.finfo(np.float64).tiny))
 
 
 @dataclass(frozen=True)
 class History:
-    """What queues held, in slices of time, the oldest first.
+    """The amounts of queues in time slices, oldest first.
 
     `queues`, `resources`: names, the order of the axes. `start`, `end`: [slice], seconds since the
     epoch. `capacity`: [slice, resource], `held`: [slice, resource, queue] with all queues below;
@@ -84,7 +85,7 @@ class History:
 
     @staticmethod
     def empty() -> "History":
-        """Return the history in which nothing has been seen."""
+        """Return an empty history."""
         none = np.zeros(0)
         return History((), (), none, none, np.zeros((0, 0)), np.zeros((0, 0, 0)))
 
@@ -92,19 +93,22 @@ class History:
         return len(self.start)
 
     def parts(self, decay: Decay, now: float) -> Amounts:
-        """Return past usage as a part of capacity [resource, queue]; 0 where there was none."""
+        """Return past usage as a part of capacity [resource, queue]; 0 without capacity."""
         weights = decay.weights(self.start, self.end, now)
         held = np.tensordot(weights, self.held, axes=1)
         capacity = (weights @ self.capacity)[:, None]
         return np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0)
 
     def within(self, after: float, before: float) -> "History":
-        """Return the history without slices that ended by `after` or begin from `before` on."""
+        """Return the history without slices that end at or before `after`, or start at `before`.
+
+        Slices that start later than `before` are left out too.
+        """
         is_within = (self.end > after) & (self.start < before)
         return self if is_within.all() else self._choose(np.flatnonzero(is_within))
 
     def coarsened(self, most: int) -> "History":
-        """Return a history of at most `most` slices: the shortest neighbours are joined."""
+        """Return a history of at most `most` slices, by joining the shortest neighbours."""
         history = self
         while len(history) > max(most, 1):
             span = history.end[1:] - history.start[:-1]
@@ -112,7 +116,7 @@ class History:
         return history
 
     def arranged(self, queues: tuple[str, ...], resources: tuple[str, ...]) -> "History":
-        """Return a copy along other axes: what they do not name is left out."""
+        """Return a copy with other axes; queues and resources not named are left out."""
         rows, columns = places(self.resources, resources), places(self.queues, queues)
         known_rows, known_columns = np.flatnonzero(rows >= 0), np.flatnonzero(columns >= 0)
         slices = np.arange(len(self))
@@ -125,7 +129,7 @@ class History:
         return History(queues, resources, self.start.copy(), self.end.copy(), capacity, held)
 
     def followed_by(self, later: "History") -> "History":
-        """Return this history and `later`, which begins when this has ended, as one."""
+        """Return one history of this one and `later`, which starts after its end."""
         queues = tuple(dict.fromkeys((*later.queues, *self.queues)))
         resources = tuple(dict.fromkeys((*later.resources, *self.resources)))
         one, two = self.arranged(queues, resources), later.arranged(queues, resources)
@@ -151,7 +155,7 @@ class History:
     def _join(self, at: int) -> "History":
         """Return the history with the slices `at` and `at + 1` as one."""
         joined = self._choose(np.delete(np.arange(len(self)), at))
-        # A clock that was set back leaves slices out of order.
+        # If the clock was set back, slices are out of order.
         joined.start[at] = min(self.start[at], self.start[at + 1])
         joined.end[at] = max(self.end[at], self.end[at + 1])
         joined.capacity[at] += self.capacity[at]
@@ -160,6 +164,6 @@ class History:
 
 
 def places(names: Sequence[str], wanted: Sequence[str]) -> NDArray[np.intp]:
-    """Return where each of `wanted` stands in `names`; -1 where it does not."""
+    """Return the index of each of `wanted` in `names`; -1 if it is not there."""
     place = {name: index for index, name in enumerate(names)}
     return np.array([place.get(name, -1) for name in wanted], dtype=np.intp)

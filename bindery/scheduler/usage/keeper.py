@@ -1,7 +1,7 @@
-"""Who looks after past usage while a scheduler leads, and how it complains.
+"""The Protocol of usage keepers, which load, store or fetch past usage while a scheduler leads.
 
-`keeping.py` chooses the keeper, `process.py` enters it for each term. Invariant: a keeper never
-stops planning; what goes wrong is logged, counted and told as an event.
+`keeping.py` chooses the keeper, and `process.py` enters it for each term. Invariant: an error of a
+keeper never stops planning; it is logged, counted and reported as an event.
 """
 
 from collections.abc import AsyncIterator
@@ -19,19 +19,19 @@ _log = structlog.get_logger()
 
 
 class UsageKeeper(Protocol):
-    """Looks after the source of past usage."""
+    """Keeps the source of past usage up to date."""
 
     def kept(self, leadership: Leadership) -> AbstractAsyncContextManager[None]:
-        """Look after it while the context is entered, which is for one term."""
+        """Return the context in which it works; entered for one term."""
         ...
 
     def configure(self, configuration: UsageConfiguration) -> None:
-        """Go by `configuration` from now on, the source aside."""
+        """Use `configuration` from now on, except for the source."""
         ...
 
 
 class NoKeeper:
-    """For sources that need no looking after."""
+    """The keeper of sources that need none."""
 
     @asynccontextmanager
     async def kept(self, _leadership: Leadership) -> AsyncIterator[None]:
@@ -42,19 +42,19 @@ class NoKeeper:
         """Do nothing."""
 
 
-class Complaints:
-    """Says that past usage is not as it should be. `about`: the object of the events."""
+class UsageProblems:
+    """Reports problems with past usage. `about`: the object of the events."""
 
     def __init__(self, events: EventRecorder, about: ObjectReference) -> None:
         self._events = events
         self._about = about
 
     def error(self, operation: str, reason: str, problem: str) -> None:
-        """Count, log and tell a failed `operation`. `reason`: one CamelCase word."""
+        """Count and report a failed `operation`. `reason`: one CamelCase word."""
         USAGE_ERRORS.labels(operation).inc()
         self.warning(reason, problem)
 
     def warning(self, reason: str, problem: str) -> None:
-        """Log and tell."""
+        """Report a problem in the log and as an event."""
         _log.warning("past usage", reason=reason, problem=problem)
         self._events.warning(self._about, reason, problem)

@@ -1,7 +1,7 @@
-"""What a Prometheus is told: how the knowledge of past usage fares, and what queues hold.
+"""Prometheus metrics of past usage and of the amounts of queues.
 
-The keepers count and `process.py` registers the collector. What queues hold is exported so that
-`prometheus.py` may ask for it later. Invariant: only the process that leads exports queues.
+The keepers count errors, and `process.py` registers the collector. `prometheus.py` can query the
+exported amounts later. Invariant: only the leading process exports queues.
 """
 
 from collections.abc import Iterator
@@ -17,12 +17,12 @@ from bindery.scheduler.usage.source import PastUsage
 
 USAGE_ERRORS: Final = Counter(
     "bindery_usage_errors_total",
-    "Times that past usage could not be read, written or queried.",
+    "Failures to read, write or query past usage.",
     ["operation"],
 )
 USAGE_UPDATED: Final = Gauge(
     "bindery_usage_updated_timestamp_seconds",
-    "When past usage was last read from its source, or stored; 0: never.",
+    "Time at which past usage was last read from its source, or stored; 0 for never.",
 )
 USAGE_STALE: Final = Gauge(
     "bindery_usage_stale", "1 while past usage in use is older than the staleness limit."
@@ -30,26 +30,25 @@ USAGE_STALE: Final = Gauge(
 
 
 class QueueCollector(Collector):
-    """What queues hold and have used, as of the last cycle; nothing while this process waits.
+    """Amounts and past usage of queues in the last cycle; empty before the first cycle.
 
-    A queue without an object, deleted or only named by somebody, is left out once it holds nothing.
-
-    `past` is asked at each scrape, in the event loop's thread.
+    A queue without an object is left out when it has no allocated amounts. Each scrape reads
+    `past`, in the event loop's thread.
     """
 
     def __init__(self, past: PastUsage) -> None:
         self._past = past
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
-        """Yield what each queue holds, what there is, and past usage."""
+        """Yield the allocated amounts and past usage of each queue, and the capacity."""
         held = GaugeMetricFamily(
             "bindery_queue_allocated",
-            "What a queue holds with all below it: devices, cores, bytes.",
+            "Allocated amounts of a queue and all queues below it: devices, cores, bytes.",
             labels=["queue", "resource"],
         )
         capacity = GaugeMetricFamily(
             "bindery_capacity",
-            "What ready nodes offer to queues: devices, cores, bytes.",
+            "Capacity of the ready nodes for queues: devices, cores, bytes.",
             labels=["resource"],
         )
         usage = GaugeMetricFamily(

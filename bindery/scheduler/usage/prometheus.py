@@ -1,8 +1,8 @@
-"""Asks a Prometheus what queues used in the past, by its HTTP API (`/api/v1/query`).
+"""Queries past usage from a Prometheus server over its HTTP API (`/api/v1/query`).
 
-Used by `prometheuskeeper.py`. The sums over the window are made by the server: of each expression a
-subquery, weighed by age as in `formula.py`. Invariant: `fetch` returns what all queries
-answered at one moment, or raises; half an answer is none.
+Used by `prometheuskeeper.py`. The server computes the sums over the window, with a subquery of each
+expression, weighted by age as in `formula.py`. Invariant: `fetch` returns the results of all
+queries for one time, or raises.
 """
 
 import asyncio
@@ -24,11 +24,11 @@ Usage = dict[str, dict[str, float]]
 
 _PATH: Final = "api/v1/query"
 _SAID_MOST: Final = 200
-"""Characters of an answer that is no JSON that are repeated in the error."""
+"""Maximum number of characters in an error about an answer that is not JSON."""
 
 
 class UsageQueryError(Exception):
-    """Prometheus could not be asked, or its answer cannot be used."""
+    """A query failed, or its result cannot be used."""
 
 
 class _Sample(msgspec.Struct, frozen=True):
@@ -53,15 +53,15 @@ _vector_decoder = msgspec.json.Decoder(list[_Sample])
 
 @dataclass(frozen=True)
 class Fetched:
-    """What Prometheus said."""
+    """The result of all queries."""
 
     usage: Usage
     unusable: int
-    """Series that were left out, as their value is no amount (NaN, infinite, negative)."""
+    """Number of series left out because their value is NaN, infinite or negative."""
 
 
 def over_window(expression: str, decay: Decay, resolution_s: float, now: float) -> str:
-    """Return the PromQL for the sum of `expression` over the window, weighed by age."""
+    """Return the PromQL for the sum of `expression` over the window, weighted by age."""
     weighed = f"({expression})"
     if decay.half_life_s is not None:
         weighed += f" * 0.5 ^ (({now:.3f} - time()) / {decay.half_life_s:g})"
@@ -81,7 +81,7 @@ class PrometheusReader:
         self._url = URL(configuration.address) / _PATH
 
     async def fetch(self, now: float) -> Fetched:
-        """Return past usage as of `now` (seconds since the epoch); queues without any are missing.
+        """Return past usage at `now` (seconds since the epoch), without queues that have none.
 
         Raises:
             UsageQueryError: a query failed or took too long, or the cluster has no capacity.
@@ -104,7 +104,7 @@ class PrometheusReader:
             raise UsageQueryError(str(first)) from group_error
         answers = {resource: task.result() for resource, task in asked.items()}
         if not any(answer.has_capacity for answer in answers.values()):
-            raise UsageQueryError("no query of a capacity has a result")
+            raise UsageQueryError("no capacity query has a result")
         usage: defaultdict[str, dict[str, float]] = defaultdict(dict)
         for resource, answer in answers.items():
             for queue, part in answer.parts.items():
@@ -152,7 +152,8 @@ def _read(status: int, body: bytes) -> list[_Sample]:
     if answer.status != "success":
         raise UsageQueryError(f"HTTP {status}: {answer.error}")
     if answer.data.result_type != "vector":
-        raise UsageQueryError(f"a vector is wanted, not a {answer.data.result_type or 'nothing'}")
+        found = answer.data.result_type or "nothing"
+        raise UsageQueryError(f"the result must be a vector, found {found}")
     try:
         return _vector_decoder.decode(answer.data.result)
     except msgspec.DecodeError as error:
@@ -160,7 +161,7 @@ def _read(status: int, body: bytes) -> list[_Sample]:
 
 
 def _amounts(samples: list[_Sample]) -> tuple[list[tuple[Mapping[str, str], float]], int]:
-    """Return the labels and values of `samples`, and how many had to be left out."""
+    """Return the labels and values of `samples`, and the number of those left out."""
     usable: list[tuple[Mapping[str, str], float]] = []
     for sample in samples:
         try:

@@ -1,8 +1,8 @@
-"""Keeps what a Prometheus says of past usage up to date while a scheduler leads.
+"""Fetches past usage from Prometheus while a scheduler leads.
 
-Chosen by `keeping.py`. As KAI-Scheduler has it (v0.17, usagedb): what was fetched last is used
-until something newer has been, however old it is; from the staleness limit on with a warning.
-Invariant: the usage in use is always one whole answer.
+Created by `keeping.py`. As in KAI-Scheduler (v0.17, usagedb), the last fetched usage stays in use
+until there is newer usage, however old it is; above the staleness limit with a warning. Invariant:
+the usage in use is always one complete result.
 """
 
 import asyncio
@@ -14,7 +14,7 @@ import aiohttp
 
 from bindery.api.usage import UsageConfiguration
 from bindery.kube.lease import Leadership
-from bindery.scheduler.usage.keeper import Complaints
+from bindery.scheduler.usage.keeper import UsageProblems
 from bindery.scheduler.usage.metrics import USAGE_ERRORS, USAGE_STALE, USAGE_UPDATED
 from bindery.scheduler.usage.prometheus import PrometheusReader, UsageQueryError
 from bindery.scheduler.usage.source import GivenUsage, decay_of
@@ -23,29 +23,29 @@ _CONNECTIONS: Final = 4
 
 
 class PrometheusKeeper:
-    """Fetches usage into `given` every so often. `clock`: seconds since the epoch."""
+    """Fetches usage into `given` periodically. `clock` returns seconds since the epoch."""
 
     def __init__(
         self,
         given: GivenUsage,
         configuration: UsageConfiguration,
-        complaints: Complaints,
+        problems: UsageProblems,
         clock: Callable[[], float],
     ) -> None:
         self._given = given
         self._configuration = configuration
-        self._complaints = complaints
+        self._problems = problems
         self._clock = clock
         self._updated: float | None = None
-        """When usage was last fetched."""
+        """Time of the last successful fetch."""
 
     def configure(self, configuration: UsageConfiguration) -> None:
-        """Ask for usage as `configuration` says from the next time on."""
+        """Use `configuration` from the next fetch on."""
         self._configuration = configuration
 
     @asynccontextmanager
     async def kept(self, _leadership: Leadership) -> AsyncIterator[None]:
-        """Fetch once, so that the first plan is by past usage already, then now and then."""
+        """Fetch once before the first cycle, then periodically."""
         connector = aiohttp.TCPConnector(limit=_CONNECTIONS)
         async with aiohttp.ClientSession(connector=connector) as session:
             await self.update(self._reader(session))
@@ -57,14 +57,14 @@ class PrometheusKeeper:
                 await asyncio.gather(fetching, return_exceptions=True)
 
     async def update(self, reader: PrometheusReader) -> None:
-        """Fetch usage; keep what there is if that fails."""
+        """Fetch usage; on failure keep the previous usage."""
         now = self._clock()
         try:
             fetched = await reader.fetch(now)
         except UsageQueryError as error:
-            kept = "what was known before is used" if self._updated is not None else "none is used"
+            kept = "the previous values are used" if self._updated is not None else "none is used"
             problem = f"past usage could not be fetched, {kept}: {error}"
-            self._complaints.error("query", "UsageUnavailable", problem)
+            self._problems.error("query", "UsageUnavailable", problem)
         else:
             self._given.parts, self._updated = fetched.usage, now
             USAGE_UPDATED.set(now)
@@ -87,6 +87,6 @@ class PrometheusKeeper:
         is_stale = self._updated is None or self._clock() - self._updated > limit_s
         USAGE_STALE.set(is_stale)
         if is_stale and self._updated is not None:
-            self._complaints.warning(
+            self._problems.warning(
                 "UsageStale", f"past usage in use is more than {limit_s:g} s old"
             )

@@ -1,10 +1,9 @@
-"""The scheduler's own record of what queues held: it needs nothing else to be installed.
+"""The scheduler's own record of the amounts of queues, which needs no other installation.
 
-Told once a cycle what queues hold, it sums that up over slices of time; `recordkeeper.py` stores
-it. What is held at a cycle counts for the time since the last one. Only time that was observed
-counts: between `interrupt` and the next cycle nothing is held and nothing offered. Never more than
-`MOST_SLICES` slices are kept, however long the window is. A cycle accounts in a thread of its own
-while the keeper reads and writes in the event loop's, so each does it whole.
+Each cycle adds the amounts of queues to the current time slice, for the time since the previous
+cycle. `recordkeeper.py` stores the record. Only observed time counts: between `interrupt` and the
+next cycle there is no usage and no capacity. The record has at most `MOST_SLICES` slices for any
+window. A cycle writes in its own thread, the keeper reads in the event loop's, so a lock guards it.
 """
 
 from collections.abc import Callable
@@ -16,34 +15,34 @@ from bindery.scheduler.model.resources import PODS
 from bindery.scheduler.usage.formula import Amounts, Decay, History, Moment, places
 
 SLICES = 32
-"""Into how many slices the window is cut: of a week each has five hours and a quarter."""
+"""Number of slices of a window; for a week, each has 5.25 hours."""
 MOST_SLICES = 64
-"""More, which come of restarts, are joined."""
+"""Maximum number of slices; more, as after many restarts, are joined."""
 
 
 class UsageRecord:
-    """What queues held within the horizon of `decay`."""
+    """The amounts of queues within the horizon of `decay`."""
 
     def __init__(self, decay: Decay) -> None:
         self.decay = decay
         self.history = History.empty()
-        """The record's own: the arrays of its newest slice change with each moment."""
+        """Private to the record, as each moment changes the arrays of the newest slice."""
         self._slice_s = decay.horizon_s / SLICES
         self._lock = RLock()
         self._seen_at: float | None = None
-        """When queues were last looked at, seconds since the epoch."""
+        """Time of the last moment, seconds since the epoch."""
 
     def configure(self, decay: Decay) -> None:
-        """Count the past by `decay` from now on; what a shorter window left out stays forgotten."""
+        """Use `decay` from now on. Slices that a shorter window dropped do not come back."""
         with self._lock:
             self.decay = decay
             self._slice_s = decay.horizon_s / SLICES
 
     def account(self, moment: Moment) -> Amounts:
-        """Count what is held for the time since the last moment; return usage up to now.
+        """Add `moment` for the time since the last one; return usage until now.
 
-        [resource, queue], as parts of capacity. A clock that went back counts nothing, and what
-        was seen at a time that is yet to come is forgotten.
+        The result is [resource, queue], as parts of capacity. If the clock was set back, nothing is
+        added, and slices in the future are dropped.
         """
         with self._lock:
             if self._seen_at is not None and moment.now > self._seen_at:
@@ -60,23 +59,23 @@ class UsageRecord:
             return usage
 
     def told(self, tell: Callable[[History], str]) -> str:
-        """Return what `tell` makes of the history, which does not change meanwhile."""
+        """Return `tell(history)`; the history does not change during the call."""
         with self._lock:
             return tell(self.history)
 
     def interrupt(self) -> None:
-        """Stop counting until the next cycle: nobody has looked meanwhile."""
+        """Stop counting until the next cycle, as the time until then is not observed."""
         with self._lock:
             self._seen_at = None
 
     def forget(self) -> None:
-        """Begin anew."""
+        """Drop the history and start again."""
         with self._lock:
             self.history = History.empty()
             self.interrupt()
 
     def precede(self, earlier: History) -> None:
-        """Take in what was recorded before this process began to."""
+        """Add an earlier history before that of this process."""
         with self._lock:
             self.history = earlier.followed_by(self.history).coarsened(MOST_SLICES)
 
@@ -99,12 +98,15 @@ class UsageRecord:
             self.history = history.followed_by(new).coarsened(MOST_SLICES)
 
     def _continues(self, history: History, since: float, now: float) -> bool:
-        """Return whether time from `since` on still belongs to the newest slice."""
+        """Return whether the time from `since` to `now` belongs to the newest slice."""
         return bool(history.end[-1] == since and now - history.start[-1] <= self._slice_s)
 
 
 def _extended(history: History, new: History) -> History:
-    """Return `history`, changed: its newest slice is prolonged by the only one of `new`."""
+    """Return `history` with its newest slice extended by the single slice of `new`.
+
+    The arrays are changed in place, which avoids a copy in every cycle.
+    """
     queues, resources = history.queues, history.resources
     if not (set(new.queues) <= set(queues) and set(new.resources) <= set(resources)):
         queues = tuple(dict.fromkeys((*queues, *new.queues)))

@@ -1,8 +1,8 @@
-"""Keeps the record of past usage over restarts and changes of the leader, in a ConfigMap.
+"""Stores the record of past usage in a ConfigMap, over restarts and changes of the leader.
 
-Chosen by `keeping.py`; `codec.py` has the format. Invariants: what an earlier leader stored is
-never written over unread, save where it cannot be used; and a leader of an earlier term never
-writes over what a later one has stored.
+Created by `keeping.py`; `codec.py` has the format. Invariants: the record of an earlier leader is
+read before it is overwritten, unless it is malformed; and a leader of an earlier term never
+overwrites the record of a later one.
 """
 
 import asyncio
@@ -14,42 +14,42 @@ from bindery.api.usage import UsageConfiguration
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
 from bindery.scheduler.usage.codec import RecordError, decode, encode
-from bindery.scheduler.usage.keeper import Complaints
+from bindery.scheduler.usage.keeper import UsageProblems
 from bindery.scheduler.usage.metrics import USAGE_UPDATED
 from bindery.scheduler.usage.record import UsageRecord
 from bindery.scheduler.usage.store import RecordStore
 
 LAST_SAVE_S = 5.0
-"""How long a term that ends tries to store what it knows."""
+"""Time limit for storing the record at the end of a term, in seconds."""
 
 
 class RecordKeeper:
-    """Loads `record` when a term begins, and stores it every `save_s` seconds and at its end."""
+    """Loads `record` at the start of a term; stores it every `save_s` seconds and at the end."""
 
     def __init__(
         self,
         record: UsageRecord,
         store: RecordStore,
-        complaints: Complaints,
+        problems: UsageProblems,
         clock: Callable[[], float],
         save_s: float,
     ) -> None:
         self._record = record
         self._store = store
-        self._complaints = complaints
+        self._problems = problems
         self._clock = clock
         self._save_s = save_s
         self._is_loaded = False
         self._stored = ""
-        """The text that was written last."""
+        """The text of the last write."""
 
     def configure(self, configuration: UsageConfiguration) -> None:
-        """Store as often as `configuration` says from the next time on."""
+        """Use the interval of `configuration` from the next write on."""
         self._save_s = configuration.save_seconds
 
     @asynccontextmanager
     async def kept(self, leadership: Leadership) -> AsyncIterator[None]:
-        """Load what was recorded, store it now and then, and once more at the end."""
+        """Load the record, store it periodically, and once more at the end."""
         self._record.forget()
         self._is_loaded, self._stored = False, ""
         await self._load()
@@ -64,21 +64,21 @@ class RecordKeeper:
                 async with asyncio.timeout(LAST_SAVE_S):
                     await self._save(leadership)
             except TimeoutError:
-                self._complaints.error("save", "UsageNotStored", "no answer before the term ended")
+                self._problems.error("save", "UsageNotStored", "no answer before the term ended")
 
     async def _store_now_and_then(self, leadership: Leadership) -> None:
         while True:
             await asyncio.sleep(self._save_s)
-            if not self._is_loaded:
+            if not self._is_loaded:  # loading failed so far; writing now would lose the old record
                 await self._load()
             await self._save(leadership)
 
     async def _load(self) -> None:
-        """Let what was stored precede what has been seen since; malformed text counts as none."""
+        """Put the stored history before that of this term; malformed text counts as none."""
         try:
             text = await self._store.load()
         except KubeError as error:
-            self._complaints.error("load", "UsageNotRead", f"past usage is not known yet: {error}")
+            self._problems.error("load", "UsageNotRead", f"past usage is not known yet: {error}")
             return
         self._is_loaded = True
         if not text:
@@ -86,14 +86,14 @@ class RecordKeeper:
         try:
             history, _ = decode(text)
         except RecordError as error:
-            problem = f"the record in {self._store.name} begins anew, it is malformed: {error}"
-            self._complaints.error("decode", "UsageMalformed", problem)
+            problem = f"the record in {self._store.name} is malformed and starts again: {error}"
+            self._problems.error("decode", "UsageMalformed", problem)
             return
         self._record.precede(history)
         USAGE_UPDATED.set(self._clock())
 
     async def _save(self, leadership: Leadership) -> None:
-        """Store the record if it has changed since, and nobody of a later term has stored one."""
+        """Store the record if it has changed, unless a leader of a later term has stored one."""
         if not self._is_loaded or not leadership.is_valid():
             return
         text = self._record.told(partial(encode, term=leadership.fencing_token))
@@ -107,7 +107,7 @@ class RecordKeeper:
                     return
                 await self._store.save(text)
         except KubeError as error:
-            self._complaints.error("save", "UsageNotStored", str(error))
+            self._problems.error("save", "UsageNotStored", str(error))
             return
         self._stored = text
         USAGE_UPDATED.set(self._clock())

@@ -1,8 +1,8 @@
-"""What a session asks about the past: what each queue has used.
+"""Sources of past usage for sessions.
 
-The engine hands one source to every session, which tells it what queues hold at that moment. No
-I/O: `record.py` remembers by itself, and what comes from elsewhere is put into a `GivenUsage`.
-Invariant: asking twice at the same moment gives the same answer.
+The engine passes one source to every session, and the session adds the present amounts of queues.
+No I/O: `record.py` computes usage itself, and fetched usage is put into a `GivenUsage`. Invariant:
+two calls with the same moment return the same usage.
 """
 
 from collections.abc import Mapping
@@ -17,22 +17,22 @@ from bindery.scheduler.usage.record import UsageRecord
 
 
 class UsageSource(Protocol):
-    """Knows past usage."""
+    """A source of past usage."""
 
     def account(self, moment: Moment) -> Amounts:
-        """Take note of `moment`; return usage as a part of capacity [resource, queue]."""
+        """Record `moment`; return usage as a part of capacity [resource, queue]."""
         ...
 
 
 class GivenUsage:
-    """Usage that somebody else measures."""
+    """Usage that is measured elsewhere."""
 
     def __init__(self, parts: Mapping[str, Mapping[str, float]] | None = None) -> None:
         self.parts: Mapping[str, Mapping[str, float]] = parts or {}
-        """Queue -> resource -> part of capacity; replaced as a whole when it is known anew."""
+        """Queue -> resource -> part of capacity; always replaced as a whole."""
 
     def account(self, moment: Moment) -> Amounts:
-        """Return what is given; a queue or resource that is not named has used nothing."""
+        """Return the given usage; 0 for queues and resources that are not in it."""
         usage = np.zeros((len(moment.resources), len(moment.queues)))
         if not self.parts:
             return usage
@@ -46,29 +46,29 @@ class GivenUsage:
 
 
 class PastUsage:
-    """Past usage, and how strongly it counts."""
+    """Past usage and its weight."""
 
     def __init__(self, source: UsageSource, k_value: float) -> None:
         self.source = source
         self.k_value = k_value
         self.latest: tuple[Moment, Amounts] | None = None
-        """What was last accounted for, and usage [resource, queue] as of then."""
+        """The last moment, and usage [resource, queue] at that time."""
 
     def configure(self, configuration: UsageConfiguration) -> None:
-        """Weigh the past by `configuration` from now on; the source stays what it is."""
+        """Use the weights of `configuration` from now on; the source stays the same."""
         self.k_value = configuration.k_value
         if isinstance(self.source, UsageRecord):
             self.source.configure(decay_of(configuration))
 
     def account(self, moment: Moment) -> Amounts:
-        """Take note of `moment`; return usage as a part of capacity [resource, queue]."""
+        """Record `moment`; return usage as a part of capacity [resource, queue]."""
         parts = self.source.account(moment)
         self.latest = moment, parts
         return parts
 
 
 def past_usage(configuration: UsageConfiguration) -> PastUsage:
-    """Return the source that `configuration` asks for, in which nothing is known yet."""
+    """Return the source of `configuration`, still empty."""
     source: UsageSource = GivenUsage()
     if configuration.source == "record":
         source = UsageRecord(decay_of(configuration))
@@ -76,10 +76,10 @@ def past_usage(configuration: UsageConfiguration) -> PastUsage:
 
 
 def decay_of(configuration: UsageConfiguration) -> Decay:
-    """Return how much the past counts by `configuration`."""
+    """Return the weights of the past by `configuration`."""
     return Decay(configuration.window_seconds, configuration.half_life_seconds)
 
 
 def nothing_past() -> PastUsage:
-    """Return usage of which nothing is known: it has no effect."""
+    """Return a source without usage, which has no effect."""
     return PastUsage(GivenUsage(), 0.0)

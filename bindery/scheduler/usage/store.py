@@ -1,7 +1,7 @@
-"""The ConfigMap that holds the record of past usage.
+"""The ConfigMap with the record of past usage.
 
-Used by `recordkeeper.py`; `keeping.py` makes it. Writes are optimistic: one that is based on an
-older version than the server's is a conflict, and the caller reads again.
+Used by `recordkeeper.py`; `keeping.py` creates it. Writes are optimistic: a write based on an older
+version is a conflict, and the caller reads again.
 """
 
 from bindery.kube.client import Client
@@ -12,20 +12,20 @@ KEY = "usage.json"
 
 
 class RecordStore:
-    """One ConfigMap. It remembers the version that it has last seen."""
+    """One ConfigMap, with the resource version of the last read or write."""
 
     def __init__(self, client: Client, name: str, namespace: str) -> None:
         self._client = client
         self.name = name
         self.namespace = namespace
         self._version: str | None = None
-        """None: it did not exist."""
+        """None if the ConfigMap did not exist."""
 
     async def load(self) -> str:
-        """Return its text; "" where nothing has been written yet.
+        """Return the text of the record; "" if there is none.
 
         Raises:
-            KubeError: it cannot be read.
+            KubeError: the ConfigMap cannot be read.
         """
         try:
             found = await self._client.get(CONFIG_MAPS, self.name, self.namespace)
@@ -36,11 +36,11 @@ class RecordStore:
         return (found.data or {}).get(KEY, "")
 
     async def save(self, text: str) -> None:
-        """Write `text` over the version that was last seen; make the ConfigMap if it was missing.
+        """Write `text` over the last known version; create the ConfigMap if it did not exist.
 
         Raises:
-            ConflictError, AlreadyExistsError, NotFoundError: somebody was faster; read it again.
-            KubeError: it cannot be written.
+            ConflictError, AlreadyExistsError, NotFoundError: another client wrote it; read again.
+            KubeError: the ConfigMap cannot be written.
         """
         if self._version is None:
             body = {
