@@ -47,7 +47,7 @@ class ConfigurationFile:
                 text = self.path.read_text(encoding="utf-8")
                 if text == self._text:
                     continue
-                self._text = text
+                self._text = text  # before loading: an invalid file is reported only once
                 new = load(self.path)
             except (OSError, UnicodeDecodeError, yamlfile.FileError) as error:
                 CONFIGURATION_ERRORS.inc()

@@ -172,7 +172,7 @@ class SchedulingLoop:
         now = self._clock()
         for refused in self._writer.refused:
             self._engine.refused(refused.draft)
-            if refused.problem:
+            if refused.problem:  # else another scheduler has committed the gang: no delay
                 for job in {task.job for task in refused.draft.tasks}:
                     text = f"its BindRequest could not be created: {refused.problem}"
                     self._engine.cluster.failures.postpone(job, now + POSTPONE_S, text)

@@ -103,7 +103,7 @@ class Charges:
 
     def _charge_queue(self, task: Task, sign: int) -> None:
         """Charge the queue of `task`, also by the GPU model of its node."""
-        if not task.is_ours:
+        if not task.is_ours:  # pods of other schedulers use room, but no queue's share
             return
         queues, request = self._state.queues, task.shape.request
         if task.row != NO_ROW:

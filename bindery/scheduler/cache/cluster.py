@@ -98,7 +98,7 @@ class Cluster:
         self.staleness = StalenessMemory()
         self.eviction_history = EvictionHistory()
         self.changed_jobs: set[JobKey] = set()
-        """The gangs whose status may have changed; the status writer empties the set."""
+        """The gangs whose status may have changed; the loop empties the set."""
         self.observers = Observers()
         self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
         """Deleted PodGroup -> time at which its deletion was seen, and its metadata."""
@@ -364,6 +364,7 @@ class Cluster:
         """Restore the promise of an earlier leader from the nominated node of `pod`."""
         uid, node_name = Uid(pod.metadata.uid), pod.status.nominated_node_name
         said = known.status.nominated_node_name if known is not None else ""
+        # A pod in a request has its place there, and an old nomination says nothing new.
         if node_name and node_name != said and self.holds.get(uid) is None:
             self.promises.take_up(job_key(pod), uid, node_name, self._clock())
 
@@ -398,7 +399,7 @@ class Cluster:
             self.eviction_history.forget(key)
             self.staleness.forget(key)
             self.changed_jobs.discard(key)
-            if self.groups.pop(key, None) is not None:
+            if self.groups.pop(key, None) is not None:  # else it is another pool's
                 self._deleted_groups[key] = (self._clock(), group.metadata)
                 self._tasks.remove_group(key)
                 self.promises.end(key)
@@ -445,7 +446,7 @@ class Cluster:
         else:
             self._count_commit(request)
             known = self.holds.requests.get(request.key)
-            if request.is_final and (known is None or not known.is_final):
+            if request.is_final and (known is None or not known.is_final):  # once per request
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)
             changed = self.holds.put(request)

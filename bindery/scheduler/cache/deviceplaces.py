@@ -36,6 +36,7 @@ class DevicePlaces:
         if task.reserves_gpu:
             self._enter_reservation(task)
             return
+        # A node without known devices, or with HAMi's sharing, has none in this table.
         if share is None or not self._table.count(row):
             return
         places = self._places(task, share)
@@ -110,6 +111,7 @@ class DevicePlaces:
         seen = self._seen(task)
         if share.portion == WHOLE:
             return Places(row, self._whole(share, row, seen), (), WHOLE)
+        # A pod without group labels gets groups of its own, so that it still takes its part.
         groups = task.gpu_groups or tuple(f"{task.uid}/{n}" for n in range(share.devices))
         devices: list[int] = []
         for number, group in enumerate(groups):

@@ -50,6 +50,7 @@ class FailureMemory:
                 name = group.name if group is not None else pod.pod_name
                 job = job_of(pod.pod_uid) or JobKey(namespace, name, group is not None)
                 nodes = self._until.setdefault(job, {})
+                # Events of requests come in any order: an older failure shortens nothing.
                 nodes[pod.node] = max(nodes.get(pod.node, 0.0), failed_at + self.cooldown_s)
 
     def avoided(self, job: JobKey, now: float) -> list[str]:

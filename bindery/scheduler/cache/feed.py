@@ -104,6 +104,7 @@ class Feed:
             yield
         finally:
             self._borrowed = False
+            # In the order of arrival; no event can arrive in between, as nothing is awaited here.
             for change in self._inbox:
                 self._apply(change)
             self._inbox.clear()

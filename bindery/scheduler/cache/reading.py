@@ -46,6 +46,7 @@ def queue_of(pod: Pod) -> str:
 
 def status_by_pod(pod: Pod) -> TaskStatus | None:
     """Return the status by the pod object alone; None for a pod that will never be bound."""
+    # The phase comes first: an ended pod holds no room, even while it is being deleted.
     if pod.status.phase == "Succeeded":
         return TaskStatus.SUCCEEDED
     if pod.status.phase == "Failed":
@@ -53,7 +54,7 @@ def status_by_pod(pod: Pod) -> TaskStatus | None:
     leaving = pod.metadata.deletion_timestamp is not None
     if pod.spec.node_name:
         return TaskStatus.RELEASING if leaving else TaskStatus.RUNNING
-    if leaving:
+    if leaving:  # deleted before its binding
         return None
     return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
 

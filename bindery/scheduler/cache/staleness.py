@@ -74,7 +74,7 @@ class StalenessMemory:
             (job.key, name): self._since.get((job.key, name), _said(job, name, groups, now))
             for job, name in parts
         }
-        self._since = since
+        self._since = since  # without the parts that have their minimum again
         return [
             self._staleness(job, at, now)
             for (job, _), at in zip(parts, since.values(), strict=True)

@@ -95,6 +95,7 @@ class TaskStore:
             self._take_out(old)
         if ours:
             self._job(task.job, pod)
+        # The pod itself takes its devices now, so its placeholders must go first.
         self._drop_reservations(uid)
         self._state.tasks[uid] = task
         self._enter(task)
@@ -125,12 +126,13 @@ class TaskStore:
             self._drop_if_empty(task.job)
         self.charges.devices.forget(uid)
         self._grants.forget(uid)
+        # Last: the placeholders take the devices that the task has just left.
         self._expect_reservations(uid)
 
     def refresh(self, uid: Uid) -> bool:
         """Update status and node of a task after its hold changed; return whether they differ."""
         doubted = self._grants.doubted(uid)
-        if doubted is not None:
+        if doubted is not None:  # the changed hold may prove its share
             return self.put_pod(doubted)
         task = self._state.tasks.get(uid)
         if task is None:
@@ -408,6 +410,7 @@ class TaskStore:
             self._leaving.add(task.uid)
         if task.is_ours:
             job = self._state.jobs[task.job]
+            # The queue depends on the status, and `job.add` counts the task in the queue.
             task.queue = self._queue_of(job, task)
             task.queue_row = self._state.queues.row(task.queue)
             if not task.has_own_priority:

@@ -202,6 +202,7 @@ class Committer:
         size = self._configuration.max_pods
         chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
         for part, chunk in enumerate(chunks):
+            # A cut name may end with ".", and ".-" is not valid in a name.
             name = f"{owner.name[:_NAME_LENGTH].rstrip('.-')}-{owner.uid[:8]}-{count}"
             if len(chunks) > 1:
                 name += f"-p{part}"
@@ -229,6 +230,7 @@ class Committer:
                 owner=owner,
                 tasks=tasks,
             )
+            # Before the request exists: the next session must not use the same room again.
             self._cluster.assume(draft.key, draft.spec, tasks)
             for task in tasks:
                 del self._open[task.uid]

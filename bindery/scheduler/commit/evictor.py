@@ -116,6 +116,7 @@ class Evictor:
 
     def submit(self, evictions: Sequence[Eviction]) -> None:
         """Execute `evictions` in the background, plan by plan."""
+        # The evictions of a plan follow each other and have the same preemptor.
         for _, plan in groupby(evictions, key=lambda eviction: eviction.preemptor):
             task = asyncio.create_task(self._carry_out(list(plan)))
             self._tasks.add(task)

@@ -55,6 +55,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
                     text = "its pods are planned again or gone"
                     yield StaleRequest(request, "Superseded", text)
                 continue
+            # A request without a creation time counts as new.
             age_s = now - (seconds(request.metadata.creation_timestamp) or now)
             count = request.spec.statement.parts
             found = _obstacle(cluster, request) if age_s > SETTLED_AFTER_S else None

@@ -96,6 +96,7 @@ class RequestWriter:
 
     def remove(self, stale: StaleRequest) -> None:
         """Delete a stale request in the background."""
+        # The watch may show the request for a while after its deletion.
         if stale.request.metadata.uid not in self._removing:
             self._removing.add(stale.request.metadata.uid)
             self._spawn(self._remove(stale))
@@ -126,6 +127,7 @@ class RequestWriter:
             async with self._slots:
                 await self._write_parts(parts)
         finally:
+            # Also after a refusal: Statements that wait for this one then look into `refused`.
             self._writing.difference_update(part.key for part in parts)
             self._statements.pop(statement).set()
 

@@ -77,7 +77,7 @@ class DeviceTable:
     def put_node(self, row: int, count: int, memory_mib: int) -> None:
         """Set the devices of the node at `row`; `memory_mib` per device, 0 if not known."""
         self._make_room(row, count)
-        self._capacity[:, row] = 0
+        self._capacity[:, row] = 0  # the node may have had more devices before
         self._capacity[:count, row] = WHOLE
         self._memory[0, row] = memory_mib
 
@@ -108,7 +108,7 @@ class DeviceTable:
         """Return the memory of one device, in MiB, of every node with devices of known memory."""
         if not self._capacity.size:
             return np.zeros(0, dtype=np.int64)
-        width = self._capacity.shape[1]
+        width = self._capacity.shape[1]  # `_memory` may be wider
         has = self._capacity.any(axis=0) & (self._memory[0, :width] > 0)
         return np.asarray(self._memory[0, :width][has])
 
@@ -161,7 +161,7 @@ class DeviceTable:
         rows = np.array([row])
         room = self._room_now(rows) if now else self._room_later(rows)
         fits = room[:, 0] >= self.portion(share, row)
-        if now and share.portion == WHOLE:
+        if now and share.portion == WHOLE:  # as in `fits_now`
             fits &= self._members[:, row] == 0
         return np.flatnonzero(fits)
 
@@ -270,6 +270,7 @@ class DeviceTable:
         self._drop_if_empty(row, group)
 
     def _join(self, places: Places) -> None:
+        # Whole devices have no groups, so the lengths may differ only then.
         for device, name in zip(places.devices, places.groups, strict=bool(places.groups)):
             group = self._groups.setdefault(places.row, {}).setdefault(name, _Group(device))
             had_slot = self._needs_slot(group)

@@ -33,6 +33,7 @@ def expected_end(job: Job, task: Task, now: float, gang_start: float | None) -> 
     """
     own_start = _bound_at(task) if task.status in _RUNS else None
     own_start = now if own_start is None else own_start
+    # With `minMember` 0 the pods are independent and have no common start.
     is_gang = job.key.is_group and job.min_member > 0 and gang_start is not None
     start = gang_start if is_gang and gang_start is not None else own_start
     return min(start + job.runtime_s, own_start + task.runtime_s)
@@ -90,7 +91,7 @@ class ExpectedEnds:
         pods = int(np.searchsorted(self.end, until, side="right"))
         sums = np.zeros((self._request.shape[0], count), dtype=np.int64)
         for resource, amounts in enumerate(self._request[:, :pods]):
-            if amounts.any():
+            if amounts.any():  # most resources are requested by no such pod
                 np.add.at(sums[resource], places[:pods], amounts)
         return sums
 

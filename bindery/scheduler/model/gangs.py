@@ -73,7 +73,7 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
         lost = next(group.name for group in sub_groups if group.name not in reached)
         raise GangError(f"spec.subGroups: {lost} is its own ancestor")
     built: dict[str, Group] = {}
-    for level in reversed(levels):
+    for level in reversed(levels):  # bottom up, as a group is built with its children
         for group in level:
             children = tuple(built[child.name] for child in below.get(group.name, ()))
             built[group.name] = _built(group, children)
@@ -131,7 +131,7 @@ def wanted(
     for child in group.children:
         if done < group.needed_children and not child.is_satisfied(lacking):
             below = wanted(child, lacking, waiting)
-            if below is not None:
+            if below is not None:  # else a later child may count in its place
                 found |= below
                 done += 1
     return found if done >= group.needed_children else None

@@ -45,6 +45,7 @@ def devices_of(node: Node) -> tuple[str | None, int, int]:
         amount = 0
     count = min(amount // quantity.scale(GPU_RESOURCE), _MOST_DEVICES)
     text = node.metadata.labels.get(GPU_MEMORY_LABEL, "")
+    # At most 18 digits, which fit into int64.
     memory = int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
     # Some installations write bytes. No device has that many MiB (KAI-Scheduler does the same).
     return model, count, memory // 2**20 if memory >= _BYTES_FROM else memory

@@ -125,6 +125,7 @@ class NodeTable:
             request = request.instead(self.axis.index(GPU_RESOURCE), gpus)
         if model is None:
             return request
+        # Cached: equal pods share one request object.
         charged = self._charged.get((model, request))
         if charged is None:
             gpu = self.axis.index(GPU_RESOURCE)
@@ -190,6 +191,7 @@ class NodeTable:
     def total(self) -> NDArray[np.int64]:
         """Return the amounts that ready nodes offer to queues [resource], with GPUs by model."""
         ready = self._ready_rows()
+        # Pods of other schedulers may hold more than their node has.
         offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
         gpu = self.axis.index(GPU_RESOURCE)
         for row, cards in self._cards.all():  # allocatable of these nodes counts shares, not cards
@@ -241,6 +243,7 @@ class NodeTable:
         # New resources lengthen the axis, so the columns grow only after all have an index.
         indices = {self.axis.index(name): amount for name, amount in amounts.items()}
         self._make_room()
+        # A node may offer less than before; its pods still hold the same amounts.
         used = self.allocatable[:, row] - self.idle[:, row]
         self.allocatable[:, row] = 0
         for index, amount in indices.items():

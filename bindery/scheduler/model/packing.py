@@ -33,7 +33,7 @@ def pack(items: Sequence[Item], room: IntColumns) -> list[int] | None:
         fits = np.ones(len(item.rows), dtype=np.bool_)
         for index, amount in zip(item.request.indices, item.request.amounts, strict=True):
             fits &= left[index, item.rows] >= amount
-        at = int(fits.argmax()) if len(fits) else 0
+        at = int(fits.argmax()) if len(fits) else 0  # argmax of an empty array raises
         if not len(fits) or not fits[at]:
             return None
         rows.append(_take(item, at, left))

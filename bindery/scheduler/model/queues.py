@@ -146,7 +146,7 @@ class QueueTable:
         self._rules[row], problems = _rules(queue.spec, self.axis)
         problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
         entry.invalid = "; ".join(problems) or None
-        if entry.parent is not None:
+        if entry.parent is not None:  # the object of the parent may come later
             self.row(entry.parent)
         self.version += 1
 

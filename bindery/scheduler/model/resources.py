@@ -53,6 +53,7 @@ class CardPart:
     def amount(self, card_mib: int) -> int:
         """Return its GPU units on cards of `card_mib` MiB, by the larger of memory and cores."""
         whole = quantity.scale(GPU_RESOURCE)
+        # A part of a card counts at least 1 unit and at most a whole card.
         by_memory = self.memory_mib * whole // max(card_mib, 1)
         return min(max(self.portion, by_memory, 1), whole) * self.devices
 
@@ -145,6 +146,7 @@ class ResourceAxis:
         """
         before = len(self.names)
         pairs = sorted((self.index(name), amount) for name, amount in amounts.items() if amount > 0)
+        # Pods name resources here; nodes and queues do with `index`.
         self.given_to_pods += len(self.names) - before
         whole = amounts.get(GPU_RESOURCE, 0) // quantity.scale(GPU_RESOURCE)
         if share is None and whole > 0:
@@ -192,6 +194,7 @@ def pod_amounts(spec: PodSpec) -> dict[str, int]:
         if container.restart_policy == "Always":
             _add(sidecars, requests)
             requests = {}
+        # An init container runs beside the sidecars that started before it.
         _raise_to(peak, _sum(sidecars, requests))
     _add(running, sidecars)
     _raise_to(running, peak)

@@ -138,7 +138,7 @@ class ShapeBook:
             if share is not None and share.memory_mib:
                 index, amount = self.axis.index(GPU_RESOURCE), self._amount(share)
                 new = replace(shape, request=shape.request.instead(index, amount))
-                self._shapes[key] = renewed[shape] = new
+                self._shapes[key] = renewed[shape] = new  # no new key, so the loop may go on
         return renewed
 
     def _amount(self, share: GpuShare) -> int:

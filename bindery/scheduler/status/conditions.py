@@ -138,7 +138,7 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
         if pod.state not in ("Pending", "Pipelined"):
             continue
         known = cluster.pods.get(Uid(uid))
-        if known is not None:
+        if known is not None:  # else it was bound or deleted during the cycle
             yield from _pod_write(known, _unschedulable(pod.message), places.get(uid, ""), now)
 
 

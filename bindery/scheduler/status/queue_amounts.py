@@ -60,6 +60,7 @@ class QueueAmounts:
         sums = rolled_up(np.concatenate([own, self._gangs]), self._chains)
         allocated, pending, gangs = sums[:count], sums[count : 2 * count], sums[2 * count :]
         deserved = np.zeros_like(allocated)
+        # The status has whole units; rounded down, siblings are never above their parent.
         deserved[: fair.shape[0], : fair.shape[1]] = np.floor(fair)
         columns = np.concatenate([allocated, deserved, allocated + pending, pending, gangs])
         changed = _all(columns) if is_new else _changed(columns, self._columns)

@@ -53,6 +53,7 @@ class QueueFigures(Collector):
 
         `fair`: [resource, queue], fair shares. `now`: seconds since the epoch.
         """
+        # A negative difference means that the clock was set back.
         if 0 <= now - self._noted_at < NOTE_EVERY_S:
             return
         self._noted_at = now

@@ -65,6 +65,7 @@ class QueueStatusWriter:
     def look(self, report: CycleReport) -> None:
         """Offer the status of all queues after a cycle; once per second if no queue changed."""
         now = self._clock()
+        # A negative difference means that the clock was set back.
         if self._statuses.has_news or not 0 <= now - self._looked_at < LOOK_EVERY_S:
             self._looked_at = now
             self.offer(self._statuses.writes(report.fair, now))

@@ -101,6 +101,7 @@ def _encode(history: History, term: int) -> bytes:
         _Slice(
             start=round(float(history.start[index]), 3),
             end=round(float(history.end[index]), 3),
+            # Nine digits keep the text short and are far more precise than the millionths.
             capacity=[float(f"{amount:.9g}") for amount in history.capacity[index]],
             held=millionths[index].tolist(),
         )

@@ -61,6 +61,7 @@ class Decay:
         if self.half_life_s is None:
             counted = oldest - youngest
         else:
+            # The integral of the weight over the ages of the slice.
             rate = np.log(2.0) / self.half_life_s
             counted = (np.exp(-rate * youngest) - np.exp(-rate * oldest)) / rate
         # A slice of length 0 would divide by 0; it has weight 0.

@@ -117,6 +117,7 @@ class PrometheusReader:
         total = sum(amount for _, amount in capacity)
         held, unusable = _amounts(await self._query(queries.allocated, now))
         label = self._configuration.queue_label
+        # With a wrong label, all queues would seem to have no usage.
         if held and not any(label in metric for metric, _ in held):
             raise UsageQueryError(f"no series of {queries.allocated} has the label {label}")
         parts: defaultdict[str, float] = defaultdict(float)

@@ -83,6 +83,7 @@ class PrometheusKeeper:
 
     def _check_age(self) -> None:
         prometheus = self._configuration.prometheus
+        # Between two fetches, usage is always as old as the interval.
         limit_s = max(prometheus.staleness_seconds, prometheus.fetch_seconds)
         is_stale = self._updated is None or self._clock() - self._updated > limit_s
         USAGE_STALE.set(is_stale)

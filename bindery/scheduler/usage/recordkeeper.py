@@ -50,6 +50,7 @@ class RecordKeeper:
     @asynccontextmanager
     async def kept(self, leadership: Leadership) -> AsyncIterator[None]:
         """Load the record, store it periodically, and once more at the end."""
+        # The ConfigMap has the earlier terms, also those of other processes.
         self._record.forget()
         self._is_loaded, self._stored = False, ""
         await self._load()
@@ -103,6 +104,7 @@ class RecordKeeper:
             try:
                 await self._store.save(text)
             except (AlreadyExistsError, ConflictError, NotFoundError):
+                # This reads the ConfigMap, so the second write is based on its newest version.
                 if await self._is_deposed(leadership.fencing_token):
                     return
                 await self._store.save(text)
