@@ -1,1 +1,1 @@
-"""gpu_sharing: shares of GPUs, with the plugin and the ledger of devices."""
+"""gpu_sharing: GPU shares, with the plugin and the ledger of devices."""

@@ -1,8 +1,8 @@
-"""The ledger of GPUs one by one: no plan gives two pods more of a device than it has.
+"""The ledger of single GPUs: no plan gives away more of a device than it has.
 
-Comes right after the node ledger, whose sums say nothing about how free room is spread over
-devices. It chooses the devices of every pod that asks for GPUs: shares go onto devices that are
-shared already, or with the strategy `spread` onto those used least.
+It follows the node ledger, which has only the sum of the free GPUs of a node. It chooses the
+devices of every pod with GPUs, in the order of the plugins' choice. Without a choice, shares go
+onto the fullest devices.
 """
 
 import uuid
@@ -17,15 +17,14 @@ from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.state import PlanState
 
 Choose = Callable[[Task, int], Sequence[int] | None]
-"""What plugins want: the devices of a node row for a task, the most wanted first; None: they do not
-mind."""
+"""The plugins' choice: the devices of a node row for a task, best first; None without a choice."""
 
 _GROUPS: Final = uuid.UUID("7a1f4f0e-4b8b-5a83-9a53-5d1d6f0b7c11")
-"""The name space of GPU groups; any constant."""
+"""The namespace for the names of GPU groups; its value is arbitrary."""
 
 
 class DeviceLedger:
-    """Keeps the device table in step with Statements."""
+    """Enters the operations of Statements into the device table."""
 
     name = "devices"
 
@@ -41,11 +40,12 @@ class DeviceLedger:
         if share is None:
             return
         if operation.kind is OperationKind.EVICT:
+            # A pod on a node without single devices has no places.
             if task.uid in self._table.held_by:
                 self._table.release(task.uid, 1)
             return
         if share.portion == WHOLE and not self._table.count(operation.row):
-            return  # its GPUs are counted otherwise, for others to judge
+            return  # the node has GPUs only as a sum, in the node ledger
         now = operation.kind is OperationKind.ALLOCATE
         places = self._places(task, share, operation.row, now=now)
         if now:
@@ -54,7 +54,7 @@ class DeviceLedger:
             self._table.promise(task.uid, places)
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back."""
+        """Undo `operation`."""
         uid = operation.task.uid
         if operation.task.shape.request.share is None:
             return
@@ -73,9 +73,10 @@ class DeviceLedger:
         apart = self._of_other_jobs(task, row, room.tolist())
         if len(apart) < share.devices:
             raise LedgerRefusalError(self._refusal(share, row, len(room) >= share.devices))
-        if share.portion == WHOLE:  # free devices are all alike
+        if share.portion == WHOLE:  # free devices are equal, so plugins have no choice
             return Places(row, tuple(apart[: share.devices]), (), WHOLE)
         wanted = [device for device in self._choose(task, row) or () if device in apart]
+        # A plugin may choose too few of the devices with room.
         if len(wanted) < share.devices:
             wanted = list(in_order(table, row, apart, spread=False))
         devices = tuple(wanted[: share.devices])
@@ -86,7 +87,7 @@ class DeviceLedger:
         return places
 
     def _of_other_jobs(self, task: Task, row: int, devices: list[int]) -> list[int]:
-        """Leave out the devices on which pods of a job stand that wants them apart."""
+        """Leave out the devices of other pods of the job, if the job spreads over devices."""
         if not task.spreads_devices:
             return devices
         taken = {
@@ -98,17 +99,17 @@ class DeviceLedger:
         return [device for device in devices if device not in taken]
 
     def _of_job(self, key: JobKey) -> Iterator[Places]:
-        """Yield what pods of the job hold and are promised."""
+        """Yield the held and promised places of the job's pods."""
         for uid in self._state.jobs[key].tasks:
             for places in (self._table.held_by.get(uid), self._table.promised_to.get(uid)):
                 if places is not None:
                     yield places
 
     def _groups(self, task: Task, row: int, devices: tuple[int, ...]) -> tuple[str, ...]:
-        """Return the group on each device; where there is none, a new one.
+        """Return the group of each device, or a new group for a device without one.
 
-        Its name follows from the pod and the node: the same snapshot gives the same plan, and two
-        schedulers that plan the same agree.
+        The name is derived from pod and node, so the same snapshot gives the same plan in every
+        scheduler.
         """
         groups: list[str] = []
         number = 0
@@ -123,13 +124,18 @@ class DeviceLedger:
         return tuple(groups)
 
     def _demand_slots(self, places: Places, *, now: bool) -> None:
-        """Demand room for the reservation pods of groups that do not stand on a device yet."""
+        """Check the room for the reservation pods of new groups.
+
+        Raises:
+            LedgerRefusalError: the node has too little.
+        """
         new, row, nodes = len(self._table.opened_by(places, now=now)), places.row, self._nodes
         if not new:
             return
         for index, amount in zip(nodes.reservation.indices, nodes.reservation.amounts, strict=True):
             idle = int(nodes.idle[index, row])
             later = idle + int(nodes.releasing[index, row] - nodes.pipelined[index, row])
+            # Room that is promised must stay free, so `later` can be less than `idle`.
             if new * amount > (min(idle, later) if now else later):
                 raise LedgerRefusalError(
                     f"insufficient {nodes.axis.names[index]} for the reservation pod of a GPU",
@@ -139,10 +145,10 @@ class DeviceLedger:
     def _refusal(self, share: GpuShare, row: int, is_apart: bool) -> str:
         name = self._nodes.name(row)
         if is_apart:
-            return f"node {name} has no GPU that no other pod of the job has a part of"
+            return f"node {name} has no GPU without another pod of the job"
         return f"node {name} has no room for {share_text(share)}"
 
 
 def share_text(share: GpuShare) -> str:
-    """Return `share` as people read it; also that of a pod which asks for whole devices."""
+    """Return `share` for a message; it may be a number of whole devices."""
     return f"{share.devices} whole GPUs" if share.portion == WHOLE else str(share)

@@ -1,9 +1,9 @@
-"""gpu_sharing: parts of GPUs by KAI-Scheduler's annotations, and GPUs one by one.
+"""gpu_sharing: GPU shares by KAI-Scheduler's annotations, and the single GPUs of each node.
 
-Refuses pods whose annotations make no sense with the admission webhook's own reasons, keeps the
-ledger of devices, and prefers nodes on which a share fits onto a device that is shared already
-(KAI's decade for it, 10 000). Without this plugin pods that ask for shares wait, and only the sums
-of GPUs are planned.
+The plugin refuses pods with invalid annotations, with the messages of the admission webhook. It has
+the ledger of devices, and prefers nodes where a share fits onto a GPU that is already shared (10
+000, KAI's score for it). Without this plugin, pods with shares wait, and only the sums of GPUs are
+planned.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -36,11 +36,11 @@ class Arguments(ApiModel):
     """The arguments of gpu_sharing."""
 
     resources: ReservationResources = Field(default_factory=given_resources)
-    """Of reservation pods, beside their device: the same as the binder's plugin is given."""
+    """Requests and limits of reservation pods besides their GPU; equal to the binder's argument."""
 
 
 class GpuSharing:
-    """Places whole GPUs and parts of them, device by device."""
+    """Places whole GPUs and GPU shares, device by device."""
 
     name = gpushare.PLUGIN
     arguments = Arguments
@@ -49,19 +49,19 @@ class GpuSharing:
         self._reservation = reservation_amounts(arguments.resources.planned)
 
     def supported_needs(self) -> Collection[Need]:
-        """Return that shares of GPUs are cared for."""
+        """Return the need for GPU shares."""
         return (Need.GPU_SHARE,)
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002
-        """Refuse a share that makes no sense, or that nobody could hand to the container."""
+        """Refuse a share that is invalid, or that no container could get."""
         problems = task.shape.share_problems
         return Refusal(JobReason.INVALID_GPU_SHARE, "; ".join(problems)) if problems else None
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
-        """Yield why nodes can never take a share, whatever is free on them."""
+        """Yield the reasons against nodes for a share, independent of what is free."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
-            return
+            return  # the node ledger counts whole GPUs
         nodes = session.state.nodes
         yield NodeFailure(
             "share their GPUs by another protocol", _mask(nodes.nodes, shares_by_hami)
@@ -69,43 +69,44 @@ class GpuSharing:
         if share.memory_mib:
             has_gpus = nodes.allocatable[nodes.axis.index("gpu")] > 0
             memory = nodes.devices.memory_mib(np.arange(len(nodes.nodes)))
+            # Without the memory of a device, the portion of a memory share cannot be computed.
             unknown = has_gpus & (memory == 0)
-            yield NodeFailure("do not say how much memory their GPUs have", unknown)
+            yield NodeFailure("do not report the memory of their GPUs", unknown)
             yield NodeFailure(
                 f"have GPUs with less than {share.memory_mib} MiB",
                 has_gpus & (memory > 0) & (memory < share.memory_mib),
             )
 
     def keeps_room_for(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` ask for GPUs, whole or in part."""
+        """Return whether pods of `shape` request GPUs, whole or in part."""
         return shape.request.share is not None
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
-        """Return on which of `rows` enough devices have room for one more pod."""
+        """Return for each of `rows` whether enough devices have room for one more pod."""
         share, table = shape.request.share, session.state.nodes.devices
-        assert share is not None, "asked only about pods that want GPUs"
+        assert share is not None, "only called for pods that request GPUs"
         fits = table.fits_later(share, rows) if later else table.fits_now(share, rows)
         if share.portion < WHOLE:
             return fits
-        # Nodes that count them otherwise are for others to judge.
+        # A node without single devices counts its GPUs elsewhere, for example in HAMi's ledger.
         return np.asarray(fits | (table.counts(rows) == 0))
 
     def no_room_text(self, shape: Shape) -> str:
-        """Return what is said of nodes whose free room is scattered over devices."""
+        """Return the text for nodes whose free room is scattered over their devices."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return "have GPUs free only in part"
         return f"have no GPU with room for {_part(share)}"
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 10 000 for nodes on which a share fits onto devices that are shared already."""
+        """Return 10 000 for nodes where a share fits onto devices that are already shared."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return np.zeros(len(rows), dtype=np.float64)
         return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """Return the share that the plan grants, which the binder records on the pod."""
+        """Return the granted share, for the binder to record on the pod."""
         share = task.shape.request.share
         if share is None or share.portion == WHOLE:
             return None
@@ -118,6 +119,7 @@ class GpuSharing:
             devices = session.chosen_devices(task, row)
             return [int(device) for device in devices] if devices is not None else None
 
+        # The node table counts the room of reservation pods, which are not in the plan.
         state.nodes.set_reservation(state.axis.request(self._reservation))
         return DeviceLedger(state, wanted)
 
