@@ -1,6 +1,6 @@
-"""Dynamic resource allocation: which devices a claim gets, decided purely (KEP-4381 and its kin).
+"""dra: dynamic resource allocation, the choice of devices for claims (KEP-4381 and related KEPs).
 
-`cel` and `celfunctions` evaluate selectors; `inventory` knows devices, `usage` what is taken of
-them; `claims` reads claims, `allocator` searches, `result` writes what it has found. Used by the
-scheduler plugin `dra`.
+`cel` and `celfunctions` evaluate selectors. `inventory` has the devices, `usage` their use.
+`claims` reads claims, `allocator` searches devices, and `result` writes the found ones. These
+modules are pure.
 """

@@ -1,10 +1,10 @@
 """The structured allocator: finds devices of one node for all claims of a pod, or none.
 
-Called by the scheduler's ledger. Devices are tried in the order of their pools, slices and places
-in them; the first solution wins, as in Kubernetes' allocator (KEP-4381, 4815, 4816, 5007, 5055,
-5075; allocator_incubating.go of k8s.io/dynamic-resource-allocation 0.36). Two things are added that
-change no answer: alternatives that differ in nothing from one that failed are left out, and a
-request with too few candidates fails at once. Pure; bounded by a number of steps.
+`node_fit` calls it. Devices are tried in the order of pools, slices and their positions in a slice;
+the first solution wins, as in Kubernetes' allocator (KEP-4381, 4815, 4816, 5007, 5055, 5075;
+allocator_incubating.go of k8s.io/dynamic-resource-allocation 0.36). Two additions change no answer:
+a device equal to one that failed is skipped, and a request with too few candidates fails at once.
+Pure; the number of steps is bounded.
 """
 
 from collections import Counter, defaultdict
@@ -21,7 +21,7 @@ from bindery.scheduler.plugins.dra.inventory import CounterId, DeviceRecord, Poo
 from bindery.scheduler.plugins.dra.usage import DeviceId, PoolId, UsageView
 
 MOST_STEPS: Final = 20_000
-"""Devices looked at for one node: 0.1 s. Kubernetes stops after 10 s."""
+"""Maximum number of tried devices per node, about 0.1 s. Kubernetes stops after 10 s."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,20 +31,22 @@ class Choice:
     wish: Wish
     record: DeviceRecord
     consumed: Mapping[str, int] | None
-    """What a share takes of its capacities, in billionths; None: it takes the device wholly."""
+    """Capacities that a share takes, in billionths; None for the whole device."""
 
 
 def allocate(
     claims: Sequence[PreparedClaim], candidates: Candidates, usage: UsageView
 ) -> list[list[Choice]] | None:
-    """Return the devices for each of `claims`, in the order of their requests; None: not all fit.
+    """Return the devices for each of `claims`, in the order of requests; None if not all fit.
 
     Raises:
-        AllocationError: it cannot be said, because something is wrong.
+        AllocationError: a pool is incomplete or invalid, a selector fails, or there are too many
+            combinations.
     """
     search = _Search(claims, candidates, usage)
     if search.run():
         return search.chosen
+    # A pool with a problem has no candidates, but it might have had a solution.
     broken = next((each.pool.problem for each in candidates.pools if each.pool.problem), None)
     if broken is not None:
         raise AllocationError(broken)
@@ -53,10 +55,10 @@ def allocate(
 
 @dataclass
 class _InSearch:
-    """What the search has taken so far, beside what is in use."""
+    """The devices that the search has taken so far, in addition to those in use."""
 
     whole: defaultdict[DeviceId, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
-    """Device -> claim index -> how often it is taken."""
+    """Device -> claim index -> number of takes."""
     shares: Counter[DeviceId] = field(default_factory=Counter)
     capacity: defaultdict[DeviceId, Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
@@ -67,7 +69,7 @@ class _InSearch:
 
 
 class _Search:
-    """Depth-first over claims, requests, alternatives and devices."""
+    """A depth-first search over claims, requests, alternatives and devices."""
 
     def __init__(
         self, claims: Sequence[PreparedClaim], candidates: Candidates, usage: UsageView
@@ -94,7 +96,7 @@ class _Search:
         if wish.wants_all:
             found = self._all_of(wish)
             count = len(found)
-            if not count:  # a request for all devices needs one at least
+            if not count:  # a request for all devices needs at least one
                 return False
         else:
             found, count = self._candidates.of(wish), wish.count
@@ -103,17 +105,17 @@ class _Search:
         return self._device(_Place(claim, request, wish, found, count), 0, 0)
 
     def _all_of(self, wish: Wish) -> Sequence[Candidate]:
-        """Return the devices that a request for all of them means: not those that are full."""
+        """Return the devices for a request for all devices; full devices do not count."""
         found = self._candidates.all_of(wish)
         return [each for each in found if self._has_capacity(each, Counter())]
 
     def _device(self, place: "_Place", index: int, start: int) -> bool:
-        """Choose the `index`-th device of a request among the candidates from `start` on."""
+        """Choose the `index`-th device of a request from the candidates at `start` and later."""
         if index == place.count:
             return self._request(place.claim, place.request + 1)
         failed: set[Hashable] = set()
         for position in range(start, len(place.found)):
-            if len(place.found) - position < place.count - index:
+            if len(place.found) - position < place.count - index:  # too few candidates are left
                 return False
             candidate = place.found[position]
             self._count_step()
@@ -125,7 +127,7 @@ class _Search:
                         return True
                     self._give_back(place, candidate)
                 failed.add(self._twin(place, candidate))
-            if place.wish.wants_all:
+            if place.wish.wants_all:  # it needs every candidate, so there is no alternative
                 return False
         return False
 
@@ -135,10 +137,10 @@ class _Search:
             raise AllocationError("its devices can be combined in too many ways to try them all")
 
     def _twin(self, place: "_Place", candidate: Candidate) -> Hashable:
-        """Return what a device shares with those that would do exactly as well, or as badly."""
+        """Return a key that is equal for devices with the same effect on the rest of the search."""
         record = candidate.record
         device, driver = record.device, record.id.driver
-        if device.allow_multiple_allocations or candidate.error:
+        if device.allow_multiple_allocations or candidate.error:  # equal to no other device
             return record.id
         return (
             candidate.is_tainted,
@@ -153,7 +155,7 @@ class _Search:
         )
 
     def _wanted_by(self, record: DeviceRecord, place: "_Place") -> tuple[bool, ...]:
-        """Return for each request that is still to be served whether it could have the device."""
+        """Return for each later request whether the device is among its candidates."""
         return tuple(
             record.id in self._candidates.devices(wish)
             for index, claim in enumerate(self._claims[place.claim :])
@@ -164,15 +166,21 @@ class _Search:
     # -- one device ------------------------------------------------------------------------------
 
     def _take(self, place: "_Place", candidate: Candidate) -> bool:
-        """Take a free device, or return that it cannot be had; then nothing has changed."""
+        """Take a free device and return True, or change nothing and return False.
+
+        Raises:
+            AllocationError: a selector failed for the device.
+        """
         record, taken = candidate.record, self._taken
         shared = record.device.allow_multiple_allocations
+        # As in Kubernetes, a failed selector matters only once the search reaches the device.
         if candidate.error:
             raise AllocationError(candidate.error)
         if candidate.is_tainted:
             return False
         if not self._has_capacity(candidate, taken.capacity[record.id]):
             return False
+        # Only the first share of a device takes its counters.
         needs_counters = not (shared and self._is_shared(record.id))
         if needs_counters and not self._has_counters(candidate):
             return False
@@ -191,7 +199,7 @@ class _Search:
         return True
 
     def _give_back(self, place: "_Place", candidate: Candidate) -> None:
-        """Undo the `_take` that was done last."""
+        """Undo the last `_take`."""
         record, taken = candidate.record, self._taken
         self.chosen[place.claim].pop()
         if record.device.allow_multiple_allocations:
@@ -208,6 +216,7 @@ class _Search:
 
     def _is_free(self, place: "_Place", record: DeviceRecord) -> bool:
         here = self._taken.whole.get(record.id)
+        # Admin access may use a device in use, but a claim has each device only once.
         if place.wish.has_admin_access:
             return here is None or not here[place.claim]
         if here is not None and here.total():
@@ -222,7 +231,7 @@ class _Search:
     def _has_capacity(self, candidate: Candidate, taken: Mapping[str, int]) -> bool:
         record = candidate.record
         if not record.device.allow_multiple_allocations:
-            return True  # `consumption` has compared it with the whole device
+            return True  # `consumption` has compared the request with the whole device
         return all(
             amount + taken.get(name, 0) + self._usage.consumed(record.id, name)
             <= nano(record.device.capacity[name].value)
@@ -249,7 +258,7 @@ class _Search:
         added: list[Constraint] = []
         for each in self._concerned(place):
             if not each.add(record.id.driver, record.device):
-                for done in added:
+                for done in added:  # a refused device must leave no trace
                     done.remove()
                 return False
             added.append(each)
@@ -258,7 +267,7 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """The request that is being served."""
+    """The current request, with its candidates and the number of devices."""
 
     claim: int
     request: int
@@ -268,7 +277,7 @@ class _Place:
 
 
 def _available(pool: Pool, usage: UsageView) -> Mapping[CounterId, int]:
-    """Return what is left of the pool's counters by devices that are in use."""
+    """Return the pool's counters minus those of devices in use."""
     left = dict(pool.counters)
     for record in pool.devices:
         if record.counters and usage.is_taken(record.id):

@@ -1,8 +1,8 @@
-"""The devices of one node that requests could have, whatever is in use at the moment.
+"""The candidates for requests among the devices of one node, whether in use or not.
 
-Made by the scheduler's ledger once a node's devices have changed; asked by the allocator. Selectors
-are evaluated here, once for each request and device; a selector that fails for a device fails when
-the search comes to that device and not before, as in Kubernetes.
+`node_fit` makes them again after a change of the node's devices; the allocator reads them.
+Selectors are evaluated here, once for each request and device. If a selector fails for a device,
+the search fails when it reaches the device and not before, as in Kubernetes.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,27 +17,24 @@ from bindery.scheduler.plugins.dra.usage import DeviceId
 
 
 class AllocationError(Exception):
-    """Why a search could not be made on a node: a selector fails, say, or a pool is incomplete."""
+    """The search is not possible on a node, for example because a selector fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device that a request's selectors select; or the `error` in finding out."""
+    """A device that matches a request's selectors, or the `error` of a selector."""
 
     record: DeviceRecord
     pool: Pool
     consumed: Mapping[str, int]
-    """What a request takes of its capacities, in billionths."""
+    """Capacity name -> amount for the request, in billionths."""
     is_tainted: bool = False
-    """Whether a taint that is not tolerated keeps the request away."""
+    """Whether the device has a taint that the request does not tolerate."""
     error: str = ""
 
 
 class Candidates:
-    """The devices of one node that the requests of claims could have, whatever is in use.
-
-    Kept by the caller for as long as the node's devices stay the same.
-    """
+    """The candidates on one node, by request. Valid while the node's devices stay the same."""
 
     def __init__(self, pools: Sequence[NodePool], selectors: Selectors) -> None:
         self.pools = pools
@@ -46,24 +43,24 @@ class Candidates:
         self._devices: dict[Wish, frozenset[DeviceId]] = {}
 
     def of(self, wish: Wish) -> tuple[Candidate, ...]:
-        """Return the candidates for `wish`, in the order in which they are tried."""
+        """Return the candidates for `wish`, in the order of the search."""
         cached = self._found.get(wish)
         if cached is None:
             cached = self._found[wish] = tuple(self._find(wish))
         return cached
 
     def devices(self, wish: Wish) -> frozenset[DeviceId]:
-        """Return the devices among the candidates for `wish`."""
+        """Return the ids of the candidates for `wish`."""
         cached = self._devices.get(wish)
         if cached is None:
             cached = self._devices[wish] = frozenset(each.record.id for each in self.of(wish))
         return cached
 
     def all_of(self, wish: Wish) -> tuple[Candidate, ...]:
-        """Return the devices that a request for all of them means.
+        """Return the candidates for a request for all devices.
 
         Raises:
-            AllocationError: that cannot be said now.
+            AllocationError: a pool of the node is incomplete or invalid, so "all" is undefined.
         """
         for node_pool in self.pools:
             if node_pool.pool.problem:
@@ -83,6 +80,7 @@ class Candidates:
                     yield Candidate(record, node_pool.pool, {}, error=str(error))
                     continue
                 consumed = consumption(record.device.capacity, wish.capacity)
+                # A tainted device stays a candidate: a request for all devices must fail on it.
                 if consumed is not None:
                     tainted = is_kept_away(record.device, wish.tolerations)
                     yield Candidate(record, node_pool.pool, consumed, tainted)

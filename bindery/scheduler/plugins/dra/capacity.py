@@ -1,7 +1,7 @@
-"""Consumable capacity (KEP-5075): what a request takes of a device's capacities.
+"""Consumable capacity (KEP-5075): the amounts that a request takes of a device's capacities.
 
-Used by the allocator. Amounts are billionths. Source: consumable_capacity.go of the structured
-allocator in k8s.io/dynamic-resource-allocation 0.36.
+Amounts are in billionths. Source: consumable_capacity.go of the structured allocator in
+k8s.io/dynamic-resource-allocation 0.36.
 """
 
 from collections.abc import Mapping
@@ -15,12 +15,12 @@ _NANO = 10**9
 def consumption(
     capacities: Mapping[str, DeviceCapacity], requested: Mapping[str, int]
 ) -> dict[str, int] | None:
-    """Return what a request consumes of each capacity; None: the device cannot serve it at all.
+    """Return the consumed amount of each capacity; None if the device cannot serve the request.
 
-    A capacity that the request does not name is consumed by its policy's default, or wholly.
+    Of a capacity that the request does not name, the default of its policy is consumed, or all.
 
     Raises:
-        QuantityError: a capacity is no quantity.
+        QuantityError: a capacity is not a quantity.
     """
     if not requested.keys() <= capacities.keys():
         return None
@@ -52,12 +52,13 @@ def _rounded(requested: int, least: int, valid: CapacityRange) -> int:
         return least
     if valid.step is None:
         return requested
-    # Steps are whole numbers: as in the reference, fractions round up first.
+    # The reference computes steps in whole numbers and rounds fractions up first.
     step, base = _whole(nano(valid.step)), _whole(least)
     return (base + -(-(_whole(requested) - base) // step) * step) * _NANO
 
 
 def _violates(amount: int, policy: CapacityRequestPolicy | None) -> bool:
+    # The default conforms even outside the range, as in the reference.
     if policy is None or (policy.default is not None and amount == nano(policy.default)):
         return False
     if policy.valid_range is not None:

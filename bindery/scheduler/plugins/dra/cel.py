@@ -1,9 +1,9 @@
-"""Selectors of devices: CEL expressions, compiled once and bounded in what they may cost.
+"""Device selectors: CEL expressions, compiled once and with bounded cost.
 
-Used by the allocator. The environment is that of k8s.io/dynamic-resource-allocation/cel 0.36:
-`device.driver`, `device.attributes`, `device.capacity`, `device.allowMultipleAllocations`; a domain
-that a device does not have is an empty map, an attribute that it does not have is an error. The one
-invariant: an expression that is wrong or too costly fails by itself, with a text for people.
+The environment is that of k8s.io/dynamic-resource-allocation/cel 0.36: `device.driver`,
+`device.attributes`, `device.capacity`, `device.allowMultipleAllocations`. A missing domain is an
+empty map, a missing attribute is an error. Invariant: an expression that is invalid or too costly
+fails alone, with a message for users.
 """
 
 import re
@@ -24,14 +24,14 @@ from bindery.scheduler.plugins.dra.celfunctions import (
 )
 
 LONGEST_EXPRESSION: Final = 10 * 1024
-"""The API server's own limit (CELSelectorExpressionMaxLength)."""
+"""The limit of the API server, in characters (CELSelectorExpressionMaxLength)."""
 _MOST_CHARACTERS: Final = 10**7
-"""Kubernetes lets a selector cost 1,000,000 units; ten characters that are copied cost one."""
+"""Kubernetes allows a selector 1,000,000 cost units; copying ten characters costs one."""
 _LONGEST_VALUE: Final = 64
-"""Characters of an attribute at the most (DeviceAttributeMaxValueLength)."""
+"""Maximum length of an attribute, in characters (DeviceAttributeMaxValueLength)."""
 _MOST_SECONDS: Final = 0.25
-"""Processor time for one device. A selector takes some 10 us; the runtime stops loops after 10,000
-rounds, so that only rounds which are costly themselves come near."""
+"""Maximum processor time for one device. A selector takes about 10 us. The runtime stops loops
+after 10,000 iterations, so only loops with costly iterations reach this limit."""
 
 _BY_DOMAIN: Final = ("device.attributes", "device.capacity")
 _LITERAL = re.compile(r"\"(?:\\.|[^\"\\])*\"|'(?:\\.|[^'\\])*'")
@@ -40,23 +40,23 @@ _MISSING_KEY = re.compile(r'Key not found in map : "(.*)"')
 
 
 class SelectorError(Exception):
-    """An expression does not compile, fails for a device, or costs too much."""
+    """An expression does not compile, fails for a device, or is too costly."""
 
 
 @dataclass(slots=True)
 class DeviceView:
-    """A device as expressions see it: variable -> value."""
+    """The variables of expressions for one device."""
 
     variables: dict[str, Any]
     results: dict[str, "bool | SelectorError"] = field(default_factory=dict)
-    """Expression -> what it has said about this device."""
+    """Expression -> its result for this device."""
 
 
 def view(driver: str, device: Device) -> DeviceView:
-    """Return how expressions see `device` of `driver`.
+    """Return the variables of expressions for `device` of `driver`.
 
     Raises:
-        SelectorError: an attribute or a capacity cannot be read.
+        SelectorError: an attribute or a capacity is invalid.
     """
     attributes: dict[str, dict[str, object]] = {}
     for name, attribute in device.attributes.items():
@@ -83,10 +83,11 @@ def view(driver: str, device: Device) -> DeviceView:
 
 
 class Selectors:
-    """Compiled expressions, and those that failed for good.
+    """Compiled expressions, and the errors of those that failed permanently.
 
-    `clock` and `cpu_clock`: seconds that go by, and seconds of processor time, which costs more to
-    ask for.
+    Args:
+        clock: returns elapsed seconds.
+        cpu_clock: returns seconds of processor time; reading it is slower.
     """
 
     def __init__(
@@ -113,18 +114,18 @@ class Selectors:
         )
 
     def check(self, expression: str) -> None:
-        """Do nothing if `expression` can be used.
+        """Check that `expression` can be used.
 
         Raises:
-            SelectorError: it does not compile, or costs too much.
+            SelectorError: it does not compile, or is too costly.
         """
         self._program(expression)
 
     def matches(self, expression: str, device: DeviceView) -> bool:
-        """Return whether `expression` selects `device`; the answer is kept with the device.
+        """Return whether `expression` selects `device`; the result is cached in `device`.
 
         Raises:
-            SelectorError: it does not compile, costs too much, or fails for this device.
+            SelectorError: it does not compile, is too costly, or fails for this device.
         """
         cached = device.results.get(expression)
         if cached is None:
@@ -155,6 +156,7 @@ class Selectors:
         try:
             program = self._environment.compile(expression)
         except RuntimeError as error:
+            # The runtime adds a status code and its own source positions.
             text = str(error).partition(" [")[0].removeprefix("INVALID_ARGUMENT: ")
             raise SelectorError(f"CEL compile error: {' '.join(text.split())}") from error
         result = program.return_type()
@@ -163,7 +165,7 @@ class Selectors:
                 f"CEL compile error: must evaluate to bool or the unknown type, not {result.name()}"
             )
         if _growth(expression) > _MOST_CHARACTERS:
-            raise SelectorError("CEL cost error: its texts could grow beyond what it may cost")
+            raise SelectorError("CEL cost error: its strings could grow beyond the cost limit")
         return program
 
     def _evaluate(self, program: cel.Expression, expression: str, device: DeviceView) -> bool:
@@ -171,7 +173,7 @@ class Selectors:
         while True:
             began = self._clock()
             value = _run(program, variables)
-            # A busy machine may have been the reason: then it is quick when it is asked again.
+            # On a busy machine the wall clock runs on; processor time shows the real cost.
             if self._clock() - began > _MOST_SECONDS and self._is_slow(program, variables):
                 slow = SelectorError(f"CEL cost error: stopped after {_MOST_SECONDS:g} s")
                 self._compiled[expression] = slow
@@ -181,7 +183,7 @@ class Selectors:
                 return bool(answer)
             if value.type() != cel.Type.ERROR:
                 name = value.type().name()
-                raise SelectorError(f"CEL runtime error: the result is no bool but {name}")
+                raise SelectorError(f"CEL runtime error: the result is {name} and not bool")
             problem = str(answer)
             wider = _with_domain(variables, problem)
             if wider is None:
@@ -202,10 +204,10 @@ def _run(program: cel.Expression, variables: Mapping[str, Any]) -> cel.Value:
 
 
 def _with_domain(variables: Mapping[str, Any], problem: str) -> dict[str, Any] | None:
-    """Return `variables` with the domain whose absence is the `problem` as an empty map.
+    """Return `variables` with an empty map for the missing domain in `problem`, or None.
 
-    Kubernetes' maps of domains answer so; only what fails without is asked again, so that
-    `"domain" in device.attributes` stays true to what the device has. None: nothing to add.
+    Kubernetes returns an empty map for a missing domain. The map is added only after a failure, so
+    that `"domain" in device.attributes` stays false for a device without the domain.
     """
     missing = _MISSING_KEY.search(problem)
     if missing is None:
@@ -218,13 +220,14 @@ def _with_domain(variables: Mapping[str, Any], problem: str) -> dict[str, Any] |
 
 
 def _growth(expression: str) -> int:
-    """Return a bound of the characters that texts made by `expression` can have.
+    """Return an upper bound for the length of strings that `expression` makes, in characters.
 
-    Each `+` at most doubles the longest; each replacement multiplies it by what is put in.
+    Each `+` at most doubles the longest string; each replacement multiplies it by the length of the
+    inserted text.
     """
     code, pluses = _LITERAL.sub("", expression), 0
     if any(word in code for word in ("cel.bind", ".map(", ".all(", ".exists", ".filter(")):
-        pluses = code.count("+")  # without a name for what it made, no `+` takes it twice
+        pluses = code.count("+")  # only a named result can be the operand of `+` twice
     multiplied = len(_MULTIPLIES.findall(code))
     share = len(expression) // multiplied if multiplied else 1
     return int((len(expression) + _LONGEST_VALUE) * 2**pluses * share**multiplied)

@@ -1,8 +1,8 @@
-"""What Kubernetes adds to CEL for selectors: quantities and semantic versions.
+"""The CEL functions of Kubernetes for selectors: quantities and semantic versions.
 
-Used by `cel`. The runtime has no opaque values, so both are maps with a single key that no driver
-can produce (attributes are scalars): equal values are equal maps, which is what `==` compares.
-Source: the libraries kubernetes.quantity and kubernetes.Semver of k8s.io/apiserver 0.36.
+The runtime has no opaque values, so both are maps with one key. No driver can produce such a map,
+because attributes are scalars. Equal values are equal maps, so `==` works. Source: the libraries
+kubernetes.quantity and kubernetes.Semver of k8s.io/apiserver 0.36.
 """
 
 import re
@@ -20,7 +20,7 @@ _QUANTITY: Final = "kubernetes.Quantity"
 _SEMVER: Final = "kubernetes.Semver"
 
 CelMap = Mapping[str, str]
-"""A quantity (its billionths) or a version (without build metadata), as CEL sees it."""
+"""The CEL value of a quantity (in billionths) or of a version (without build metadata)."""
 
 MAP: Final = cel.Type.Map(cel.Type.STRING, cel.Type.STRING)
 """The CEL type of quantities and versions."""
@@ -39,7 +39,7 @@ def quantity_value(text: str | float) -> CelMap:
     """Return the quantity `text` as a CEL value.
 
     Raises:
-        QuantityError: it is none.
+        QuantityError: `text` is not a quantity.
     """
     return {_QUANTITY: str(nano(text))}
 
@@ -48,7 +48,7 @@ def version_value(text: str) -> CelMap:
     """Return the semantic version `text` as a CEL value.
 
     Raises:
-        ValueError: it is none.
+        ValueError: `text` is not a semantic version.
     """
     if _VERSION.fullmatch(text) is None:
         raise ValueError(f"{text!r} is not a semantic version")
@@ -57,7 +57,7 @@ def version_value(text: str) -> CelMap:
 
 @lru_cache(maxsize=4096)
 def _version_key(text: str) -> tuple[int, int, int, bool, PreRelease]:
-    """Return a sort key with the precedence of semver.org 2.0.0, section 11."""
+    """Return a sort key by the precedence of semver.org 2.0.0, section 11."""
     match = _VERSION.fullmatch(text)
     assert match is not None, "only version_value makes versions"
     major, minor, patch, pre_release = match.groups()
@@ -67,7 +67,7 @@ def _version_key(text: str) -> tuple[int, int, int, bool, PreRelease]:
 
 
 def _normalized(text: str) -> str:
-    """Return `text` without a leading v and zeros, with all three numbers."""
+    """Return `text` with three numbers, without a leading v and without leading zeros."""
     parts = text.removeprefix("v").split(".", 2)
     parts = [re.sub(r"^0+(?=[0-9])", "", part) for part in parts]
     if len(parts) < 3 and any(sign in parts[-1] for sign in "+-"):
@@ -159,14 +159,14 @@ def declarations() -> list[cel.FunctionDecl]:
     overloads: dict[str, list[cel.Overload]] = {}
     for is_member, table in ((False, plain), (True, members)):
         for name, result, parameters, function in table:
-            known = overloads.setdefault(name, [])
-            known.append(
+            same_name = overloads.setdefault(name, [])
+            same_name.append(
                 cel.Overload(
-                    f"kubernetes_{name}_{len(known)}",
+                    f"kubernetes_{name}_{len(same_name)}",
                     return_type=result,
                     parameters=parameters,
                     is_member=is_member,
                     impl=function,
                 )
             )
-    return [cel.FunctionDecl(name, known) for name, known in overloads.items()]
+    return [cel.FunctionDecl(name, overloads_of) for name, overloads_of in overloads.items()]

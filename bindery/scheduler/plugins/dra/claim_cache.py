@@ -1,7 +1,7 @@
-"""What is known of devices and claims between sessions, kept in step with their objects.
+"""The cache of slices, classes, claims and their pods, between sessions.
 
-Written by the plugin's `observe` alone; read by the session's ledger. Invariant: `held` is the sum
-of what the claims' own status says is allocated.
+Only the plugin's `observe` changes it; the session's ledger reads it. Invariant: `held` is the sum
+of the allocations in the status of all claims.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -26,30 +26,30 @@ from bindery.scheduler.plugins.dra.usage import PoolId, Take, Usage, takes
 
 @dataclass
 class ClaimCache:
-    """Slices, classes, claims, and the pods that refer to claims."""
+    """Slices, classes, claims, and pods with claims."""
 
     touched: list[PoolId] = field(default_factory=list)
-    """Pools of which something was taken or given back; shared by all usages that are looked at
-    together, and only ever appended to."""
+    """Pools with changed usage, in order; shared by all usages of a session. Readers keep positions
+    in it, so it only grows, until `NodeFit.freshen` clears it."""
     inventory: Inventory = field(default_factory=Inventory)
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     claims: dict[ClaimKey, ResourceClaim] = field(default_factory=dict)
     pods: dict[str, Pod] = field(default_factory=dict)
-    """Pod UID -> pod, of those that refer to claims and have not finished."""
+    """Pod UID -> pod, for unfinished pods with claims."""
     selectors: Selectors = field(default_factory=Selectors)
     version: int = 0
-    """Grows with everything but pods and claims."""
+    """Counts the changes of slices and classes."""
     held: Usage = field(init=False)
     _entered: dict[ClaimKey, tuple[Take, ...]] = field(default_factory=dict)
     _decoded: dict[str, tuple[Mapping[str, Any], Handover]] = field(default_factory=dict)
-    """Pod UID -> what was handed to the binder for it, as it came and decoded."""
+    """Pod UID -> data for the binder, raw and decoded."""
     _prepared: dict[bytes, PreparedClaim | ClaimError] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.held = Usage(touched=self.touched)
 
     def observe(self, change: Change[KubeObject]) -> None:
-        """Take in a change of a kind that matters."""
+        """Process a change of an object."""
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
             self._pod(item, gone)
@@ -63,17 +63,17 @@ class ClaimCache:
                 self.inventory.put(item)
         elif isinstance(item, DeviceClass):
             self.version += 1
-            self._prepared.clear()
+            self._prepared.clear()  # prepared claims have the selectors of their classes
             if gone:
                 self.classes.pop(item.metadata.name, None)
             else:
                 self.classes[item.metadata.name] = item
 
     def prepared(self, spec: DeviceClaim) -> PreparedClaim:
-        """Return `spec` made ready; equal specs give the same object.
+        """Return `spec`, prepared for the search; equal specs give the same object.
 
         Raises:
-            ClaimError: it cannot be allocated, whatever is free.
+            ClaimError: the claim cannot be allocated, whatever is free.
         """
         content = content_key(spec)
         cached = self._prepared.get(content)
@@ -90,14 +90,15 @@ class ClaimCache:
     def decoded(
         self, handed_over: Iterable[tuple[str, Mapping[str, Any]]]
     ) -> Iterator[tuple[str, Handover]]:
-        """Yield pod UID and what was handed to the binder for it, each decoded once only."""
+        """Yield pod UID and decoded data for the binder; each object is decoded only once."""
+        # A new dict drops the pods that are no longer on their way.
         former, self._decoded = self._decoded, {}
         for uid, data in handed_over:
             cached = former.get(uid)
             if cached is None or cached[0] is not data:
                 try:
                     cached = (data, msgspec.convert(data, Handover))
-                except msgspec.ValidationError:  # of another version: the binder refuses it too
+                except msgspec.ValidationError:  # another version wrote it; the binder refuses it
                     continue
             self._decoded[uid] = cached
             yield uid, cached[1]
@@ -110,6 +111,7 @@ class ClaimCache:
 
     def _claim(self, claim: ResourceClaim, gone: bool) -> None:
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)
+        # Withdraw exactly what was entered: the new status may differ from the old one.
         self.held.enter(self._entered.pop(key, ()), -1)
         if gone:
             self.claims.pop(key, None)
@@ -121,10 +123,11 @@ class ClaimCache:
 
 
 def readable_takes(allocation: Allocation) -> tuple[Take, ...]:
-    """Return what `allocation` takes; of one that cannot be read, whole devices."""
+    """Return the takes of `allocation`; if its capacities are invalid, its whole devices."""
     try:
         return takes(allocation)
     except QuantityError:
+        # The safe side: nobody else gets a share of a device with unknown usage.
         results = [
             msgspec.structs.replace(each, share_id=None) for each in allocation.devices.results
         ]

@@ -1,7 +1,6 @@
-"""A claim's spec made ready for the search: requests resolved to classes, selectors checked.
+"""Prepares a claim's spec for the search: finds the classes of requests and checks selectors.
 
-Made once a claim's content and classes; used by the allocator. What is wrong with a claim is found
-here, whatever devices there are, and is said in a text that names the claim and the request.
+Errors of a claim are found here, independent of the devices; the message names the request.
 """
 
 from collections.abc import Mapping
@@ -21,56 +20,56 @@ from bindery.scheduler.plugins.dra.constraints import Constraint
 
 
 class ClaimError(Exception):
-    """Why a claim cannot be allocated, whatever is free: for the pod that waits for it."""
+    """A claim cannot be allocated, whatever is free. The message is for the waiting pod."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """One selector, and whose it is."""
+    """One selector, with its place for messages."""
 
     owner: str
-    """`class gpu: selector #0`."""
+    """Class or request and position, for example `class gpu: selector #0`."""
     expression: str
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wish:
-    """One request, or one of the alternatives of a prioritized list."""
+    """One request, or one alternative of a prioritized list."""
 
     names: tuple[str, ...]
-    """Of the request; of a sub-request, that of its request, and both joined by a slash."""
+    """The name of the request; for a sub-request also both names joined by a slash."""
     device_class: DeviceClass
     rules: tuple[Rule, ...]
     wants_all: bool
     count: int
-    """How many devices; without meaning when all are wanted."""
+    """Number of devices; ignored if `wants_all`."""
     has_admin_access: bool
     tolerations: tuple[DeviceToleration, ...]
     capacity: Mapping[str, int]
-    """What is asked of capacities, in billionths."""
+    """Capacity name -> requested amount, in billionths."""
 
     @property
     def name(self) -> str:
-        """What it is called in results."""
+        """The name in results."""
         return self.names[-1]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedClaim:
-    """A claim that can be searched for."""
+    """A claim that is ready for the search."""
 
     spec: DeviceClaim
     requests: tuple[tuple[Wish, ...], ...]
-    """For each request its alternatives, best first; usually one."""
+    """The alternatives of each request, best first; usually one."""
 
 
 def prepare(
     spec: DeviceClaim, classes: Mapping[str, DeviceClass], selectors: Selectors
 ) -> PreparedClaim:
-    """Return `spec` made ready.
+    """Return `spec`, prepared for the search.
 
     Raises:
-        ClaimError: it asks for what does not exist, or cannot be read.
+        ClaimError: a class does not exist, or the spec is invalid.
     """
     requests = tuple(_alternatives(request, classes, selectors) for request in spec.requests)
     for index, constraint in enumerate(spec.constraints):
@@ -78,6 +77,7 @@ def prepare(
             Constraint(constraint)
         except ValueError as error:
             raise ClaimError(f"constraint #{index}: {error}") from error
+    # A claim above the limit on results can never be allocated, so do not search for it.
     least = sum(
         min(1 if wish.wants_all else wish.count for wish in alternatives)
         for alternatives in requests

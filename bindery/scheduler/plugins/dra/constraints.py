@@ -1,7 +1,7 @@
-"""Constraints of a claim on its devices together: equal attributes, or distinct ones.
+"""Constraints of a claim over all its devices: equal or distinct attributes.
 
-Used by the allocator, which adds devices one by one and takes them back in reverse order. A
-constraint that refuses a device refuses it for as long as the devices before it stay.
+The allocator adds devices one by one and removes them in reverse order. A constraint that refuses a
+device refuses it as long as the earlier devices stay.
 """
 
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from bindery.kube.claims import DeviceConstraint
 from bindery.kube.devices import Device
 
 AttributeValue = tuple[str, str | int | bool]
-"""Kind and value: values of different kinds are never equal."""
+"""Kind and value; values of different kinds are never equal."""
 
 _KINDS: Final = (
     ("string", "string_value"),
@@ -22,14 +22,13 @@ _KINDS: Final = (
 
 
 class Constraint:
-    """One constraint, with the values of the devices chosen so far, the newest last."""
+    """One constraint, with the values of the chosen devices in order.
+
+    Raises:
+        ValueError: the constraint is of an unknown kind.
+    """
 
     def __init__(self, declared: DeviceConstraint) -> None:
-        """Start without devices.
-
-        Raises:
-            ValueError: it is of no kind that is known.
-        """
         attribute = declared.match_attribute or declared.distinct_attribute
         if attribute is None:
             raise ValueError("empty constraint (unsupported constraint type?)")
@@ -39,17 +38,17 @@ class Constraint:
         self._values: list[AttributeValue] = []
 
     def concerns(self, names: Sequence[str]) -> bool:
-        """Return whether it is about a request called by any of `names`; empty: about all."""
+        """Return whether the constraint names a request of `names`, or no request at all."""
         return not self._requests or not self._requests.isdisjoint(names)
 
     def value_of(self, driver: str, device: Device) -> AttributeValue | None:
-        """Return the value of the attribute that `device` of `driver` has."""
+        """Return the value of the constraint's attribute for `device` of `driver`."""
         return attribute(driver, device, self._attribute)
 
     def add(self, driver: str, device: Device) -> bool:
-        """Add `device`, or return that it cannot be added."""
+        """Add `device` and return True, or return False if the constraint refuses it."""
         value = self.value_of(driver, device)
-        if value is None:
+        if value is None:  # a device without the attribute can match no other
             return False
         if self._values and self._is_match and value != self._values[0]:
             return False
@@ -59,14 +58,14 @@ class Constraint:
         return True
 
     def remove(self) -> None:
-        """Take back the device that was added last."""
+        """Remove the device that was added last."""
         self._values.pop()
 
 
 def attribute(driver: str, device: Device, name: str) -> AttributeValue | None:
-    """Return the attribute with the fully qualified `name`; None: the device has none.
+    """Return the attribute with the fully qualified `name`; None if the device has none.
 
-    A name without a domain in the slice belongs to the driver's domain.
+    A name without a domain in the slice has the driver as its domain.
     """
     found = device.attributes.get(name)
     if found is None:

@@ -1,9 +1,9 @@
-"""Which devices there are, by pool, and which of them a node can use.
+"""The devices of all ResourceSlices, by pool, and the devices that a node can use.
 
-Kept by the scheduler plugin from ResourceSlices; read by the allocator. Slices of an older
-generation than the newest of their pool are ignored; a pool of which slices are missing is
-incomplete, and nothing is allocated from it. Sources: KEP-4381, KEP-4815 and pools_incubating.go of
-the structured allocator in k8s.io/dynamic-resource-allocation 0.36.
+The claim cache writes it; candidates are made from it. Slices older than the newest generation of
+their pool are ignored. A pool with missing slices is incomplete, and nothing is allocated from it.
+Sources: KEP-4381, KEP-4815 and pools_incubating.go of the structured allocator in
+k8s.io/dynamic-resource-allocation 0.36.
 """
 
 from collections import defaultdict
@@ -22,38 +22,38 @@ CounterId = tuple[str, str]
 
 @dataclass(slots=True, eq=False)
 class DeviceRecord:
-    """A device and what is derived from it once."""
+    """A device, with its slice and its counters."""
 
     id: DeviceId
     device: Device
     slice: ResourceSliceSpec
     counters: dict[CounterId, int]
-    """What it takes of its pool's counters, in billionths, as long as anybody has it."""
+    """The counters of the pool that the device takes while in use, in billionths."""
     _view: DeviceView | SelectorError | None = None
 
     @property
     def node_name(self) -> str:
-        """The only node that can use it; "" if it is not held to one by name."""
+        """The only node that can use the device; "" if no node is named."""
         held = self.slice.per_device_node_selection
         return self.device.node_name if held else self.slice.node_name
 
     @property
     def node_selector(self) -> NodeSelector | None:
-        """The nodes that can use it, if they are selected."""
+        """The selector of the nodes that can use the device, if it has one."""
         held = self.slice.per_device_node_selection
         return self.device.node_selector if held else self.slice.node_selector
 
     @property
     def is_everywhere(self) -> bool:
-        """Whether every node can use it."""
+        """Whether every node can use the device."""
         held = self.slice.per_device_node_selection
         return self.device.all_nodes if held else self.slice.all_nodes
 
     def view(self) -> DeviceView:
-        """Return how selectors see it.
+        """Return the device for selectors.
 
         Raises:
-            SelectorError: it cannot be read.
+            SelectorError: an attribute or a capacity is invalid.
         """
         if self._view is None:
             try:
@@ -67,25 +67,25 @@ class DeviceRecord:
 
 @dataclass(slots=True, eq=False)
 class Pool:
-    """All devices of a pool, whichever nodes can use them."""
+    """All devices of a pool, for any node."""
 
     id: PoolId
     devices: list[DeviceRecord]
-    """Sorted by the names of their slices, and as they stand in them."""
+    """Sorted by the names of their slices, and in the order within a slice."""
     counters: dict[CounterId, int]
-    """What there is of each shared counter, in billionths."""
+    """The amount of each shared counter, in billionths."""
     problem: str = ""
-    """Why nothing can be allocated from it: it is incomplete, or contradicts itself."""
+    """Why nothing can be allocated from the pool: it is incomplete or invalid."""
 
     @property
     def binds_later(self) -> bool:
-        """Whether a device of it has binding conditions: such pools are tried last (KEP-5007)."""
+        """Whether a device has binding conditions; such pools are tried last (KEP-5007)."""
         return any(record.device.binding_conditions for record in self.devices)
 
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """What one node can use of a pool."""
+    """The devices of a pool that one node can use."""
 
     pool: Pool
     devices: tuple[DeviceRecord, ...]
@@ -93,7 +93,7 @@ class NodePool:
 
 @dataclass
 class Inventory:
-    """All pools, kept in step with slices. `version` grows with every change."""
+    """All pools. `version` grows with every change of a slice."""
 
     version: int = 0
     _slices: defaultdict[PoolId, dict[str, ResourceSlice]] = field(
@@ -103,13 +103,14 @@ class Inventory:
     _pools: dict[PoolId, Pool] = field(default_factory=dict)
     _of_slice: dict[str, PoolId] = field(default_factory=dict)
     _local: defaultdict[str, set[PoolId]] = field(default_factory=lambda: defaultdict(set))
-    """Node name -> pools of which devices are held to it by name."""
+    """Node name -> pools with devices for this node only."""
     _wide: set[PoolId] = field(default_factory=set)
-    """Pools of which devices can be used from several nodes."""
+    """Pools with devices for several nodes."""
 
     def put(self, item: ResourceSlice) -> None:
-        """Take in a slice that is new or has changed."""
+        """Add or replace a slice."""
         name, pool = item.metadata.name, PoolId(item.spec.driver, item.spec.pool.name)
+        # A slice can move to another pool.
         former = self._of_slice.get(name)
         if former is not None and former != pool:
             self.remove(name)
@@ -118,23 +119,22 @@ class Inventory:
         self._rebuild(pool)
 
     def remove(self, name: str) -> None:
-        """Forget the slice `name`, if it is known."""
+        """Remove the slice `name`, if it exists."""
         pool = self._of_slice.pop(name, None)
         if pool is not None:
             del self._slices[pool][name]
             self._rebuild(pool)
 
     def pool(self, pool: PoolId) -> Pool | None:
-        """Return the pool `pool`, if there is one."""
+        """Return the pool `pool`, if it exists."""
         return self._pools.get(pool)
 
     def for_node(
         self, node_name: str, satisfies: Callable[[NodeSelector], bool]
     ) -> tuple[NodePool, ...]:
-        """Return what the node can use, in the order in which it is tried.
+        """Return the devices of the node by pool, in the order of the search.
 
-        `satisfies`: whether the node is one of those that a selector selects. A pool with a problem
-        is among them, with the devices that the node could use.
+        `satisfies` returns whether a selector selects the node. Pools with a problem are included.
         """
         pools = (self._pools[i] for i in self._local.get(node_name, set()) | self._wide)
         found = []
@@ -145,11 +145,11 @@ class Inventory:
         return tuple(sorted(found, key=lambda each: (each.pool.binds_later, each.pool.id)))
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
-        """Return the names of all nodes that can use devices of `pool`; None: any could."""
+        """Return the names of all nodes that can use devices of `pool`; None for any node."""
         if pool in self._wide:
             return None
-        known = self._pools.get(pool)
-        return frozenset(record.node_name for record in known.devices) if known else frozenset()
+        found = self._pools.get(pool)
+        return frozenset(record.node_name for record in found.devices) if found else frozenset()
 
     def _rebuild(self, pool: PoolId) -> None:
         self.version += 1
@@ -189,6 +189,7 @@ def build(pool: PoolId, slices: list[ResourceSlice]) -> Pool:
         _check(records, counters)
     except ValueError as error:  # QuantityError is one
         problem = problem or f"resource pool {pool} is currently invalid: {error}"
+        # The devices stay known, so that nodes with access to them get the pool's problem.
         records = records or [
             DeviceRecord(DeviceId(*pool, d.name), d, item.spec, {})
             for item in current
@@ -215,6 +216,7 @@ def _amounts(consumption: CounterConsumption) -> dict[CounterId, int]:
 def _shared(
     spec: ResourceSliceSpec, known: dict[CounterId, int]
 ) -> Iterator[tuple[CounterId, int]]:
+    # Names of counter sets are unique over all slices of a pool.
     sets = {name for name, _ in known}
     for each in spec.shared_counters:
         if each.name in sets:
@@ -225,7 +227,12 @@ def _shared(
 
 
 def _check(records: list[DeviceRecord], counters: dict[CounterId, int]) -> None:
-    """Raise ValueError if devices share a name, or count on counters that are not there."""
+    """Check names, counters and capacities of a pool.
+
+    Raises:
+        ValueError: two devices have the same name, a counter does not exist, or a capacity is not a
+            quantity.
+    """
     names: set[str] = set()
     for record in records:
         if record.id.device in names:

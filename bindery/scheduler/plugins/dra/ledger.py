@@ -1,8 +1,8 @@
-"""The ledger of device claims: what a session's plan gives to pods, and takes from those that go.
+"""The ledger of device claims: allocations and releases by the plan of one session.
 
-Offered to every Statement by the plugin `dra`. Allocating a pod chooses devices for its claims and
-reserves them; evicting it releases what nobody else has reserved. Nothing outlives the session but
-what a committed request hands to the binder. Invariant: each entry is undone exactly.
+The plugin `dra` offers it to every Statement. Allocating a pod chooses devices for its claims and
+reserves them. Evicting a pod releases the claims without other users. Only the data for the binder
+outlives the session. Invariant: every operation is undone exactly.
 """
 
 from collections import defaultdict
@@ -38,23 +38,23 @@ from bindery.scheduler.plugins.dra.usage import Usage, UsageView
 
 @dataclass
 class ClaimState:
-    """One claim as the plan stands."""
+    """One claim in the plan."""
 
     claim: ResourceClaim
     allocation: Allocation | None
     users: set[str]
-    """UIDs of the pods, or other consumers, that have reserved it."""
+    """UIDs of the consumers with a reservation, usually pods."""
     leaving: set[str] = field(default_factory=set)
-    """Those of `users` that are going."""
+    """The part of `users` that is being released."""
 
     @property
     def is_released(self) -> bool:
-        """Whether its devices become free: all that use it are going."""
+        """Whether the devices become free, because all users are being released."""
         return self.allocation is not None and bool(self.users) and self.users <= self.leaving
 
 
 class ClaimLedger:
-    """Keeps claims and devices in step with Statements."""
+    """Enters the operations of Statements into claims and devices."""
 
     name = "dra"
 
@@ -70,15 +70,16 @@ class ClaimLedger:
         self._promised = Usage(touched=cache.touched)
         self._releasing = Usage(touched=cache.touched)
         self.now = UsageView((cache.held, self._planned, self._promised))
-        """What cannot be had at once."""
+        """The devices in use now."""
         self.later = UsageView((cache.held, self._planned, self._promised), (self._releasing,))
-        """What cannot be had either when all that is being released has gone."""
+        """The devices in use after all releasing pods have gone."""
         self._states: dict[ClaimKey, ClaimState] = {}
         self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
         self._given: dict[str, Handover] = {}
-        """Pod UID -> what it gets, as far as it was allocated in this session."""
+        """Pod UID -> data for the binder, for pods that this session allocates."""
         for uid, handover in cache.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
+            # A request of a pod that has ended or gone takes no devices.
             if task is not None and (task.status.holds_room or task.status.is_active):
                 self._assume(task, handover)
         for uid in cache.pods:
@@ -92,13 +93,13 @@ class ClaimLedger:
         """Return the claims of `task`.
 
         Raises:
-            ClaimReferenceError: one of them is not there, is going, or is somebody else's.
+            ClaimReferenceError: a claim is missing, is being deleted, or belongs to another pod.
         """
         pod = self._cache.pods.get(task.uid)
         return references(pod, self._cache.claims) if pod is not None else ()
 
     def state_of(self, need: Reference) -> ClaimState:
-        """Return how the claim stands in the plan."""
+        """Return the state of the claim in the plan."""
         found = self._states.get(need.key)
         if found is None:
             status = need.claim.status
@@ -107,22 +108,22 @@ class ClaimLedger:
         return found
 
     def signature(self, needs: Iterable[Reference]) -> Signature:
-        """Return the claims among `needs` that have no devices, or will have none.
+        """Return the claims of `needs` that have no devices, or will lose them.
 
         Raises:
-            ClaimError: one of them cannot be allocated, whatever is free.
+            ClaimError: a claim cannot be allocated, whatever is free.
         """
         return tuple(self._prepared(need) for need in needs if self._needs_devices(need))
 
     def reach(self, need: Reference) -> NodeSelector | None:
-        """Return which nodes can use the devices that the claim keeps; None: all, or none yet."""
+        """Return the nodes that can use the claim's devices; None for all nodes, or no devices."""
         state = self.state_of(need)
         if state.allocation is None or state.is_released:
             return None
         return state.allocation.node_selector
 
     def check(self, task: Task) -> str | None:
-        """Return why the claims of `task` keep it from being planned at all."""
+        """Return why `task` cannot be planned because of its claims; None if it can."""
         try:
             needs = self.needs(task)
             self.signature(needs)
@@ -134,11 +135,11 @@ class ClaimLedger:
         return None
 
     def handover(self, task: Task) -> Handover | None:
-        """Return what the binder has to write for `task`, if anything."""
+        """Return the data for the binder about `task`; None without any."""
         return self._given.get(task.uid)
 
     def close(self) -> None:
-        """Note that what the session has planned no longer counts."""
+        """Mark the pools of this session's plan as touched, because the plan no longer counts."""
         for usage in (self._planned, self._promised, self._releasing):
             devices = {
                 device for device, count in (*usage.whole.items(), *usage.shares.items()) if count
@@ -148,9 +149,9 @@ class ClaimLedger:
     # -- the ledger ------------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`; refuse what the claims of its pod do not allow."""
+        """Enter `operation`; refuse it if the claims of its pod do not allow it."""
         task = operation.task
-        if task.uid not in self._cache.pods:
+        if task.uid not in self._cache.pods:  # a pod without claims
             return
         with ExitStack() as undo:
             if operation.kind is OperationKind.EVICT:
@@ -160,7 +161,7 @@ class ClaimLedger:
             self._undo[task.uid].append(undo.pop_all())
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back."""
+        """Undo `operation`."""
         undo = self._undo.get(operation.task.uid)
         if undo:
             undo.pop().close()
@@ -173,6 +174,7 @@ class ClaimLedger:
         needs = self.needs(task)
         for need in needs:
             self._check_reach(need, row)
+            # The claim gets new devices, which the API allows only after the old ones are released.
             if not is_promise and self.state_of(need).is_released:
                 raise LedgerRefusalError(
                     f"resource claim {need.key.name} is being released", fits_later=True
@@ -184,7 +186,7 @@ class ClaimLedger:
         for need in needs:
             state = self.state_of(need)
             self._join(state, task.uid, undo)
-            assert state.allocation is not None, "whatever had no devices was allocated"
+            assert state.allocation is not None, "claims without devices were allocated above"
             given.append(
                 ClaimHandover(
                     name=need.key.name,
@@ -201,7 +203,7 @@ class ClaimLedger:
     def _allocate(
         self, needs: list[Reference], row: int, is_promise: bool, undo: ExitStack
     ) -> None:
-        """Choose devices for `needs` on the node at `row`, and take them."""
+        """Choose devices for `needs` on the node at `row`, and enter them."""
         signature = tuple(self._prepared(need) for need in needs)
         usage = self.later if is_promise else self.now
         try:
@@ -218,7 +220,7 @@ class ClaimLedger:
             state = self.state_of(need)
             chosen = allocation(prepared, state.claim.metadata.uid, choices, self._nodes.name(row))
             if state.is_released:
-                # Whoever had it is going: it is freed, and then it is allocated anew.
+                # A claim that all users leave is deallocated; then it is allocated again.
                 users, leaving = state.users, state.leaving
                 state.users, state.leaving = set(), set()
                 undo.callback(_restore, state, users, leaving)
@@ -232,15 +234,15 @@ class ClaimLedger:
         if uid not in state.users:
             state.users.add(uid)
             undo.callback(state.users.discard, uid)
-        elif uid in state.leaving:  # it moves, to where it reaches the same devices
+        elif uid in state.leaving:  # the pod moves to a node with access to the same devices
             state.leaving.discard(uid)
             undo.callback(state.leaving.add, uid)
 
     def _leave(self, task: Task, undo: ExitStack) -> None:
-        """Note that `task` goes: what it alone has reserved is being released."""
+        """Note that `task` is being released, with all claims that have no other user."""
         try:
             needs = self.needs(task)
-        except ClaimReferenceError:
+        except ClaimReferenceError:  # nothing says which claims the pod has
             return
         for need in needs:
             state = self.state_of(need)
@@ -256,10 +258,11 @@ class ClaimLedger:
     # -- inside ----------------------------------------------------------------------------------
 
     def _assume(self, task: Task, handover: Handover) -> None:
-        """Count what was handed to the binder for `task` as taken, as far as claims do not show."""
+        """Count the allocations that the binder has for `task` but has not written yet."""
         for each in handover.claims:
             key = ClaimKey(task.namespace, each.name)
             claim = self._cache.claims.get(key)
+            # What a claim shows is counted in the cache. A claim of another UID is another claim.
             if claim is None or claim.metadata.uid != each.uid or _shows(claim, task):
                 continue
             state = self.state_of(Reference(key, claim, each.is_own))
@@ -289,7 +292,7 @@ class ClaimLedger:
 
 
 def _shows(claim: ResourceClaim, task: Task) -> bool:
-    """Return whether `claim` says itself that it is allocated and reserved for `task`."""
+    """Return whether the status of `claim` has an allocation and a reservation for `task`."""
     status = claim.status
     return status.allocation is not None and any(u.uid == task.uid for u in status.reserved_for)
 

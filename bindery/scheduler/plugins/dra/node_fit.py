@@ -1,8 +1,8 @@
-"""On which nodes devices for a pod's claims can be had, kept true as devices are taken.
+"""Caches which nodes have devices for a pod's claims.
 
-Asked by the plugin for every pod with claims. Pods whose claims have equal content share the
-answers; when devices of a pool are taken or given back, only the nodes that can use this pool are
-looked at anew. So a gang of equal pods costs little more than one.
+The plugin asks for every pod with claims. Pods with equal claims share the answers. After a change
+in the usage of a pool, only the nodes with access to this pool are checked again. So a gang of
+equal pods costs little more than one pod.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,24 +24,24 @@ from bindery.scheduler.plugins.dra.claims import PreparedClaim
 from bindery.scheduler.plugins.dra.usage import UsageView
 
 Signature = tuple[PreparedClaim, ...]
-"""The claims of a pod that have no devices yet."""
+"""The claims of a pod without devices."""
 
 FITS = ""
 IN_USE = "have too few free devices for its claims"
 NO_DEVICES = "have no devices for its claims"
 
 _MOST_TOUCHES = 100_000
-"""Answers are made anew rather than to keep longer notes of what was touched."""
+"""Above this many touched pools, drop the cache instead of growing the list."""
 
 
 @dataclass
 class _Answers:
-    """What is said about each node, for one signature."""
+    """The answers for all nodes, for one signature."""
 
     codes: NDArray[np.int16]
     """Node row -> index into `texts`."""
     seen: int
-    """How many of the pools that were touched it knows of."""
+    """The position in `touched` up to which the answers are current."""
     texts: list[str] = field(default_factory=lambda: [FITS])
 
     def put(self, row: int, text: str) -> None:
@@ -51,7 +51,7 @@ class _Answers:
 
 
 class NodeFit:
-    """Answers by signature, over sessions."""
+    """The answers by signature; they outlive sessions."""
 
     def __init__(self, cache: ClaimCache) -> None:
         self._cache = cache
@@ -61,7 +61,7 @@ class NodeFit:
         self._masks: dict[bytes, BoolColumn] = {}
 
     def freshen(self, nodes: NodesView) -> None:
-        """Forget what is no longer true if nodes, devices or classes have changed."""
+        """Drop the cache if nodes, devices or classes have changed."""
         version = (self._cache.version, nodes.version)
         if version != self._version or len(self._cache.touched) > _MOST_TOUCHES:
             self._answers.clear()
@@ -71,12 +71,13 @@ class NodeFit:
             self._version = version
 
     def selected(self, nodes: NodesView, selector: NodeSelector) -> BoolColumn:
-        """Return which rows `selector` selects; not to be written to."""
+        """Return the mask of the rows that `selector` selects; it is cached: do not change it."""
         key = content_key(selector)
         mask = self._masks.get(key)
         if mask is None:
             columns = LabelColumns(nodes)
             terms = [term_mask(columns, term) for term in selector.node_selector_terms]
+            # No term selects no node, as in Kubernetes.
             mask = np.logical_or.reduce(terms) if terms else columns.named(())
             self._masks[key] = mask
         return mask
@@ -84,17 +85,17 @@ class NodeFit:
     def find(
         self, nodes: NodesView, row: int, signature: Signature, usage: UsageView
     ) -> list[list[Choice]] | None:
-        """Return devices of the node at `row` for all claims of `signature`, if there are.
+        """Return devices of the node at `row` for all claims of `signature`, or None.
 
         Raises:
-            AllocationError: it cannot be said.
+            AllocationError: the search is not possible on this node.
         """
         return allocate(signature, self._candidates_of(nodes, row), usage)
 
     def failures(
         self, nodes: NodesView, signature: Signature, usage: UsageView
     ) -> Sequence[NodeFailure]:
-        """Return which nodes have no devices for `signature`, by reason."""
+        """Return the nodes without devices for `signature`, by reason."""
         answers = self._answers.get(signature)
         if answers is None:
             answers = _Answers(np.zeros(len(nodes.nodes), dtype=np.int16), 0)
@@ -115,6 +116,7 @@ class NodeFit:
         try:
             if self.find(nodes, row, signature, usage) is not None:
                 return FITS
+            # With nothing in use, the node would fit: so evictions can help.
             if self.find(nodes, row, signature, UsageView(())) is not None:
                 return IN_USE
         except AllocationError as error:
@@ -125,7 +127,7 @@ class NodeFit:
         rows: set[int] = set()
         for pool in set(self._cache.touched[answers.seen :]):
             names = self._cache.inventory.nodes_of(pool)
-            if names is None:
+            if names is None:  # any node may have access to the pool
                 return set(nodes.rows.values())
             rows.update(nodes.rows[name] for name in names if name in nodes.rows)
         return rows

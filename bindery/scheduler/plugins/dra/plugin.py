@@ -1,9 +1,9 @@
-"""dra: devices of dynamic resource allocation (`resource.k8s.io/v1`), for pods with claims.
+"""The scheduler plugin dra: plans devices (`resource.k8s.io/v1`) for pods with claims.
 
-The plugin watches slices, classes and claims, refuses pods whose claims cannot be allocated, leaves
-nodes without devices out, and keeps claims in a ledger of its own; what the ledger has chosen goes
-to the binder's plugin of the same name. The other modules of this package do the work. Classes with
-`extendedResourceName` (KEP-5004) are used through claims alone.
+The plugin watches slices, classes and claims. It refuses pods with claims that cannot be allocated,
+and nodes without devices for them. A ledger of its own chooses the devices, and the binder plugin
+of the same name writes them. Classes with `extendedResourceName` (KEP-5004) are used by claims
+only.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -36,7 +36,7 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class DynamicResources:
-    """Plans devices for claims. State: what is known of them, and the ledger of the session."""
+    """Plans devices for claims. Keeps the claim cache and the ledger of the last session."""
 
     name = "dra"
 
@@ -46,20 +46,21 @@ class DynamicResources:
         self._last: ClaimLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
-        """Return what it has to see: devices, and who has them."""
+        """Return the kinds of devices, claims and their users."""
         return (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS, PODS)
 
     def observe(self, change: Change[KubeObject]) -> bool:
-        """Take in a change; no filter by shape depends on it."""
+        """Process a change; return False, because this plugin has no `node_failures`."""
         self._cache.observe(change)
         return False
 
     def supported_needs(self) -> Collection[Need]:
-        """Return that pods may ask for claims."""
+        """Return the need for resource claims."""
         return (Need.RESOURCE_CLAIMS,)
 
     def ledger(self, session: SessionView, state: PlanState) -> ClaimLedger:
         """Return the ledger of claims for `session`."""
+        # The plan of the last session is gone; cached answers that used it must not stay.
         if self._last is not None:
             self._last.close()
         self._node_fit.freshen(state.nodes)
@@ -68,7 +69,7 @@ class DynamicResources:
         return self._last
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # the protocol's
-        """Return what is wrong with the claims of `task`."""
+        """Refuse a task with claims that cannot be allocated or used."""
         if Need.RESOURCE_CLAIMS not in task.shape.needs:
             return None
         problem = session.ledger(ClaimLedger).check(task)
@@ -83,23 +84,24 @@ class DynamicResources:
         return Need.RESOURCE_CLAIMS in shape.needs
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
-        """Yield the nodes from which its claims' devices cannot be used, or that have none left."""
+        """Yield the nodes that cannot reach the allocated devices, or have none for new claims."""
         ledger, nodes = session.ledger(ClaimLedger), session.state.nodes
         try:
             needs = ledger.needs(task)
             signature = ledger.signature(needs)
-        except (ClaimReferenceError, ClaimError):  # `invalid_task` has said so
+        except (ClaimReferenceError, ClaimError):  # `invalid_task` has refused the task
             return
         for need in needs:
             selector = ledger.reach(need)
             if selector is not None:
                 text = f"cannot reach the devices of resource claim {need.key.name}"
                 yield NodeFailure(text, ~self._node_fit.selected(nodes, selector))
+        # `later` and not `now`: the ledger distinguishes room that is still being released.
         if signature:
             yield from self._node_fit.failures(nodes, signature, ledger.later)
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
-        """Return the allocations of the claims of `task`, for the binder to write."""
+        """Return the allocations for the claims of `task`, for the binder to write."""
         handover = session.ledger(ClaimLedger).handover(task)
         return msgspec.to_builtins(handover) if handover is not None else None
 
@@ -109,7 +111,7 @@ class DynamicResources:
         node_name: str,  # noqa: ARG002  # the protocol's
         data: Mapping[str, Any],
     ) -> Iterable[KubeObject]:
-        """Return the claims of `pod` as the binder leaves them."""
+        """Return the claims of `pod`, allocated and reserved as by the binder."""
         consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
         for each in msgspec.convert(data, Handover).claims:
             claim = self._cache.claims.get(ClaimKey(pod.metadata.namespace, each.name))

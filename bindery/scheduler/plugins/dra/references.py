@@ -1,7 +1,7 @@
-"""Which claims a pod refers to: by name, or made for it from a template.
+"""Finds the claims of a pod: claims by name, and claims made from templates.
 
-Used by the ledger. Source: `Name` and `IsForPod` of k8s.io/dynamic-resource-allocation
-resourceclaim 0.36. A pod whose claims are not there yet waits, with a text that says for what.
+A pod without its claims waits, with a message about the missing claim. Source: `Name` and
+`IsForPod` of k8s.io/dynamic-resource-allocation resourceclaim 0.36.
 """
 
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from bindery.kube.objects import Pod
 
 
 class ClaimKey(NamedTuple):
-    """Names a claim."""
+    """The key of a claim."""
 
     namespace: str
     name: str
@@ -23,7 +23,7 @@ class ClaimKey(NamedTuple):
 
 
 class ClaimReferenceError(Exception):
-    """Why a pod's claims cannot be used now."""
+    """A claim of a pod cannot be used now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,14 +33,14 @@ class Reference:
     key: ClaimKey
     claim: ResourceClaim
     is_own: bool
-    """Whether it was made for this pod from a template."""
+    """Whether the claim was made for this pod from a template."""
 
 
 def references(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> tuple[Reference, ...]:
     """Return the claims of `pod`, each once, in the pod's order.
 
     Raises:
-        ClaimReferenceError: one of them is not there, is going, or is somebody else's.
+        ClaimReferenceError: a claim is missing, is being deleted, or belongs to another pod.
     """
     made = {each.name: each for each in pod.status.resource_claim_statuses or ()}
     found: dict[ClaimKey, Reference] = {}
@@ -51,9 +51,9 @@ def references(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> tuple[Refe
             if status is None:
                 template = each.resource_claim_template_name
                 raise ClaimReferenceError(
-                    f"waits for resource claim {each.name} to be made from template {template}"
+                    f"waits for resource claim {each.name} to be created from template {template}"
                 )
-            if status.resource_claim_name is None:  # the template asks for nothing
+            if status.resource_claim_name is None:  # Kubernetes made no claim, as none is needed
                 continue
             name, is_own = status.resource_claim_name, True
         key = ClaimKey(pod.metadata.namespace, name)
@@ -69,7 +69,7 @@ def references(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> tuple[Refe
 
 
 def belongs_to(claim: ResourceClaim, pod_uid: str) -> bool:
-    """Return whether the pod controls `claim`."""
+    """Return whether the pod is the controller of `claim`."""
     return any(
         owner.controller and owner.uid == pod_uid for owner in claim.metadata.owner_references
     )

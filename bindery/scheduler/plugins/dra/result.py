@@ -1,8 +1,8 @@
-"""What a search has found, as Kubernetes writes it: `status.allocation` of a claim.
+"""Makes `status.allocation` of a claim from the result of a search, as Kubernetes writes it.
 
-Called by the scheduler's ledger. The same choice gives the same allocation, identifiers of shares
-included, so that a plan can be written twice. Source: the end of `Allocate` in
-allocator_incubating.go of k8s.io/dynamic-resource-allocation 0.36.
+The ledger calls it. The same choice gives the same allocation and the same share ids, so a plan can
+be written twice. Source: the end of `Allocate` in allocator_incubating.go of
+k8s.io/dynamic-resource-allocation 0.36.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from bindery.scheduler.plugins.dra.claims import PreparedClaim
 def allocation(
     claim: PreparedClaim, claim_uid: str, choices: Sequence[Choice], node_name: str
 ) -> Allocation:
-    """Return `choices`, made for `claim` on the node, as an allocation."""
+    """Return the allocation with `choices` for `claim` on the node."""
     return Allocation(
         devices=DeviceAllocation(
             results=[_result(choice, claim_uid, i) for i, choice in enumerate(choices)],
@@ -57,7 +57,7 @@ def _result(choice: Choice, claim_uid: str, index: int) -> DeviceResult:
 def _configuration(
     claim: PreparedClaim, choices: Sequence[Choice]
 ) -> list[AllocationConfiguration]:
-    """Return the classes' configurations, each class once, and then the claim's that apply."""
+    """Return the configurations of the classes, each class once, then those of the claim."""
     chosen = {choice.wish.names[0]: choice.wish for choice in choices}
     classes: dict[str, list[str]] = {}
     by_name = {wish.device_class.metadata.name: wish.device_class for wish in chosen.values()}
@@ -79,10 +79,11 @@ def _configuration(
 
 
 def _node_selector(choices: Sequence[Choice], node_name: str) -> NodeSelector | None:
-    """Return the nodes from which all devices can be used; None: from everywhere."""
+    """Return the nodes with access to all devices; None for every node."""
     expressions: list[NodeSelectorRequirement] = []
     fields: list[NodeSelectorRequirement] = []
     for choice in choices:
+        # One local device binds the whole claim to the node.
         if choice.record.node_name or choice.record.device.binds_to_node:
             only = NodeSelectorRequirement(key="metadata.name", operator="In", values=[node_name])
             return NodeSelector(node_selector_terms=[NodeSelectorTerm(match_fields=[only])])
@@ -92,5 +93,6 @@ def _node_selector(choices: Sequence[Choice], node_name: str) -> NodeSelector | 
             fields += [e for e in term.match_fields or () if e not in fields]
     if not expressions and not fields:
         return None
+    # All devices must be reachable, so their requirements go into one term.
     term = NodeSelectorTerm(match_expressions=expressions or None, match_fields=fields or None)
     return NodeSelector(node_selector_terms=[term])

@@ -1,4 +1,4 @@
-"""Taints of devices and who tolerates them (KEP-5055)."""
+"""Taints of devices (KEP-5055)."""
 
 from collections.abc import Sequence
 
@@ -8,9 +8,9 @@ from bindery.kube.taints import tolerates
 
 
 def is_kept_away(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Return whether a taint keeps requests with `tolerations` from `device`.
+    """Return whether `device` has a taint that `tolerations` do not tolerate.
 
-    Only the effects NoSchedule and NoExecute do; others are ignored, as Kubernetes does.
+    Only the effects NoSchedule and NoExecute count, as in Kubernetes.
     """
     return any(
         taint.effect in ("NoSchedule", "NoExecute") and not tolerates(tolerations, taint)

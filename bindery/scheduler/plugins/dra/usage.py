@@ -1,8 +1,8 @@
-"""What is taken of devices: wholly, in shares, and of the counters that partitions share.
+"""The usage of devices: whole devices, shares and their capacity.
 
-`Usage` is a ledger in which every entry can be taken back exactly; `UsageView` adds and subtracts
-several, so that one device can be looked at as it is now and as it will be. Used by the allocator
-(to read) and by the scheduler's ledger (to write).
+`Usage` is an account with entries that can be undone exactly. `UsageView` adds and subtracts
+several of them, for the usage now and the usage after all releases. The allocator reads it, the
+ledger and the claim cache write it.
 """
 
 from collections import Counter, defaultdict
@@ -25,7 +25,7 @@ class PoolId(NamedTuple):
 
 
 class DeviceId(NamedTuple):
-    """A device in the cluster."""
+    """A device, by driver, pool and name."""
 
     driver: str
     pool: str
@@ -36,24 +36,24 @@ class DeviceId(NamedTuple):
 
     @property
     def pool_id(self) -> PoolId:
-        """The pool that it is in."""
+        """The pool of the device."""
         return PoolId(self.driver, self.pool)
 
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """What one result of an allocation takes of its device."""
+    """The part of a device that one result of an allocation takes."""
 
     device: DeviceId
     capacity: Mapping[str, int] | None
-    """Capacity name -> billionths, for a share; None: the whole device."""
+    """Capacity name -> billionths, for a share; None for the whole device."""
 
 
 def takes(allocation: Allocation) -> tuple[Take, ...]:
-    """Return what `allocation` takes. With admin access nothing is taken (KEP-5018).
+    """Return the takes of `allocation`. Admin access takes nothing (KEP-5018).
 
     Raises:
-        QuantityError: a consumed capacity is no quantity.
+        QuantityError: a consumed capacity is not a quantity.
     """
     return tuple(_take(result) for result in allocation.devices.results if not result.admin_access)
 
@@ -67,21 +67,21 @@ def _take(result: DeviceResult) -> Take:
 
 @dataclass
 class Usage:
-    """Takes, added up. O(1) a take."""
+    """Sums of takes. Each take costs O(1)."""
 
     whole: Counter[DeviceId] = field(default_factory=Counter)
-    """Device -> how many have it wholly; more than one only if somebody else has erred."""
+    """Device -> takes of the whole device; more than one only by an error of another scheduler."""
     shares: Counter[DeviceId] = field(default_factory=Counter)
-    """Device -> how many have a share of it."""
+    """Device -> number of shares."""
     capacity: defaultdict[DeviceId, Counter[str]] = field(
         default_factory=lambda: defaultdict(Counter)
     )
-    """Device -> capacity name -> billionths that shares have taken."""
+    """Device -> capacity name -> billionths taken by shares."""
     touched: list[PoolId] = field(default_factory=list)
-    """Pools in the order in which they were changed; only ever appended to."""
+    """Changed pools, in the order of the changes; only appended to."""
 
     def enter(self, entries: Iterable[Take], sign: int) -> None:
-        """Add (`sign` 1) `entries`, or take them back (-1)."""
+        """Add `entries` (`sign` 1) or undo them (-1)."""
         for entry in entries:
             device = entry.device
             if entry.capacity is None:
@@ -95,27 +95,27 @@ class Usage:
 
 @dataclass(frozen=True, slots=True)
 class UsageView:
-    """The sum of `plus`, less the sum of `minus`."""
+    """The sum of `plus` minus the sum of `minus`."""
 
     plus: Sequence[Usage]
     minus: Sequence[Usage] = ()
 
     def is_whole(self, device: DeviceId) -> bool:
-        """Return whether somebody has `device` wholly."""
+        """Return whether the whole of `device` is taken."""
         taken = sum(usage.whole[device] for usage in self.plus)
         return taken > sum(usage.whole[device] for usage in self.minus)
 
     def is_shared(self, device: DeviceId) -> bool:
-        """Return whether somebody has a share of `device`."""
+        """Return whether a share of `device` is taken."""
         taken = sum(usage.shares[device] for usage in self.plus)
         return taken > sum(usage.shares[device] for usage in self.minus)
 
     def is_taken(self, device: DeviceId) -> bool:
-        """Return whether anybody has anything of `device`."""
+        """Return whether `device` is taken, whole or in part."""
         return self.is_whole(device) or self.is_shared(device)
 
     def consumed(self, device: DeviceId, name: str) -> int:
-        """Return how many billionths of capacity `name` are taken of `device`."""
+        """Return the taken amount of the capacity `name` of `device`, in billionths."""
         taken = sum(usage.capacity[device][name] for usage in self.plus if device in usage.capacity)
         return taken - sum(
             usage.capacity[device][name] for usage in self.minus if device in usage.capacity
