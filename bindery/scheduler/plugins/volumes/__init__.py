@@ -1,3 +1,6 @@
-"""Volumes in the scheduler: what is known of them (`catalog`), which fit where (`matching`), and
-what a plan takes (`ledger`). The plugin `bindery.scheduler.plugins.volumes.plugin` joins them.
+"""volumes: persistent volumes in planning.
+
+`catalog` has the objects, `matching` finds volumes for claims, `nodeindex` the nodes with access to
+them. `attachments` counts attached volumes, `ledger` has the choices of a session, and `plugin`
+connects these modules.
 """

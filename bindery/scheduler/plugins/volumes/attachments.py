@@ -1,7 +1,7 @@
-"""How many volumes of a CSI driver may be attached to a node, and which are.
+"""Counts the attached volumes of each CSI driver on each node, and checks the limits.
 
-A volume counts once on a node, however many pods use it (kube-scheduler's `nodevolumelimits`). One
-that is yet to be made counts under the name of its claim.
+A volume counts once on a node, for any number of pods (kube-scheduler's `nodevolumelimits`). A
+volume that is not made yet counts under the name of its claim.
 """
 
 from collections import defaultdict
@@ -28,12 +28,12 @@ class Attachment(NamedTuple):
 
 
 class Attachments:
-    """What is attached where in one session."""
+    """The attached volumes of all nodes in one session."""
 
     def __init__(self, catalog: Catalog, nodes: NodeTable) -> None:
         self._catalog, self._nodes = catalog, nodes
         self._limits: dict[str, dict[int, int]] = {}
-        """Driver -> row -> how many of its volumes the node may have."""
+        """Driver -> row -> maximum number of volumes."""
         for name, node in catalog.nodes.items():
             row = nodes.rows.get(name, NO_ROW)
             for driver in node.spec.drivers if row != NO_ROW else ():
@@ -42,7 +42,8 @@ class Attachments:
         self._users: defaultdict[int, defaultdict[Attachment, set[Uid]]] = defaultdict(
             lambda: defaultdict(set)
         )
-        """Row -> what is attached there -> the pods that use it."""
+        """Row -> attached volume -> the pods that use it."""
+        # Most clusters have no limits, and then nothing needs to be counted.
         for uid, pod in catalog.pods.items() if self._limits else ():
             row = nodes.rows.get(pod.node_name, NO_ROW)
             claims = (catalog.claims.get(key) for key in pod.claims if row != NO_ROW)
@@ -54,9 +55,9 @@ class Attachments:
                         self._users[row][attachment].add(uid)
 
     def of(self, claim: Claim, volume: PersistentVolume | None) -> Attachment | None:
-        """Return what is attached for `claim`, which has or gets `volume`; None: made for it.
+        """Return the attachment for `claim` with `volume`; None without a limit of its driver.
 
-        Only of drivers that limit how much may be attached.
+        `volume` is None for a claim whose volume is not made yet.
         """
         if volume is not None:
             source = volume.spec.csi
@@ -70,7 +71,7 @@ class Attachments:
         return Attachment(found.provisioner, f"{meta.namespace}/{meta.name}")
 
     def attach(self, uid: Uid, row: int, volumes: Iterable[Attachment]) -> None:
-        """Note that the pod `uid` uses `volumes` on the node at `row`."""
+        """Add `volumes` of the pod `uid` to the node at `row`."""
         for volume in volumes:
             self._users[row][volume].add(uid)
 
@@ -83,7 +84,7 @@ class Attachments:
                 del attached[volume]
 
     def exceeds(self, row: int, volumes: frozenset[Attachment]) -> str | None:
-        """Return why the node at `row` cannot have `volumes` too, if so."""
+        """Return why `volumes` cannot be added to the node at `row`; None if they can."""
         for driver, wanted in _by_driver(volumes).items():
             limit = self._limits[driver].get(row)
             if limit is not None and self._count(driver, row, wanted) > limit:
@@ -91,7 +92,7 @@ class Attachments:
         return None
 
     def against(self, volumes: frozenset[Attachment]) -> Iterable[NodeFailure]:
-        """Yield which nodes cannot have `volumes` too."""
+        """Yield the nodes to which `volumes` cannot be added."""
         full: BoolColumn = np.zeros(len(self._nodes.nodes), dtype=np.bool_)
         for driver, wanted in _by_driver(volumes).items():
             for row, limit in self._limits[driver].items():
@@ -99,7 +100,7 @@ class Attachments:
         yield NodeFailure(_FULL, full)
 
     def _count(self, driver: str, row: int, wanted: frozenset[Attachment]) -> int:
-        """Return how many volumes of `driver` there would be with `wanted`."""
+        """Return the number of volumes of `driver` on the node with `wanted` added."""
         attached: Mapping[Attachment, set[Uid]] = self._users.get(row, {})
         there = sum(each.driver == driver and each not in wanted for each in attached)
         return there + len(wanted)

@@ -1,7 +1,7 @@
-"""The volumes, claims and storage classes of the cluster, and which pods use which claims.
+"""The volumes, claims and storage classes of the cluster, and the pods with claims.
 
-Fed by the plugin between cycles, read by the ledger. What a claim is bound to, and when it is to be
-bound, is decided as by kube-scheduler's `volumebinding` (Kubernetes 1.34).
+The plugin writes it between cycles, the ledger reads it. The rules about bound claims and binding
+modes are those of kube-scheduler's `volumebinding` (Kubernetes 1.34).
 """
 
 from collections import defaultdict
@@ -31,7 +31,7 @@ _OLD_CLASS: Final = "volume.beta.kubernetes.io/storage-class"
 
 @dataclass(frozen=True, slots=True)
 class PodVolumes:
-    """What a pod says of its claims."""
+    """A pod and its claims."""
 
     uid: Uid
     namespace: str
@@ -40,11 +40,11 @@ class PodVolumes:
     claims: tuple[Key, ...]
     """Each once, in the order of the pod."""
     own: frozenset[Key]
-    """Those of generic ephemeral volumes: they must belong to the pod."""
+    """The claims of generic ephemeral volumes; the pod must be their owner."""
 
 
 class Catalog:
-    """All objects by their keys."""
+    """All objects, by their keys."""
 
     def __init__(self) -> None:
         self.claims: dict[Key, Claim] = {}
@@ -54,12 +54,12 @@ class Catalog:
         self.nodes: dict[str, CSINode] = {}
         self.drivers: dict[str, CSIDriver] = {}
         self.pods: dict[Uid, PodVolumes] = {}
-        """Pods that use claims and have not ended."""
+        """Unfinished pods with claims."""
         self.users: defaultdict[Key, set[Uid]] = defaultdict(set)
-        """Claim -> the pods in `pods` that name it."""
+        """Claim -> its users in `pods`."""
 
     def observe(self, change: Change[KubeObject]) -> None:
-        """Take in a change of any kind that is kept here."""
+        """Process a change of an object."""
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Pod):
             self._observe_pod(item, gone)
@@ -77,11 +77,11 @@ class Catalog:
             _put(self.drivers, item.metadata.name, item, gone)
 
     def storage_class(self, claim: Claim) -> StorageClass | None:
-        """Return the class of `claim`, if it has one that exists."""
+        """Return the class of `claim`; None if it has none, or the class does not exist."""
         return self.classes.get(class_name(claim))
 
     def waits_for_consumer(self, claim: Claim) -> bool:
-        """Return whether `claim` is bound only once a pod that uses it has a node."""
+        """Return whether `claim` is bound only after a pod with the claim has a node."""
         found = self.storage_class(claim)
         return (
             found is not None
@@ -91,8 +91,8 @@ class Catalog:
 
     def _observe_pod(self, pod: Pod, gone: bool) -> None:
         uid = Uid(pod.metadata.uid)
-        known = self.pods.pop(uid, None)
-        for key in known.claims if known is not None else ():
+        former = self.pods.pop(uid, None)
+        for key in former.claims if former is not None else ():
             self.users[key].discard(uid)
             if not self.users[key]:
                 del self.users[key]
@@ -107,14 +107,14 @@ class Catalog:
 
 
 def read_pod(pod: Pod) -> PodVolumes:
-    """Return what `pod` says of its claims."""
+    """Return the claims of `pod`."""
     meta = pod.metadata
     claims: list[Key] = []
     own: set[Key] = set()
     for volume in pod.spec.volumes or ():
         if volume.persistent_volume_claim is not None:
             claims.append((meta.namespace, volume.persistent_volume_claim.claim_name))
-        elif volume.ephemeral is not None:
+        elif volume.ephemeral is not None:  # Kubernetes fixes the name of its claim
             own.add((meta.namespace, f"{meta.name}-{volume.name}"))
             claims.append((meta.namespace, f"{meta.name}-{volume.name}"))
     return PodVolumes(
@@ -139,13 +139,13 @@ def class_of_volume(volume: PersistentVolume) -> str:
 
 
 def is_bound(claim: Claim) -> bool:
-    """Return whether `claim` has its volume for good."""
+    """Return whether the binding of `claim` to a volume is complete."""
     completed = BIND_COMPLETED in claim.metadata.annotations or claim.status.phase == "Bound"
     return bool(claim.spec.volume_name) and completed
 
 
 def refers_to(volume: PersistentVolume, claim: Claim) -> bool:
-    """Return whether `volume` is given, or promised by people, to `claim`."""
+    """Return whether `volume` has a reference to `claim`; a reference without UID is valid too."""
     reference, meta = volume.spec.claim_ref, claim.metadata
     return (
         reference is not None

@@ -1,6 +1,6 @@
-"""What becomes of a claim when the binder and the cluster's controllers have done their work.
+"""Simulates the binding of claims by the binder and the volume controllers.
 
-For scenarios and rehearsals, where nobody else does it. The process never calls this.
+For scenarios and rehearsals only; the scheduler process never calls it.
 """
 
 from collections.abc import Iterator
@@ -21,9 +21,9 @@ from bindery.scheduler.plugins.volumes.catalog import BIND_COMPLETED, Catalog, c
 
 
 def bound(claim: Claim, volume: PersistentVolume | None, catalog: Catalog) -> Iterator[KubeObject]:
-    """Yield `claim`, and the volume that it gets, as they are when they are bound.
+    """Yield the volume and `claim`, bound to each other.
 
-    `volume`: the one that was chosen; None: one is made, which is reached from everywhere.
+    `volume` is the chosen volume; if None, a volume is made that all nodes can use.
     """
     if volume is None:
         volume = _made(claim, catalog)

@@ -1,8 +1,8 @@
-"""The ledger of volumes: what a plan, and what is on its way to the nodes, takes of them.
+"""The ledger of volumes: the volumes chosen by the plan and by requests at the binder.
 
-A claim that waits for its consumer gets its volume with the first pod that is placed: one that is
-there, and is nobody else's from then on, or one that is to be made for the pod's node. Undoing the
-last placement that relies on a choice undoes the choice.
+A claim that waits for its consumer gets a volume with the first placed pod: an existing volume,
+which is then taken, or a new one for the pod's node. A choice is undone with the last placement
+that uses it.
 """
 
 from collections import Counter
@@ -14,7 +14,7 @@ from bindery.kube.storage import Claim, PersistentVolume
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Uid
+from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import NodeFailure
@@ -29,12 +29,12 @@ NOT_READ_YET: Final = "the scheduler has not read its volumes yet"
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a claim gets that had nothing."""
+    """The choice for a claim without a volume."""
 
     row: int
-    """The node of the pod for which it was chosen."""
+    """The node row of the first pod; `NO_ROW` if the node does not exist."""
     volume: str = ""
-    """Empty: one is to be made for that node."""
+    """The name of an existing volume; empty for a new volume on that node."""
 
 
 @dataclass(slots=True)
@@ -53,20 +53,20 @@ class VolumeLedger:
         self.matching = Matching(catalog, index)
         self._chosen: dict[Key, _Chosen] = {}
         self._taken: set[str] = set()
-        """Volumes that are chosen."""
+        """Names of chosen volumes."""
         self._to_be_made: Counter[Key] = Counter()
-        """Segment of storage -> bytes that are to be made in it."""
+        """Segment of storage -> bytes of new volumes in it."""
         self._placed: dict[Uid, int] = {}
-        """Pods of this plan, or on their way -> row."""
+        """Pod of this plan, or at the binder -> row."""
         self.attachments = Attachments(catalog, nodes)
 
-    # -- what is on its way already --------------------------------------------------------------
+    # -- requests at the binder ------------------------------------------------------------------
 
     def expect(self, uid: Uid, row: int, volumes: Mapping[Key, tuple[str, str]]) -> None:
-        """Take in what was chosen for a pod that is on its way to the node at `row`.
+        """Enter the choices for a pod that the binder is binding to the node at `row`.
 
-        `volumes`: claim -> its UID, and the volume or "" for one that is to be made. What has come
-        true, or cannot any more, is left out.
+        `volumes` is claim -> its UID, and the volume or "" for a new one. Choices for claims that
+        are bound, gone or replaced are left out.
         """
         self._placed[uid] = row
         for key, (claim_uid, volume) in volumes.items():
@@ -74,13 +74,17 @@ class VolumeLedger:
             if claim is not None and claim.metadata.uid == claim_uid and not is_bound(claim):
                 self._choose(uid, claim, Choice(row, volume))
         pod = self._catalog.pods.get(uid)
+        # `Attachments` has counted the volumes of pods with a node already.
         if pod is not None and not pod.node_name:
             self.attachments.attach(uid, row, self._attached(pod))
 
     # -- the ledger ------------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
-        """Choose volumes for a pod that is placed; refuse a node that cannot have them."""
+        """Choose volumes for a placed pod, or refuse the node.
+
+        Evictions change nothing: volumes stay attached until the pod has gone.
+        """
         task = operation.task
         if Need.VOLUMES not in task.shape.needs or operation.kind is OperationKind.EVICT:
             return
@@ -91,6 +95,7 @@ class VolumeLedger:
         for key, choice in chosen.items():
             self._choose(task.uid, self._catalog.claims[key], choice)
         attached = self._attached(pod)
+        # What must be attached is known only after the choice.
         full = self.attachments.exceeds(row, attached)
         if full is not None:
             self._let_go(task.uid, pod)
@@ -99,7 +104,7 @@ class VolumeLedger:
         self._placed[task.uid] = row
 
     def revert(self, operation: Operation) -> None:
-        """Give back what was chosen for a pod alone."""
+        """Undo the placement of a pod, with the choices that no other pod uses."""
         task = operation.task
         if Need.VOLUMES not in task.shape.needs or operation.kind is OperationKind.EVICT:
             return
@@ -108,10 +113,10 @@ class VolumeLedger:
         del self._placed[task.uid]
         self._let_go(task.uid, pod)
 
-    # -- what filters ask ------------------------------------------------------------------------
+    # -- queries ---------------------------------------------------------------------------------
 
     def against(self, pod: PodVolumes) -> Iterator[NodeFailure]:
-        """Yield why nodes cannot have the volumes of `pod`, as the plan stands now."""
+        """Yield the reasons against nodes for the volumes of `pod`, at this point of the plan."""
         user = self.single_user(pod)
         if user is not None:
             yield NodeFailure(user, self._index.all())
@@ -126,7 +131,7 @@ class VolumeLedger:
         yield from self.attachments.against(self._attached(pod))
 
     def single_user(self, pod: PodVolumes) -> str | None:
-        """Return who has a claim of `pod` to itself (ReadWriteOncePod), if somebody else does."""
+        """Return why a ReadWriteOncePod claim of `pod` is in use by another pod; None if not."""
         for key in pod.claims:
             claim = self._catalog.claims.get(key)
             if claim is None or SINGLE_USER not in claim.spec.access_modes:
@@ -141,14 +146,14 @@ class VolumeLedger:
         return None
 
     def choice(self, key: Key) -> Choice | None:
-        """Return what was chosen for a claim."""
+        """Return the choice for a claim, if there is one."""
         chosen = self._chosen.get(key)
         return chosen.choice if chosen is not None else None
 
     # -- inside ----------------------------------------------------------------------------------
 
     def _find_all(self, pod: PodVolumes, row: int) -> dict[Key, Choice]:
-        """Return what the claims of `pod` without a volume get on the node at `row`.
+        """Return choices for the claims of `pod` without a volume, on the node at `row`.
 
         Raises:
             LedgerRefusalError: the node cannot have the volumes.
@@ -171,13 +176,14 @@ class VolumeLedger:
         return chosen
 
     def _open_claims(self, pod: PodVolumes) -> list[Claim]:
-        """Return the claims of `pod` that have no volume yet, the smallest first."""
+        """Return the claims of `pod` without a volume, the smallest first."""
+        # Small claims take small volumes, so that large ones are left for large claims.
         claims = [self._catalog.claims[key] for key in pod.claims]
         without = [claim for claim in claims if self._volume_of(claim) is None]
         return sorted(without, key=lambda claim: (requested_bytes(claim), claim.metadata.name))
 
     def _volume_of(self, claim: Claim) -> PersistentVolume | None:
-        """Return the volume that `claim` has or gets."""
+        """Return the bound or chosen volume of `claim`; None without one."""
         name = claim.spec.volume_name
         chosen = self._chosen.get(key_of(claim.metadata))
         if not name and chosen is not None:
@@ -185,7 +191,7 @@ class VolumeLedger:
         return self._catalog.volumes.get(name)
 
     def _find(self, claim: Claim, row: int, also_taken: set[str]) -> Choice | None:
-        """Return what `claim` gets on the node at `row`; None: nothing."""
+        """Return a choice for `claim` on the node at `row`; None if there is none."""
         made_for = self._made_for(claim)
         if made_for is not None:
             return Choice(row) if made_for == row else None
@@ -194,21 +200,21 @@ class VolumeLedger:
                 continue
             if candidate.rows is None or row in candidate.rows:
                 return Choice(row, candidate.name)
-            if candidate.is_promised:
+            if candidate.is_promised:  # a volume with a reference to the claim excludes all others
                 return None
         can_be_made = self.matching.makers(claim)[row] and self._has_storage(claim)[row]
         return Choice(row) if can_be_made else None
 
     def _made_for(self, claim: Claim) -> int | None:
-        """Return the row of the node for which the volume of `claim` is being made, if it is.
+        """Return the node row for which a volume of `claim` is being made; None if none is.
 
-        -1 for a node that is not known.
+        `NO_ROW` if the node does not exist.
         """
         chosen = self._chosen.get(key_of(claim.metadata))
         if chosen is not None:
             return chosen.choice.row
         node_name = claim.metadata.annotations.get(SELECTED_NODE)
-        return None if node_name is None else self._nodes.rows.get(node_name, -1)
+        return None if node_name is None else self._nodes.rows.get(node_name, NO_ROW)
 
     def _against_volume(self, volume: PersistentVolume) -> Iterator[NodeFailure]:
         rows, zones = self._index.reach(volume), self._index.zones(volume)
@@ -223,7 +229,7 @@ class VolumeLedger:
         made_for = self._made_for(claim)
         if made_for is not None:
             outside = self._index.all()
-            if made_for >= 0:
+            if made_for != NO_ROW:
                 outside[made_for] = False
             name = claim.metadata.name
             text = f'are not the node for which persistentvolumeclaim "{name}" is being provisioned'
@@ -240,20 +246,20 @@ class VolumeLedger:
         yield NodeFailure("did not have enough free storage", without)
 
     def _reached(self, candidates: list[Candidate]) -> BoolColumn:
-        """Return for which rows one of `candidates` can be had."""
+        """Return a mask of the rows with access to one of `candidates`."""
         mask = self._index.none()
         for candidate in candidates:
             if candidate.rows is None:
                 return self._index.all()
             mask[candidate.rows] = True
             if candidate.is_promised:
-                break  # it is this one or none
+                break  # a volume with a reference to the claim excludes all others
         return mask
 
     def _has_storage(self, claim: Claim) -> BoolColumn:
-        """Return where there is room to make a volume for `claim`."""
+        """Return a mask of the rows with enough storage for a new volume of `claim`."""
         segments = self.matching.segments(claim)
-        if segments is None:
+        if segments is None:  # the driver does not publish its capacity
             return self._index.all()
         mask, size = self._index.none(), requested_bytes(claim)
         for segment in segments:
@@ -285,11 +291,11 @@ class VolumeLedger:
             (self._taken.add if sign > 0 else self._taken.discard)(choice.volume)
             return
         for segment in self.matching.segments(claim) or ():
-            if choice.row >= 0 and segment.nodes[choice.row]:
+            if choice.row != NO_ROW and segment.nodes[choice.row]:
                 self._to_be_made[segment.key] += sign * requested_bytes(claim)
 
     def _attached(self, pod: PodVolumes) -> frozenset[Attachment]:
-        """Return what must be attached to a node for `pod`, as far as it is known."""
+        """Return the known attachments of `pod`."""
         found = set()
         for key in pod.claims:
             claim = self._catalog.claims.get(key)

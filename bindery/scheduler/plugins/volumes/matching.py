@@ -1,8 +1,8 @@
-"""Which volumes a claim could get: those that are there, and those that could be made for it.
+"""Finds the volumes for a claim: existing ones, and the nodes where new ones could be made.
 
-Asked by the ledger, once a session for equal claims. The rules are those of kube-scheduler's
-`volumebinding` and of the controller that binds (Kubernetes 1.34, `FindMatchingVolume`): the
-smallest volume that fits wins, one that refers to the claim wins over all.
+The ledger asks once per session for equal claims. The rules are those of kube-scheduler's
+`volumebinding` and of the volume controller (Kubernetes 1.34, `FindMatchingVolume`): the smallest
+fitting volume comes first, but after a volume with a reference to the claim.
 """
 
 from collections import defaultdict
@@ -31,29 +31,29 @@ NO_PROVISIONER: Final = "kubernetes.io/no-provisioner"
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A volume that a claim could get."""
+    """A volume for a claim."""
 
     name: str
     rows: Rows | None
-    """From where it can be used; None: from everywhere."""
+    """The node rows with access to the volume; None for all."""
     is_promised: bool
-    """Whether it refers to this very claim."""
+    """Whether the volume has a reference to this claim."""
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A set of nodes that share storage of one class, as a CSIStorageCapacity tells."""
+    """Nodes with common storage of one class, from a CSIStorageCapacity."""
 
     key: Key
     nodes: BoolColumn
     capacity: int
-    """Bytes in all."""
+    """Free storage, in bytes."""
     largest: int
-    """Bytes of the largest volume."""
+    """Maximum size of one volume, in bytes."""
 
 
 class Matching:
-    """Answers for one session: the catalog and the nodes do not change meanwhile."""
+    """Cached matches for one session; catalog and nodes do not change during a session."""
 
     def __init__(self, catalog: Catalog, index: NodeIndex) -> None:
         self._catalog = catalog
@@ -65,7 +65,7 @@ class Matching:
         self._promised: dict[Key, list[PersistentVolume]] | None = None
 
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
-        """Return the volumes that `claim` could get, the best first; taken by nobody yet."""
+        """Return the volumes for `claim`, best first; volumes taken in the session are included."""
         shared = self._shared(claim)
         promised = [
             volume
@@ -78,7 +78,7 @@ class Matching:
         return first + shared
 
     def makers(self, claim: Claim) -> BoolColumn:
-        """Return for which nodes a volume could be made for `claim`, by its class alone."""
+        """Return a mask of the nodes where the class of `claim` can provision a volume."""
         name = class_name(claim)
         mask = self._makers.get(name)
         if mask is None:
@@ -91,7 +91,7 @@ class Matching:
         return mask
 
     def segments(self, claim: Claim) -> tuple[Segment, ...] | None:
-        """Return where there is storage for the class of `claim`; None: nobody tells."""
+        """Return the storage segments for the class of `claim`; None without published capacity."""
         name = class_name(claim)
         if name not in self._segments:
             self._segments[name] = self._find_segments(name)
@@ -100,7 +100,7 @@ class Matching:
     # -- inside ----------------------------------------------------------------------------------
 
     def _shared(self, claim: Claim) -> tuple[Candidate, ...]:
-        """Return the volumes that nobody is promised, the smallest first; made once for equals."""
+        """Return the volumes without a claim reference, the smallest first, cached by content."""
         spec = claim.spec
         likeness = content_key(
             (
@@ -123,7 +123,7 @@ class Matching:
         return found
 
     def _available(self) -> defaultdict[str, list[tuple[int, str]]]:
-        """Return by class the volumes that are free: (bytes, name), the smallest first."""
+        """Return class -> free volumes as (bytes, name), the smallest first."""
         if self._by_class is None:
             self._by_class = defaultdict(list)
             for name, volume in self._catalog.volumes.items():
@@ -144,37 +144,39 @@ class Matching:
         return self._promised
 
     def _find_segments(self, name: str) -> tuple[Segment, ...] | None:
-        """Return the segments of a class; None if capacity is not told.
+        """Return the segments of a class; None if its driver publishes no capacity.
 
-        A driver says in its CSIDriver whether it tells. Where there is no CSIDriver, what is told
-        counts: kube-scheduler ignores it then, and plans where nothing can be made.
+        The CSIDriver says whether its driver publishes capacity. Without a CSIDriver, published
+        capacity counts; kube-scheduler ignores it, and plans onto nodes without storage.
         """
         found = self._catalog.classes.get(name)
         driver = self._catalog.drivers.get(found.provisioner) if found is not None else None
-        told = [
+        published = [
             c for _, c in sorted(self._catalog.capacities.items()) if c.storage_class_name == name
         ]
-        if driver is None and not told:
+        if driver is None and not published:
             return None
         if driver is not None and not driver.spec.storage_capacity:
             return None
-        segments = (self._segment(capacity) for capacity in told)
+        segments = (self._segment(capacity) for capacity in published)
         return tuple(segment for segment in segments if segment is not None)
 
-    def _segment(self, told: CSIStorageCapacity) -> Segment | None:
-        if told.node_topology is None:
+    def _segment(self, published: CSIStorageCapacity) -> Segment | None:
+        # By the API, no topology means no node, and no amount means no storage.
+        if published.node_topology is None:
             return None
-        capacity, largest = _bytes(told.capacity), _bytes(told.maximum_volume_size)
+        capacity, largest = _bytes(published.capacity), _bytes(published.maximum_volume_size)
         if capacity is None and largest is None:
             return None
-        nodes = self._index.selected(told.node_topology)
-        whole = largest if capacity is None else capacity
-        assert whole is not None, "one of the two is said"
-        return Segment(key_of(told.metadata), nodes, whole, whole if largest is None else largest)
+        nodes = self._index.selected(published.node_topology)
+        free = largest if capacity is None else capacity
+        assert free is not None, "one of the two is given"
+        largest = free if largest is None else largest
+        return Segment(key_of(published.metadata), nodes, free, largest)
 
 
 def fits(volume: PersistentVolume, claim: Claim) -> bool:
-    """Return whether `volume` is large enough for `claim`, of its mode, and stays."""
+    """Return whether `volume` has the size and mode for `claim` and is not being deleted."""
     return (
         volume.metadata.deletion_timestamp is None
         and volume.spec.volume_mode == claim.spec.volume_mode
@@ -183,18 +185,21 @@ def fits(volume: PersistentVolume, claim: Claim) -> bool:
 
 
 def requested_bytes(claim: Claim) -> int:
-    """Return how large a volume `claim` asks for; 0 if it does not say, or cannot be read."""
+    """Return the requested size in bytes; 0 if it is missing or invalid."""
     return _bytes((claim.spec.resources.requests or {}).get("storage")) or 0
 
 
 def capacity_bytes(volume: PersistentVolume) -> int:
-    """Return how large `volume` is; -1 if it does not say, or cannot be read."""
+    """Return the size in bytes; -1 if it is missing or invalid, so that no claim fits."""
     found = _bytes((volume.spec.capacity or {}).get("storage"))
     return -1 if found is None else found
 
 
 def _is_for(volume: PersistentVolume, claim: Claim) -> bool:
-    """Return whether a volume that fits may be given to `claim`, which does not ask for it."""
+    """Return whether access modes, attributes class and selector of `claim` allow `volume`.
+
+    A volume with a reference to the claim needs no such check.
+    """
     spec = claim.spec
     return (
         set(spec.access_modes) <= set(volume.spec.access_modes)
@@ -205,7 +210,7 @@ def _is_for(volume: PersistentVolume, claim: Claim) -> bool:
 
 
 def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether `selector` (`metav1.LabelSelector`) selects something with `labels`."""
+    """Return whether `selector` (`metav1.LabelSelector`) matches `labels`."""
     wanted = (selector.match_labels or {}).items()
     return all(labels.get(key) == value for key, value in wanted) and all(
         meets(NodeSelectorRequirement(key=i.key, operator=i.operator, values=i.values), labels)

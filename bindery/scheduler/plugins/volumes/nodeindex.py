@@ -1,7 +1,8 @@
-"""Which nodes a volume or a storage class reaches, as node rows.
+"""Finds the node rows with access to a volume or a storage class.
 
-Made anew when nodes change. Volumes that lie on one node each are the rule for local disks, so the
-usual requirement `key In [values]` is answered from an index and costs nothing per node.
+The index is valid for one version of the node table. Local disks have many volumes with one node
+each, so the usual requirement `key In [values]` is answered from an index, without a loop over
+nodes.
 """
 
 from collections import defaultdict
@@ -39,15 +40,15 @@ class NodeIndex:
         self._zoned: BoolColumn | None = None
 
     def all(self) -> BoolColumn:
-        """Return all rows as a mask of its own."""
+        """Return a new mask with all rows."""
         return np.ones(len(self._nodes), dtype=np.bool_)
 
     def none(self) -> BoolColumn:
-        """Return an empty mask of its own."""
+        """Return a new mask without rows."""
         return np.zeros(len(self._nodes), dtype=np.bool_)
 
     def reach(self, volume: PersistentVolume) -> Rows | None:
-        """Return from which rows `volume` can be used, by node affinity; None: from all."""
+        """Return the rows that the node affinity of `volume` allows; None for all."""
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return None
@@ -55,7 +56,7 @@ class NodeIndex:
         return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
 
     def zones(self, volume: PersistentVolume) -> BoolColumn | None:
-        """Return which rows lie in the zone and region that `volume` is labelled with; None: all.
+        """Return a mask of the rows in the zone and region of the labels of `volume`; None for all.
 
         Nodes without any such label pass, as in kube-scheduler's `volumezone`.
         """
@@ -68,15 +69,16 @@ class NodeIndex:
             return None
         mask = self.all()
         for key, text in wanted:
-            values = text.split("__")
+            values = text.split("__")  # the separator of Kubernetes for a volume in several zones
             inside = self._mask(self._any_of(key, values))
+            # A volume may have the old label while its nodes have the new one.
             if key in _NEWER:
                 inside |= self._mask(self._any_of(_NEWER[key], values))
             mask &= inside
         return mask | ~self._has_zone()
 
     def topologies(self, terms: Sequence[TopologyTerm]) -> BoolColumn:
-        """Return which rows one of `terms` (allowedTopologies of a class) selects; none: all."""
+        """Return a mask of the rows in one of `terms` (allowedTopologies); no term means all."""
         if not terms:
             return self.all()
         mask = self.none()
@@ -88,7 +90,7 @@ class NodeIndex:
         return mask
 
     def selected(self, selector: LabelSelector) -> BoolColumn:
-        """Return which rows `selector` selects."""
+        """Return a mask of the rows that `selector` selects."""
         mask = self.all()
         for key, value in (selector.match_labels or {}).items():
             mask &= self._mask(self._any_of(key, [value]))
@@ -106,8 +108,8 @@ class NodeIndex:
         return np.flatnonzero(term_mask(self._columns, term))
 
     def _any_of(self, key: str, values: Iterable[str]) -> Rows:
-        known = self._label(key)
-        found = [known[value] for value in dict.fromkeys(values) if value in known]
+        rows = self._label(key)
+        found = [rows[value] for value in dict.fromkeys(values) if value in rows]
         return np.concatenate(found) if found else np.zeros(0, dtype=np.intp)
 
     def _label(self, key: str) -> dict[str, Rows]:

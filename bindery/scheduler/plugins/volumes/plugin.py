@@ -1,9 +1,9 @@
-"""volumes: nodes on which a pod can have its persistent volumes, and which volumes it gets.
+"""The scheduler plugin volumes: finds nodes and volumes for the claims of a pod.
 
-Claims are read, matched and provisioned as kube-scheduler does it (volumebinding, volumezone,
-volumerestrictions and nodevolumelimits of Kubernetes 1.34); what is chosen goes to the binder's
-plugin of the same name, which writes it and waits. Unlike there, what pods on their way have chosen
-counts against CSIStorageCapacity too.
+Claims are matched and provisioned as by kube-scheduler (volumebinding, volumezone,
+volumerestrictions and nodevolumelimits of Kubernetes 1.34). The binder plugin of the same name
+writes the choice and waits. Unlike kube-scheduler, volumes that are chosen but not yet made count
+against CSIStorageCapacity.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,7 +29,7 @@ from bindery.scheduler.plugins.volumes.nodeindex import NodeIndex
 
 
 class Volumes:
-    """Keeps the catalog of volumes, and a ledger a session."""
+    """Plans volumes. Keeps the catalog between sessions, and makes a ledger for each session."""
 
     name = "volumes"
 
@@ -37,26 +37,27 @@ class Volumes:
         self._catalog = Catalog()
         self._index: NodeIndex | None = None
 
-    # -- what it knows ---------------------------------------------------------------------------
+    # -- objects ---------------------------------------------------------------------------------
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
         """Return the kinds of storage, and pods."""
         return (*RESOURCES, PODS)
 
     def observe(self, change: Change[KubeObject]) -> bool:
-        """Take in a change. Filters are of single pods and not cached."""
+        """Process a change; return False, because this plugin has no `node_failures`."""
         self._catalog.observe(change)
         return False
 
     def supported_needs(self) -> Collection[Need]:
-        """Return persistent volume claims."""
+        """Return the need for persistent volume claims."""
         return (Need.VOLUMES,)
 
     # -- planning --------------------------------------------------------------------------------
 
     def ledger(self, session: SessionView, state: PlanState) -> Ledger:
-        """Return a ledger that knows what is on its way to the nodes."""
+        """Return the ledger for `session`, with the choices that the binder is carrying out."""
         nodes = state.nodes
+        # Labels change less often than cycles run, and an index over all nodes is costly.
         if self._index is None or self._index.version != nodes.version:
             self._index = NodeIndex(nodes)
         ledger = VolumeLedger(self._catalog, nodes, self._index)
@@ -68,7 +69,7 @@ class Volumes:
         return ledger
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:
-        """Return what is wrong with the claims of `task`, if anything is."""
+        """Refuse a task with claims that are missing, being deleted or in use by another pod."""
         if Need.VOLUMES not in task.shape.needs:
             return None
         pod = self._catalog.pods.get(task.uid)
@@ -85,17 +86,16 @@ class Volumes:
         return Need.VOLUMES in shape.needs
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
-        """Yield which nodes cannot have the volumes of `task`."""
+        """Yield the nodes that cannot have the volumes of `task`, by reason."""
         pod = self._catalog.pods.get(task.uid)
         if pod is None or any(self._problem(pod, k) for k in pod.claims):
-            return
+            return  # `invalid_task` has refused the task
         yield from session.ledger(VolumeLedger).against(pod)
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
-        """Return for each claim of `task` its UID, and the volume that it gets.
+        """Return the name and UID of each claim of `task`, and `volume` for unbound claims.
 
-        `volume` is that which the claim is to be bound to; empty where one is to be provisioned.
-        Neither for a claim that is bound.
+        `volume` is the name of the chosen volume, or empty if one must be provisioned.
         """
         pod = self._catalog.pods.get(task.uid)
         if Need.VOLUMES not in task.shape.needs or pod is None:
@@ -109,7 +109,7 @@ class Volumes:
         node_name: str,  # noqa: ARG002
         data: Mapping[str, Any],
     ) -> Iterable[KubeObject]:
-        """Return the claims and volumes of `pod` as they are once they are bound."""
+        """Return the claims and volumes of `pod`, bound as by the binder."""
         for entry in data.get("claims", ()):
             claim = self._catalog.claims.get((pod.metadata.namespace, entry["name"]))
             if claim is not None and "volume" in entry:
@@ -124,7 +124,7 @@ class Volumes:
         return entry if choice is None else {**entry, "volume": choice.volume}
 
     def _problem(self, pod: PodVolumes, key: Key) -> str | None:
-        """Return why a claim of `pod` cannot be had on any node, if so."""
+        """Return why a claim of `pod` cannot be used on any node, in kube-scheduler's words."""
         claim, name = self._catalog.claims.get(key), key[1]
         if claim is None:
             if key in pod.own:
@@ -133,6 +133,7 @@ class Volumes:
                     f'persistentvolumeclaim "{name}"'
                 )
             return f'persistentvolumeclaim "{name}" not found'
+        # The name of an ephemeral claim is predictable, so a stranger's claim may have it.
         owners = {reference.uid for reference in claim.metadata.owner_references}
         if key in pod.own and pod.uid not in owners:
             return f'persistentvolumeclaim "{name}" was not created for pod {pod.name}'
@@ -156,6 +157,7 @@ class Volumes:
         wanted = class_name(claim)
         if wanted and self._catalog.storage_class(claim) is None:
             return f'storageclass "{wanted}" of persistentvolumeclaim "{name}" not found'
+        # With immediate binding, the volume controller binds the claim and not the scheduler.
         if not self._catalog.waits_for_consumer(claim):
             return f'pod has unbound immediate PersistentVolumeClaims: "{name}"'
         return None
@@ -168,9 +170,9 @@ class _Entry(msgspec.Struct, frozen=True):
 
 
 def _chosen(pod: PodVolumes, data: Mapping[str, Any]) -> dict[Key, tuple[str, str]]:
-    """Return what `bind_data` has said of claims without a volume: UID, and volume or "".
+    """Return the choices in `data` from `bind_data`: claim -> its UID, and the volume or "".
 
-    A request may come from anybody: one that cannot be read has chosen nothing.
+    Anybody who may create BindRequests can write `data`: invalid data has no choices.
     """
     try:
         entries = msgspec.convert(data.get("claims", []), list[_Entry])
