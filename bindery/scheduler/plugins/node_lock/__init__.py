@@ -1,6 +1,6 @@
-"""Devices that HAMi shares, as the scheduler plans them.
+"""node_lock: devices shared by HAMi, in planning.
 
-`fleet` knows what nodes have and pods hold, `fit` says whether a pod fits on a node and with which
-devices, `order` which are taken first, `mig` cuts cards, `ledger` keeps plans in step with
-Statements. The plugin `node_lock` puts them together.
+`fleet` has the devices of nodes and pods, `device_requests` the requests of pods. `fit` chooses
+devices of a node, with `checks`, `order`, `groups` and `mig`. `ledger` has the plan of a session,
+`quotas` the limits of namespaces. `plugin` connects these modules.
 """

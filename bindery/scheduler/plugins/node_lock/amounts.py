@@ -1,4 +1,4 @@
-"""What devices count for against the quota of a namespace.
+"""Computes the amounts of devices that count against the quota of a namespace.
 
 Used by `fleet`, `fit` and `quotas`. Pure.
 """
@@ -16,12 +16,12 @@ Amounts = Mapping[str, int]
 UNITS: Final = {v.memory_resource: v.memory_unit_mib for v in VENDORS if v.memory_resource} | {
     v.cores_resource: 1 for v in VENDORS if v.cores_resource and not v.cores_are_percent
 }
-"""Resource -> how much of what is counted is one of it. Cores that are asked for in one unit and
-held in another are left out."""
+"""Resource -> counted amount per unit of the resource. Cores with different units in requests and
+holdings are left out."""
 
 
 def amounts(vendor: Vendor, holdings: Iterable[Holding]) -> dict[str, int]:
-    """Return what `holdings` of devices of `vendor` count for."""
+    """Return the counted amounts of `holdings` of devices of `vendor`."""
     total, bits = NOTHING, 0
     for holding in holdings:
         total += holding

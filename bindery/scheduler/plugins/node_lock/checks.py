@@ -1,6 +1,6 @@
-"""What HAMi checks of one device, in its order and with its words (v2.10.0, Fit).
+"""The checks of one device, in HAMi's order and with HAMi's words (v2.10.0, Fit).
 
-Called by `fit`. Pure. An empty word means that nothing is wrong.
+`fit` calls them. Pure. An empty word means that the device passes.
 """
 
 from collections.abc import Sequence
@@ -15,19 +15,19 @@ from bindery.scheduler.plugins.node_lock import mig
 from bindery.scheduler.plugins.node_lock.fleet import HamiNode
 
 Instance = tuple[MigProfile, MigPlacement]
-"""A MIG instance that can be made."""
+"""Profile and place of a MIG instance."""
 
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """What a request amounts to on one device."""
+    """The amounts that a request takes of one device."""
 
     holding: Holding
     is_exclusive: bool
 
 
 def standing(device: NodeDevice, node: HamiNode, vendor: Vendor, wishes: Wishes) -> str:
-    """Return what is against a device whatever is free on it."""
+    """Return the reason against a device, independent of its usage."""
     selection = wishes.selection(vendor)
     if not device.healthy:
         return "CardNotHealth"
@@ -41,7 +41,7 @@ def standing(device: NodeDevice, node: HamiNode, vendor: Vendor, wishes: Wishes)
 
 
 def room(device: NodeDevice, used: Holding, demand: Demand, request: DeviceRequest) -> str:
-    """Return what is short on a device."""
+    """Return the reason against a device because of its usage."""
     asked, vendor = demand.holding, request.vendor
     one_size = vendor.has_one_size and used.memory_mib != used.shares * asked.memory_mib
     shortages = (
@@ -65,7 +65,7 @@ def _has_cores(device: NodeDevice, used: Holding, asked: Holding, vendor: Vendor
 
 
 def demand(device: NodeDevice, request: DeviceRequest, used: Holding) -> Demand:
-    """Return what `request` amounts to on `device`, of which `used` is taken."""
+    """Return the demand of `request` on `device`, with `used` taken by other pods."""
     vendor = request.vendor
     if vendor.count_is_shares:
         part = 100 * request.count // max(device.count, 1)
@@ -80,13 +80,13 @@ def demand(device: NodeDevice, request: DeviceRequest, used: Holding) -> Demand:
         return Demand(Holding(1, memory_mib, cores), is_exclusive=request.cores >= WHOLE_CORES)
     if request.is_exclusive and _gives_whole(vendor):
         return Demand(Holding(1, device.memory_mib, device.cores), is_exclusive=True)
-    # On a card whose cores are scaled, 100 of them are not all.
+    # On a card with scaled cores, 100 cores are only a part.
     is_exclusive = request.cores >= WHOLE_CORES and device.cores == WHOLE_CORES
     return Demand(Holding(1, memory_mib, request.cores), is_exclusive)
 
 
 def _gives_whole(vendor: Vendor) -> bool:
-    """Whether an exclusive device is given with all that it has, whatever its units are."""
+    """Return whether an exclusive request gets all memory and cores of the device."""
     return vendor.is_whole or bool(vendor.slices) or vendor.amounts_are_totals
 
 
@@ -100,5 +100,5 @@ def instance(
     taken: Sequence[MigPlacement],
     preferred: Sequence[str],
 ) -> Instance | None:
-    """Return the MIG instance that a device in that mode would give; None: none is free."""
+    """Return a free MIG instance of `device`, or None."""
     return mig.choose(device, memory_mib, taken, preferred)

@@ -1,7 +1,7 @@
-"""What pods of each shape ask of HAMi's devices, read once a shape.
+"""The device requests of pods for HAMi, read once per shape.
 
-Used by the plugin and its ledger. Invariant: equal shapes give the same ask, and a shape that
-cannot be read asks for nothing and has a problem that is said at its pods.
+The plugin and its ledger use it. Invariant: equal shapes have the same request. An invalid shape
+has no request, but a problem for its pods.
 """
 
 from collections.abc import Sequence
@@ -18,26 +18,28 @@ from bindery.scheduler.plugins.node_lock.fit import ShapeRequest
 
 @dataclass
 class DeviceRequests:
-    """The asks by shape. `vendors`: whose devices are planned."""
+    """The requests by shape."""
 
     vendors: Sequence[Vendor]
+    """The planned vendors; requests for other devices are left to other plugins."""
     default_policy: DevicePolicy
+    """The order of devices for pods without an annotation."""
     _read_shapes: dict[Shape, ShapeRequest | None] = field(default_factory=dict)
     _problems: dict[Shape, str] = field(default_factory=dict)
 
     def of(self, shape: Shape) -> ShapeRequest | None:
-        """Return what pods of `shape` ask for; None if nothing that is planned here."""
+        """Return the request of pods of `shape`; None without planned devices."""
         if shape not in self._read_shapes:
             self._read_shapes[shape] = self._read(shape)
         return self._read_shapes[shape]
 
     def problem(self, shape: Shape) -> str:
-        """Return why what pods of `shape` ask for cannot be given; "" if it can."""
+        """Return why the request of pods of `shape` is invalid; "" if it is valid."""
         self.of(shape)
         return self._problems.get(shape, "")
 
     def policies(self, wanted: ShapeRequest) -> Sequence[DevicePolicy]:
-        """Return in which order devices are taken for `ask`."""
+        """Return the policies for the order of devices, for `wanted`."""
         return wanted.wishes.device_policies or (self.default_policy,)
 
     def _read(self, shape: Shape) -> ShapeRequest | None:
@@ -58,7 +60,7 @@ class DeviceRequests:
         return ShapeRequest(planned, wanted) if any(planned.slots) else None
 
     def _planned(self, request: PodRequest) -> PodRequest:
-        """Leave out the vendors whose devices are not planned here."""
+        """Return `request` without the devices of vendors that are not planned."""
         slots = tuple(
             tuple(each for each in slot if each.vendor in self.vendors) for slot in request.slots
         )
@@ -66,9 +68,13 @@ class DeviceRequests:
 
 
 def _rounded_text(request: DeviceRequest) -> str:
-    """Return why a pod waits that the webhook has not seen: its device plugin counts devices."""
+    """Return the message for a count that the admission webhook would have rounded up.
+
+    The webhook did not see the pod. The device plugin would allocate the count of the pod's limit,
+    which is not a multiple of a module.
+    """
     name, count = request.vendor.count_resource, request.count
     return (
-        f"{request.named_count} of {name}: only modules of {count} are given, and the device plugin"
-        f" gives what the limit says; ask for {count}, which the admission webhook writes too"
+        f"{name} is {request.named_count}, but devices are allocated in whole modules;"
+        f" request {count}, as the admission webhook would"
     )

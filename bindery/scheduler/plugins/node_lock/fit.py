@@ -1,8 +1,8 @@
-"""Whether a pod fits onto a node's devices, and which it gets: HAMi's checks in HAMi's order.
+"""Chooses devices of one node for a pod, with HAMi's checks in HAMi's order.
 
-Called by `ledger` for every node that is looked at and every pod that is planned. Pure: it reads
-the tally of a node and changes a copy, container by container. Init containers that end before the
-others begin each start from what the node has without this pod.
+`ledger` calls it for every checked node and every planned pod. It changes a copy of the node's
+tally, container by container. An init container that ends before the others begin starts from the
+tally without this pod.
 """
 
 from collections.abc import Collection, Sequence
@@ -32,35 +32,38 @@ from bindery.scheduler.plugins.node_lock.usage import Tally
 
 @dataclass(frozen=True)
 class ShapeRequest:
-    """What a pod wants: made once a shape."""
+    """The device request of pods of one shape."""
 
     request: PodRequest
+    """Counts and sizes, from the resources of the containers."""
     wishes: Wishes
+    """Further conditions, from annotations."""
 
 
 @dataclass
 class Fitting:
-    """A pod being fitted onto one node."""
+    """One attempt to place a pod on the devices of one node."""
 
     node: HamiNode
     pod: ShapeRequest
     policies: Sequence[DevicePolicy]
-    """What the pod wishes, or the default."""
+    """The order of devices: the pod's wish, or the default."""
     tally: Tally
-    """What is taken without this pod; containers are added as they are placed."""
+    """The usage of the node without this pod; placed containers are added."""
     avoided: Collection[str] = ()
-    """UUIDs of devices on which pods of its job stand, where the job wants them apart."""
+    """UUIDs of devices with other pods of the job, if the job spreads over devices."""
     reasons: Reasons = field(default_factory=Reasons)
-    """What is against devices for the request that was looked at last."""
+    """The reasons against devices for the last request."""
     _slots: dict[str, list[Slot]] = field(default_factory=dict)
     _mig: list[MigAllocation] = field(default_factory=list)
 
     def run(self) -> Assignment | None:
-        """Return the devices of all containers; None if they do not fit, and `reasons` why."""
+        """Return the devices of all containers, or None; then `reasons` says why."""
         request = self.pod.request
         self._slots = {vendor.word: [] for vendor in request.vendors}
         before = self.tally
-        # Those that run together are placed first to keep the slots' order out of the sums.
+        # Containers that run together share one tally. Each passing init container gets its own
+        # copy, because its devices are free again when the others start.
         running = before.copy()
         for index, asked in enumerate(request.slots):
             self.tally = before.copy() if index in request.passing else running
@@ -80,7 +83,7 @@ class Fitting:
         return True
 
     def _place(self, index: int, request: DeviceRequest) -> Slot | None:
-        """Return the devices for one request, and count them; None if there are too few."""
+        """Return the devices for one request and add them to the tally; None if too few fit."""
         vendor = request.vendor
         devices = self.node.devices.get(vendor.word, ())
         wanted = 1 if vendor.count_is_shares else request.count
@@ -97,12 +100,12 @@ class Fitting:
         return tuple(self._take(device, request, index, at) for at, device in enumerate(chosen))
 
     def _may_cut(self, devices: Sequence[NodeDevice]) -> bool:
-        """Whether one of the devices can be cut into several instances for the pod."""
+        """Return whether a device can be cut into several MIG instances for the pod."""
         mig, modes = DeviceModeWord.MIG.value, self.pod.wishes.modes
         return (not modes or mig in modes) and any(device.mode == mig for device in devices)
 
     def _fits(self, device: NodeDevice, request: DeviceRequest) -> bool:
-        """Return whether one device can be taken; note why not."""
+        """Return whether a device fits; if not, add the reason."""
         wishes, used = self.pod.wishes, self.tally.used[device.id]
         why = checks.standing(device, self.node, request.vendor, wishes)
         if not why and self._is_elsewhere(device, request.vendor):
@@ -119,7 +122,7 @@ class Fitting:
         return not why
 
     def _is_elsewhere(self, device: NodeDevice, vendor: Vendor) -> bool:
-        """Whether the pod's other containers have another device, and all must share one."""
+        """Return whether other containers have another device, and the vendor allows only one."""
         if not vendor.has_one_device_a_pod:
             return False
         others = {each.device for slot in self._slots[vendor.word] for each in slot}
@@ -128,7 +131,7 @@ class Fitting:
     def _choose(
         self, fitting: Sequence[NodeDevice], request: DeviceRequest, wanted: int
     ) -> list[NodeDevice] | None:
-        """Return which of the fitting devices are taken; None if they are too few."""
+        """Return `wanted` of the fitting devices; None if there are too few."""
         scores = {
             device.id: order.device_score(
                 device,
@@ -151,8 +154,10 @@ class Fitting:
     def _choose_together(
         self, ordered: Sequence[NodeDevice], request: DeviceRequest, wanted: int
     ) -> list[NodeDevice] | None:
-        """Return `wanted` devices of `ordered` by the vendor's links, by the links that the node
-        has measured where the pod wants that, else in their order; None if there are none.
+        """Return `wanted` devices of `ordered`, or None.
+
+        They are chosen by the vendor's table of links, by the measured links of the node if the pod
+        has the topology policy, or in their order.
         """
         if groups.are_linked(wanted, request.vendor):
             return groups.linked(ordered, wanted, request.vendor)
@@ -163,7 +168,7 @@ class Fitting:
     def _repeated(
         self, ordered: Sequence[NodeDevice], request: DeviceRequest, wanted: int
     ) -> list[NodeDevice] | None:
-        """Return the first `wanted`, cards that are cut into instances as often as they can be."""
+        """Return the first `wanted` devices; a card in MIG mode can be chosen more than once."""
         if len(ordered) >= wanted:
             return list(ordered[:wanted])
         chosen: list[NodeDevice] = []
@@ -173,7 +178,7 @@ class Fitting:
         return chosen if len(chosen) >= wanted else None
 
     def _instances(self, device: NodeDevice, request: DeviceRequest, most: int) -> int:
-        """Return how many instances for `request` the card still has, `most` at the most."""
+        """Return how many instances for `request` fit on the card, up to `most`."""
         if device.mode != DeviceModeWord.MIG:
             return min(most, 1)
         taken = list(self.tally.instances[device.id])
@@ -201,13 +206,14 @@ class Fitting:
     def _take(
         self, device: NodeDevice, request: DeviceRequest, slot: int, at: int
     ) -> ContainerDevice:
-        """Count the device as used and return what is written of it."""
+        """Add the device to the tally and return its entry for HAMi's annotations."""
         demand = self._demand(device, request).holding
         mig: tuple[MigAllocation, ...] = ()
         if device.mode == DeviceModeWord.MIG:
             found = self._instance(device, request)
             assert found is not None, "a card is chosen as often as it has instances"
             profile, place = found
+            # The pod holds the whole instance, which can be larger than the request.
             demand = Holding(1, profile.memory_mib, profile.cores)
             mig = (
                 MigAllocation(
@@ -235,7 +241,7 @@ class Fitting:
 
 
 def held_by(assignment: Assignment, pod: ShapeRequest, node: str) -> Held:
-    """Return what a pod with `assignment` holds on `node`."""
+    """Return the holding of a pod with `assignment` on `node`."""
     devices: dict[str, Holding] = {}
     counted: dict[str, int] = {}
     for word, slots in assignment.devices.items():

@@ -1,9 +1,8 @@
-"""What nodes have of HAMi's devices and what pods hold of them, read from annotations alone.
+"""HAMi's devices of nodes, and the holdings of pods, from annotations only.
 
-Told of every node and pod by the plugin, between cycles only; after a restart the annotations of
-bound pods say all there is to know: the binder's record of its pods, HAMi's keys of others.
-Annotations that cannot be read count for nothing: their node offers none of those devices and says
-why, and a pod holds none.
+The plugin reports every node and pod, between cycles. A restart loses nothing: the binder records
+the devices of its pods in annotations, and other pods have HAMi's. With invalid annotations, a node
+has no such devices but a problem, and a pod holds nothing.
 """
 
 from collections import defaultdict
@@ -30,40 +29,42 @@ class HamiNode:
     """The devices of one node."""
 
     devices: Mapping[str, tuple[NodeDevice, ...]]
-    """Vendor's word -> its cards, as they are registered."""
+    """Vendor's word -> registered devices."""
     cordoned: frozenset[str] = frozenset()
+    """UUIDs of cordoned devices."""
     pair_scores: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
+    """UUID -> UUID -> score of their link."""
     problems: tuple[str, ...] = ()
-    """What of its annotations cannot be read."""
+    """The errors in its annotations."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """What one pod holds on its node, or is about to."""
+    """The devices of one bound or planned pod."""
 
     node: str
     devices: Mapping[str, Holding]
-    """UUID -> how much of it."""
+    """UUID -> held part of the device."""
     mig: tuple[MigAllocation, ...] = ()
     amounts: Amounts = field(default_factory=dict)
-    """What it counts for against its namespace's quota."""
+    """The amounts that count against the quota of its namespace."""
     is_recorded: bool = True
-    """Whether the binder says so, and not HAMi's annotations alone."""
+    """Whether the binder's record has the devices, and not only HAMi's annotations."""
 
 
 class Fleet:
-    """All nodes and bound pods, as far as these devices are concerned."""
+    """The nodes with such devices, and the pods that hold some."""
 
     def __init__(self, vendors: tuple[Vendor, ...]) -> None:
         self._vendors = vendors
         self.nodes: dict[str, HamiNode] = {}
-        """Those that have such devices, or say so in vain."""
+        """Node name -> devices, also for nodes with invalid annotations."""
         self.held: dict[Uid, Held] = {}
-        """Bound pods by UID."""
+        """UID of a bound pod -> its devices."""
         self._on_node: defaultdict[str, set[Uid]] = defaultdict(set)
 
     def put_node(self, node: Node) -> bool:
-        """Take in a node; return whether its devices have changed."""
+        """Add or update a node; return whether its devices changed."""
         name = node.metadata.name
         found = read_node(node, self._vendors)
         if found == self.nodes.get(name):
@@ -75,14 +76,14 @@ class Fleet:
         return True
 
     def drop_node(self, name: str) -> bool:
-        """Forget a node; return whether it had devices."""
+        """Remove a node; return whether it had devices."""
         return self.nodes.pop(name, None) is not None
 
     def put_pod(self, pod: Pod) -> None:
-        """Take in a pod: what it holds once it is bound and until it has ended.
+        """Add or update a pod; it holds its devices from the binding until it has ended.
 
-        Its devices are those with which it was seen bound first: the protocol never rewrites them,
-        so whoever does has nothing to say.
+        The devices at the first sight of the bound pod count. HAMi's protocol never changes them,
+        so later changes of the annotations are ignored.
         """
         uid = Uid(pod.metadata.uid)
         before = self.held.get(uid)
@@ -95,25 +96,26 @@ class Fleet:
             self._on_node[held.node].add(uid)
 
     def drop_pod(self, uid: Uid) -> None:
-        """Forget a pod."""
+        """Remove a pod."""
         held = self.held.pop(uid, None)
         if held is not None:
             self._on_node[held.node].discard(uid)
 
     def on_node(self, name: str) -> Iterator[tuple[Uid, Held]]:
-        """Yield the bound pods on a node and what they hold."""
+        """Yield the bound pods on a node with their devices."""
         for uid in sorted(self._on_node.get(name, ())):
             yield uid, self.held[uid]
 
 
 def read_node(node: Node, vendors: tuple[Vendor, ...]) -> HamiNode | None:
-    """Return the devices of `node`; None if it has none and does not say that it has."""
+    """Return the devices of `node`; None without devices and without invalid annotations."""
     annotations, problems = node.metadata.annotations, []
     devices: dict[str, tuple[NodeDevice, ...]] = {}
     for vendor in vendors:
         try:
             found = _devices(node, vendor)
         except (HamiFormatError, quantity.QuantityError) as error:
+            # Devices of other vendors on the node stay usable.
             problems.append(f"{vendor.register_key or vendor.word}: {error}")
             continue
         if found:
@@ -180,44 +182,44 @@ def _offered(node: Node) -> Callable[[str], int]:
 
 
 def read_held(pod: Pod, vendors: tuple[Vendor, ...]) -> Held | None:
-    """Return what a bound pod holds: by the binder's record, else by HAMi's annotations; None if
-    nothing.
+    """Return the devices of a bound pod, by the binder's record or by HAMi's annotations.
 
-    What cannot be read, or does not match what its containers ask for, is nothing: a device plugin
-    could not read it either. Nothing is held on a node other than the one that it says.
+    None if it holds nothing. Annotations that are invalid, do not match the requests of the
+    containers, or name another node count for nothing: a device plugin could not use them either.
     """
     annotations = pod.metadata.annotations
     record = assignments.read_record(annotations, pod.metadata.uid)
     try:
-        node, said = record or _said(annotations, vendors)
-        asked = requests.read_pod(
+        node, assigned = record or _annotated(annotations, vendors)
+        requested = requests.read_pod(
             [(c.resources, c.restart_policy == "Always") for c in pod.spec.init_containers or ()],
             [c.resources for c in pod.spec.containers],
         )
     except HamiFormatError:
         return None
-    if asked is None or node not in ("", pod.spec.node_name):
+    if requested is None or node not in ("", pod.spec.node_name):
         return None
     devices: dict[str, Holding] = {}
     counted: dict[str, int] = {}
     for vendor in vendors:
-        if vendor.word in said.devices:
+        if vendor.word in assigned.devices:
+            slots, counts = assigned.devices[vendor.word], requested.counts(vendor)
             try:
-                aligned = poddevices.align(said.devices[vendor.word], asked.counts(vendor))
+                aligned = poddevices.align(slots, counts)
             except HamiFormatError:
                 continue
-            held = poddevices.collapse(aligned, asked.passing)
+            held = poddevices.collapse(aligned, requested.passing)
             devices.update(held)
             counted |= amounts(vendor, held.values())
     if not devices:
         return None
-    return Held(pod.spec.node_name, devices, said.mig, counted, record is not None)
+    return Held(pod.spec.node_name, devices, assigned.mig, counted, record is not None)
 
 
-def _said(annotations: Mapping[str, str], vendors: tuple[Vendor, ...]) -> tuple[str, Assignment]:
-    """Return the node and the devices that HAMi's annotations say, without those of vendors that
-    cannot be read.
-    """
+def _annotated(
+    annotations: Mapping[str, str], vendors: tuple[Vendor, ...]
+) -> tuple[str, Assignment]:
+    """Return node and devices in HAMi's annotations; vendors with invalid ones are left out."""
     devices = {}
     for vendor in vendors:
         if vendor.allocated_key in annotations:

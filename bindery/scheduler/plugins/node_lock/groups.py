@@ -1,6 +1,6 @@
-"""Devices that are to be given together: of one NUMA node, or linked as the vendor's table says.
+"""Finds devices that belong together: on one NUMA node, or linked by the vendor's table.
 
-Called by `fit` with devices that fit one by one. Pure.
+`fit` calls it with devices that fit singly. Pure.
 """
 
 from collections.abc import Collection, Sequence
@@ -10,11 +10,11 @@ from bindery.api.hami.nodedevices import NodeDevice
 from bindery.api.hami.vendor import Alignment, Vendor
 
 _ALIGNED = (4, 8, 16)
-"""Runs of so many begin at a multiple of their length: halves and quarters of a torus."""
+"""Runs of these lengths begin at a multiple of the length: quarters and halves of a torus."""
 
 
 def by_numa(ordered: Sequence[NodeDevice]) -> list[list[NodeDevice]]:
-    """Return the devices of each NUMA node; they are ordered by it."""
+    """Return the devices by NUMA node; `ordered` has the devices of each node together."""
     return [list(together) for _, together in groupby(ordered, key=lambda device: device.numa)]
 
 
@@ -24,7 +24,7 @@ def are_linked(count: int, vendor: Vendor) -> bool:
 
 
 def linked(free: Sequence[NodeDevice], count: int, vendor: Vendor) -> list[NodeDevice] | None:
-    """Return `count` devices that are linked as the vendor demands; None if such are not free."""
+    """Return `count` free devices with the links that the vendor requires; None without any."""
     by_index = {device.index: device for device in free}
     if vendor.alignment is Alignment.RUNS:
         indexes = _run(by_index.keys(), count)
@@ -44,10 +44,11 @@ def _run(free: Collection[int], count: int) -> list[int] | None:
 
 
 def _grouped(free: Collection[int], count: int, vendor: Vendor) -> list[int] | None:
-    """Return the first free set of the table; counts that it does not name are made of pairs."""
+    """Return the first free set of the vendor's table."""
     sets = vendor.groups.get(count)
     if sets is not None:
         return next((list(each) for each in sets if all(i in free for i in each)), None)
+    # The table has no set of this size: combine pairs.
     left, chosen = set(free), list[int]()
     for pair in vendor.groups.get(2, ()):
         if len(chosen) < count and left.issuperset(pair):

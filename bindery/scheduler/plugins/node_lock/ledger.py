@@ -1,8 +1,8 @@
-"""The ledger of HAMi's devices: which pod gets which, and what of them plans have left.
+"""The ledger of HAMi's devices: the devices of planned pods, and the usage of each node.
 
-One a session, made by the plugin from what bound pods hold and from what has been handed to the
-binder. A node's usage is put together when it is first looked at. Invariant: an operation that is
-taken back leaves all usage as it was, and a pod keeps the devices of its first planning until then.
+The plugin makes one per session, from the holdings of bound pods and the data at the binder. The
+usage of a node is summed up when it is first needed. Invariant: undoing an operation restores all
+usage exactly, and a planned pod keeps its devices until then.
 """
 
 from collections import Counter, defaultdict
@@ -26,7 +26,7 @@ from bindery.scheduler.plugins.node_lock.reasons import CARD_PROMISED, Reasons
 from bindery.scheduler.plugins.node_lock.usage import NodeUsage
 
 Handed = tuple[Uid, str, Mapping[str, Any]]
-"""Pod, node name and what was handed to the binder."""
+"""Pod UID, node name and data for the binder."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class _Planned:
 
 
 class HamiLedger:
-    """Keeps usage in step with Statements."""
+    """Enters the operations of Statements into the usage of devices."""
 
     name = "node_lock"
 
@@ -78,23 +78,24 @@ class HamiLedger:
         return self._fit(wanted, node_name, later=False, avoided=avoided)[1]
 
     def over_quota(self, tasks: Sequence[Task]) -> Excess | None:
-        """Return a limit of their namespace that `tasks` together do not keep to, once all has gone
-        that is going and whatever devices they get.
+        """Return a limit of their namespace that `tasks` exceed in any case, or None.
+
+        Releasing pods do not count, and each task counts with the least possible amount.
         """
         if not tasks or not self.budget.limits.of(tasks[0].namespace):
             return None
-        asked: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
         for task in tasks:
-            asked.update(self._least_of(task.shape))
-        return self.budget.excess(tasks[0].namespace, asked, later=True)
+            requested.update(self._least_of(task.shape))
+        return self.budget.excess(tasks[0].namespace, requested, later=True)
 
     def assignment(self, uid: Uid) -> Assignment | None:
-        """Return the devices that a pod of an open or committed Statement gets."""
+        """Return the devices of a pod that this session has planned, or None."""
         planned = self._planned.get(uid)
         return planned.assignment if planned is not None else None
 
     def usage(self, node_name: str) -> NodeUsage:
-        """Return what is taken of the node's devices, as the plan stands."""
+        """Return the usage of the node's devices, at this point of the plan."""
         usage = self._usage.get(node_name)
         if usage is None:
             usage = self._usage[node_name] = NodeUsage()
@@ -140,7 +141,7 @@ class HamiLedger:
         self._planned[task.uid] = planned
 
     def revert(self, operation: Operation) -> None:
-        """Take `operation` back."""
+        """Undo `operation`."""
         uid = operation.task.uid
         if operation.kind is OperationKind.EVICT:
             held = self._held(uid)
@@ -161,7 +162,7 @@ class HamiLedger:
     # ---- inside ---------------------------------------------------------------------------------
 
     def _counted(self, limits: Limits) -> Budget:
-        """Return what the namespaces that have limits hold now."""
+        """Return the amounts that namespaces with limits hold now."""
         budget = Budget(limits)
         for uid in self._fleet.held.keys() | self._handed_over.keys() if limits.namespaces else ():
             task, held = self._state.tasks.get(uid), self._held(uid)
@@ -179,7 +180,7 @@ class HamiLedger:
         return self._least[shape]
 
     def _avoided(self, task: Task, node_name: str, *, later: bool) -> frozenset[str]:
-        """Return the devices on which other pods of the job stand that wants them apart."""
+        """Return the devices with other pods of the job, if the job spreads over devices."""
         if not task.spreads_devices:
             return frozenset()
         there: list[Held | None] = []
@@ -200,12 +201,14 @@ class HamiLedger:
         avoided: frozenset[str] = frozenset(),
     ) -> tuple[Assignment | None, Reasons]:
         node = self._fleet.nodes.get(node_name)
+        # Without such devices on the node, the request is for another device plugin.
         if node is None or not any(v.word in node.devices for v in wanted.request.vendors):
             return Assignment({}), Reasons()
         usage = self.usage(node_name)
         taken = usage.later if later else usage.now
         fitting = Fitting(node, wanted, self._requests.policies(wanted), taken, avoided)
         found = fitting.run()
+        # A pod on idle devices must not take the room of a promise on the same node.
         if found is not None and not later and usage.promise_count:
             beside = Fitting(node, wanted, self._requests.policies(wanted), usage.later, avoided)
             if beside.run() is None:
@@ -213,10 +216,10 @@ class HamiLedger:
         return found, fitting.reasons
 
     def _held(self, uid: Uid) -> Held | None:
-        """Return what a pod holds: what was handed to the binder for it, else what it shows.
+        """Return the holding of a pod: by the data at the binder, else by its annotations.
 
-        A pod of this scheduler's that the binder has not recorded was bound by somebody who may
-        have written anything onto it: it holds nothing.
+        The binder records all pods of this scheduler. Without a record, somebody else has bound the
+        pod and may have forged its annotations, so it holds nothing.
         """
         if uid in self._handed_over:
             return self._handed_over[uid]
@@ -225,7 +228,7 @@ class HamiLedger:
         return None if is_forged else held
 
     def _holders(self, node_name: str) -> Iterator[tuple[Uid, Held]]:
-        """Yield what pods hold on a node, or will when they come."""
+        """Yield the holdings on a node, also those of pods that are still being bound."""
         uids = {uid for uid, _ in self._fleet.on_node(node_name)}
         for uid in sorted(uids.union(self._coming.get(node_name, ()))):
             held = self._held(uid)
@@ -241,5 +244,5 @@ class HamiLedger:
             return None
         try:
             return held_by(assignments.from_data(data), wanted, node)
-        except HamiFormatError:  # a request that somebody else has written; the binder refuses it
+        except HamiFormatError:  # somebody else wrote the request; the binder refuses it
             return None

@@ -1,6 +1,6 @@
-"""Cutting cards into MIG instances: which profile, and where on the card (HAMi v2.10.0).
+"""Chooses profile and place of MIG instances on a card (HAMi v2.10.0).
 
-Used by `checks`. Pure; instances that exist are never moved.
+`checks` calls it. Pure; existing instances are never moved.
 """
 
 from collections.abc import Sequence
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from bindery.api.hami.nodedevices import MigPlacement, MigProfile, NodeDevice
 
 _HIGH_FIRST = ("1g", "3g")
-"""These leave the low slices, where large profiles must begin."""
+"""These profiles are placed high, because large profiles must begin at low slices."""
 
 
 def choose(
@@ -17,10 +17,10 @@ def choose(
     taken: Sequence[MigPlacement],
     preferred: Sequence[str],
 ) -> tuple[MigProfile, MigPlacement] | None:
-    """Return the profile and place for an instance of at least `memory_mib`; None: there is none.
+    """Return profile and place for an instance of at least `memory_mib`; None if none fits.
 
-    The smallest profile that is large enough and has a free place; those that the pod prefers, by
-    name or by the part before the point, come first in their order.
+    Profiles in `preferred` come first, in its order; an entry is a name, or the part before the
+    point. Then the smallest profile is chosen.
     """
     for profile in _candidates(device.mig_profiles, preferred):
         if profile.memory_mib < memory_mib:

@@ -1,4 +1,4 @@
-"""Which device is taken first, and how full a node is: HAMi's scores (v2.10.0, pkg/scheduler).
+"""The order of devices and the usage score of nodes, as in HAMi (v2.10.0, pkg/scheduler).
 
     device: 10 * (ws * (used + 1) / count + wc * (cores + c) / total + wm * (memory + m) / total)
     node:   10 * (used / count + cores / total + memory / total), sums over all its devices
@@ -17,16 +17,16 @@ from bindery.api.hami.wishes import DevicePolicy, Weights
 
 _SCALE: Final = 10.0
 _MOST_SUBSETS: Final = 20_000
-"""More are not looked at one by one: 16 cards have 12,870 subsets of 8."""
+"""Maximum number of subsets that are compared; 16 cards have 12,870 subsets of 8."""
 
 
 def ratio(part: int, whole: int) -> float:
-    """Return part / whole; 0 where there is nothing of it."""
+    """Return part / whole; 0 if `whole` is 0."""
     return part / whole if whole else 0.0
 
 
 def device_score(device: NodeDevice, used: Holding, demand: Holding, weights: Weights) -> float:
-    """Return how full `device` would be with `demand` on it."""
+    """Return the usage score of `device` with `demand` added."""
     with_it = used + demand
     return _SCALE * (
         weights.slot * ratio(with_it.shares, device.count)
@@ -36,7 +36,7 @@ def device_score(device: NodeDevice, used: Holding, demand: Holding, weights: We
 
 
 def node_score(devices: Iterable[NodeDevice], used: Mapping[str, Holding]) -> float:
-    """Return how full a node with `devices` is, from 0 to 30."""
+    """Return the usage score of a node with `devices`, from 0 to 30."""
     all_devices = list(devices)
     held = [used[device.id] for device in all_devices if device.id in used]
     return _SCALE * (
@@ -53,11 +53,11 @@ def in_order(
     *,
     by_numa: bool,
 ) -> list[NodeDevice]:
-    """Return `devices`, those to be taken first in front.
+    """Return `devices`, the first choice first.
 
-    HAMi sorts its list by the policy and scans it from the end. `by_numa`: the devices of one NUMA
-    node stand together. Equal devices end by their index, the highest first: HAMi does so for lists
-    of policies, and the order of registration, which it keeps otherwise, is random on most nodes.
+    HAMi sorts its list by the policy and scans it from the end. With `by_numa`, the devices of each
+    NUMA node are together. Equal devices are sorted by index, the highest first. HAMi does this for
+    lists of policies; otherwise it keeps the order of registration, which is random on most nodes.
     """
     keys = _keys(policies, by_numa=by_numa)
 
@@ -68,7 +68,7 @@ def in_order(
 
 
 _Key = Callable[[NodeDevice, float], float]
-"""A device and its score; the smallest value is taken first."""
+"""Sort key from a device and its score; the smallest value comes first."""
 
 
 def _emptiest(_device: NodeDevice, score: float) -> float:
@@ -92,7 +92,7 @@ _KEYS: Final[Mapping[DevicePolicy, _Key]] = {
     DevicePolicy.SPREAD: _emptiest,
     DevicePolicy.NUMA: _high_numa,
 }
-"""Policies that sort. The others only filter, and leave the order to spread."""
+"""The policies that sort. The others only filter; their order is that of spread."""
 
 
 def _keys(policies: Sequence[DevicePolicy], *, by_numa: bool) -> list[_Key]:
@@ -107,7 +107,7 @@ def _keys(policies: Sequence[DevicePolicy], *, by_numa: bool) -> list[_Key]:
 
 def _keys_of_one(policy: DevicePolicy, *, by_numa: bool) -> list[_Key]:
     if policy is DevicePolicy.MUTEX:
-        return [_high_numa]  # devices in use are refused, and idle ones are alike
+        return [_high_numa]  # `fit` refuses devices in use, and idle ones have equal scores
     if by_numa:
         is_packed = policy is DevicePolicy.BINPACK
         return [_low_numa, _fullest] if is_packed else [_high_numa, _emptiest]
@@ -117,10 +117,9 @@ def _keys_of_one(policy: DevicePolicy, *, by_numa: bool) -> list[_Key]:
 def best_linked(
     devices: Sequence[NodeDevice], count: int, scores: Mapping[str, Mapping[str, int]]
 ) -> list[NodeDevice]:
-    """Return the `count` of `devices` with the closest links; the first of equal ones.
+    """Return the `count` devices with the best links; the first of equal groups.
 
-    A single device is the one whose links to the others are worth least, so that good links stay
-    together.
+    For one device, return the device with the weakest links, so that good links stay together.
     """
 
     def link(one: NodeDevice, other: NodeDevice) -> int:
@@ -141,7 +140,7 @@ def best_linked(
 def _grown(
     devices: Sequence[NodeDevice], count: int, link_of: Callable[[NodeDevice, NodeDevice], int]
 ) -> list[NodeDevice]:
-    """Return a group grown from its first device by the best linked one each time."""
+    """Return a group that starts with the first device and adds the best linked one each time."""
     group = [devices[0]]
     while len(group) < count:
         rest = [device for device in devices if device not in group]

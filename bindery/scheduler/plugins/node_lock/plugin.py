@@ -1,9 +1,8 @@
-"""node_lock: devices that HAMi shares, on nodes whose device plugin registers them.
+"""The scheduler plugin node_lock: plans devices that HAMi's device plugins register.
 
-Reads nodes' and pods' annotations, keeps slots, memory and cores of every device in a ledger, and
-hands the chosen devices to the binder's plugin of the same name, which goes through HAMi's node
-lock. Nodes without such devices are none of its business, unless a pod asks for parts of devices
-that only HAMi knows. The work is done in `bindery.scheduler.plugins.node_lock`.
+It reads the annotations of nodes and pods, and has a ledger of the shares, memory and cores of
+every device. The binder plugin of the same name writes the chosen devices under HAMi's node lock.
+Nodes without such devices are not filtered, unless a pod requests resources that only HAMi has.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -40,24 +39,25 @@ from bindery.scheduler.plugins.node_lock.reasons import Reasons
 from bindery.scheduler.plugins.view import SessionView
 
 _PER_POINT = 3.0
-"""HAMi's node score goes to 30: above nodeplacement's decade, below preferences of pods."""
+"""Scales HAMi's node score, 0 to 30, to 0 to 90: above nodeplacement, below nodepreference."""
 _FULLEST = 30.0
 _EXPLAINED_NODES = 32
-"""So many nodes are looked into to say what is short on their devices."""
+"""Maximum number of nodes that are checked for the explanation of a waiting pod."""
 
 
 class Arguments(ApiModel):
-    """HAMi's defaults, for pods that wish nothing."""
+    """Defaults for pods without HAMi's annotations, and the planned vendors."""
 
     node_policy: NodePolicy | None = None
-    """Which node goes first. Default: as the plugin nodeplacement places GPUs, else binpack."""
+    """The order of nodes. Default: the strategy of the plugin nodeplacement for GPUs, or
+    binpack."""
     device_policy: DevicePolicy = DevicePolicy.SPREAD
-    """Which device of its node goes first."""
+    """The order of devices on a node."""
     vendors: tuple[str, ...] = tuple(
         vendor.word for vendor in VENDORS if vendor.register is not Register.CAPACITY
     )
-    """Whose devices are planned. Those that follow from a node's capacity alone are not by default:
-    nothing tells whether their device plugin is HAMi's."""
+    """The planned vendors. By default without vendors that are known by node capacity only, because
+    their device plugin may not be HAMi's."""
 
     @field_validator("vendors")
     @classmethod
@@ -69,7 +69,7 @@ class Arguments(ApiModel):
 
 
 class NodeLock:
-    """Plans HAMi's devices. State: what is known of them, and the ledger of the session."""
+    """Plans HAMi's devices. Keeps devices, holders and limits between sessions."""
 
     name = "node_lock"
     arguments = Arguments
@@ -81,16 +81,16 @@ class NodeLock:
         self._requests = DeviceRequests(vendors, arguments.device_policy)
         self._limits = Limits()
         self._explained: dict[Shape, str | None] = {}
-        """What is said of pods that wait, at the end of this session."""
+        """Shape -> explanation for its waiting pods, at the end of this session."""
 
-    # ---- what is known --------------------------------------------------------------------------
+    # ---- objects --------------------------------------------------------------------------------
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
-        """Return what it has to see: what nodes register, what pods hold and namespaces may."""
+        """Return nodes (devices), pods (holders) and ResourceQuotas (limits)."""
         return (NODES, PODS, RESOURCE_QUOTAS)
 
     def observe(self, change: Change[KubeObject]) -> bool:
-        """Take in a change; devices that come or go change what the filter says."""
+        """Process a change; return True if the devices of a node changed."""
         item, gone = change.object, change.type is EventType.DELETED
         if isinstance(item, Node):
             name = item.metadata.name
@@ -108,19 +108,19 @@ class NodeLock:
         return False
 
     def supported_needs(self) -> Collection[Need]:
-        """Return that parts of devices by HAMi's resources are cared for."""
+        """Return the need for HAMi's devices."""
         return (Need.HAMI_DEVICES,)
 
     def ledger(self, session: SessionView, state: PlanState) -> HamiLedger:
         """Return the ledger of devices for `session`."""
         handed = session.handed_over(self.name)
-        self._explained = {}
+        self._explained = {}  # explanations depend on the plan of their session
         return HamiLedger(self._fleet, self._requests, state, handed, self._limits)
 
     # ---- where pods fit -------------------------------------------------------------------------
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002  # the protocol's
-        """Refuse a pod that has forged devices, or wishes or asks for what nobody can give."""
+        """Refuse a pod with forged device annotations, or with an invalid request."""
         forged = task.shape.forged_annotation
         problem = FORGED.format(forged) if forged else self._requests.problem(task.shape)
         return (
@@ -133,12 +133,12 @@ class NodeLock:
         job: Job,  # noqa: ARG002
         tasks: Sequence[Task],
     ) -> Refusal | None:
-        """Refuse pods with which their namespace would have more than its ResourceQuota says."""
+        """Refuse `tasks` if their namespace would exceed its ResourceQuota."""
         excess = session.ledger(HamiLedger).over_quota(tasks)
         return Refusal(NOT_FIT, str(excess)) if excess is not None else None
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
-        """Yield the nodes that have none of the devices that pods of `shape` ask for."""
+        """Yield the nodes without the requested devices, and those with unreadable annotations."""
         wanted = self._requests.of(shape)
         if wanted is None:
             return
@@ -147,22 +147,23 @@ class NodeLock:
         for row, node in enumerate(nodes):
             if node is None:
                 continue
-            known = self._fleet.nodes.get(node.metadata.name)
-            words = known.devices if known is not None else {}
+            found = self._fleet.nodes.get(node.metadata.name)
+            words = found.devices if found is not None else {}
             lacks = any(vendor.word not in words for vendor in wanted.request.vendors)
-            if lacks and known is not None and known.problems:
+            if lacks and found is not None and found.problems:
                 unread[row] = True
+            # A pod with whole devices only may run on a node without HAMi.
             elif lacks and wanted.request.names_shares:
                 without[row] = True
         yield NodeFailure("register devices in a form that cannot be read", unread)
         yield NodeFailure("have no devices that HAMi shares", without)
 
     def keeps_room_for(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` ask for devices that HAMi may share."""
+        """Return whether pods of `shape` request devices that HAMi may share."""
         return self._requests.of(shape) is not None
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
-        """Return on which of `rows` devices have room; nodes without HAMi are for others."""
+        """Return for each of `rows` whether its devices have room; nodes without HAMi always do."""
         ledger, fits = session.ledger(HamiLedger), np.ones(len(rows), dtype=np.bool_)
         if self._fleet.nodes:
             for position, name in self._own(session, rows):
@@ -170,14 +171,14 @@ class NodeLock:
         return fits
 
     def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
-        """Return what is said of nodes whose devices have no room."""
+        """Return the text for nodes without room on their devices."""
         return "have no room on their devices"
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
-        """Return what HAMi would say about the devices of some of the nodes."""
+        """Return HAMi's reasons against the devices of some nodes."""
         if self._requests.of(task.shape) is None or not self._fleet.nodes:
             return None
-        if task.spreads_devices:  # what stands in its way is its own job, not its shape alone
+        if task.spreads_devices:  # the reasons depend on the other pods of its job
             return self._explain(session, task)
         if task.shape not in self._explained:
             self._explained[task.shape] = self._explain(session, task)
@@ -190,7 +191,7 @@ class NodeLock:
         return f"devices: {found}" if found else None
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 0 to 90 by how full devices are, for pods that ask for some."""
+        """Return 0 to 90 by the usage of devices, for pods that request some."""
         scores = np.zeros(len(rows), dtype=np.float64)
         wanted = self._requests.of(shape)
         if wanted is None or not self._fleet.nodes:
@@ -203,7 +204,7 @@ class NodeLock:
             scores[position] = _PER_POINT * (_FULLEST - full if spreads else full)
         return scores
 
-    # ---- what the binder gets -------------------------------------------------------------------
+    # ---- binding --------------------------------------------------------------------------------
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the devices of `task`, for the binder to write."""
@@ -213,7 +214,7 @@ class NodeLock:
     def bind_effects(
         self, pod: Pod, node_name: str, data: Mapping[str, Any]
     ) -> Iterable[KubeObject]:
-        """Return the pod with the annotations that the binder writes, its devices allocated."""
+        """Return `pod` with the annotations of the binder, and its devices allocated."""
         if not data:
             return
         assignment = assignments.from_data(data)
@@ -225,7 +226,7 @@ class NodeLock:
         yield msgspec.structs.replace(pod, metadata=meta)
 
     def _own(self, session: SessionView, rows: Rows) -> Iterator[tuple[int, str]]:
-        """Yield the positions in `rows` of nodes with HAMi's devices, and their names."""
+        """Yield position in `rows` and name of each node with HAMi's devices."""
         nodes = session.state.nodes.nodes
         for position, row in enumerate(rows):
             node = nodes[row]

@@ -1,8 +1,8 @@
-"""What namespaces may have of HAMi's devices: keys `limits.RESOURCE` of ResourceQuotas.
+"""The limits of namespaces for HAMi's devices: keys `limits.RESOURCE` of ResourceQuotas.
 
-HAMi reads them for memory and cores (v2.10.0, pkg/device/quota.go); the API server stores them and
-does nothing. The plugin keeps `Limits`, the ledger a `Budget` a session. A pod counts for as long
-as it holds its devices.
+HAMi reads them for memory and cores (v2.10.0, pkg/device/quota.go); the API server does not enforce
+them. The plugin has `Limits`, the ledger has a `Budget` for each session. A pod counts as long as
+it holds its devices.
 """
 
 from collections import Counter
@@ -34,13 +34,14 @@ class Excess:
     resource: str
     limit: int
     held: int
-    asked: int
+    requested: int
 
     def __str__(self) -> str:
         unit = UNITS[self.resource]
         return (
-            f"namespace {self.namespace} may have {self.limit // unit} of {self.resource} by its"
-            f" ResourceQuota, has {self.held // unit}, and this is {self.asked // unit} more"
+            f"namespace {self.namespace} may hold {self.limit // unit} {self.resource} by its"
+            f" ResourceQuota, holds {self.held // unit}, and {self.requested // unit} more are"
+            " requested"
         )
 
 
@@ -51,7 +52,7 @@ class Limits:
     _quotas: dict[str, dict[Key, dict[str, int]]] = field(default_factory=dict)
 
     def put(self, quota: ResourceQuota) -> None:
-        """Take in a quota."""
+        """Add or replace a quota."""
         self.drop(quota)
         limits = {}
         for name, text in (quota.spec.hard or {}).items():
@@ -59,14 +60,14 @@ class Limits:
             if name.startswith(_PREFIX) and resource in UNITS:
                 try:
                     amount = quantity.parse(text, resource) // quantity.scale(resource)
-                except quantity.QuantityError:  # the API server takes none that cannot be read
+                except quantity.QuantityError:  # the API server accepts only valid quantities
                     continue
                 limits[resource] = amount * UNITS[resource]
         if limits:
             self._quotas.setdefault(quota.metadata.namespace, {})[key_of(quota.metadata)] = limits
 
     def drop(self, quota: ResourceQuota) -> None:
-        """Forget a quota."""
+        """Remove a quota."""
         namespace = quota.metadata.namespace
         found = self._quotas.get(namespace, {})
         found.pop(key_of(quota.metadata), None)
@@ -74,7 +75,7 @@ class Limits:
             self._quotas.pop(namespace, None)
 
     def of(self, namespace: str) -> Amounts:
-        """Return the limits of `namespace`: of several quotas, the lowest counts."""
+        """Return the limits of `namespace`; the lowest limit of several quotas counts."""
         lowest: dict[str, int] = {}
         for limits in self._quotas.get(namespace, {}).values():
             for resource, limit in limits.items():
@@ -83,22 +84,23 @@ class Limits:
 
     @property
     def namespaces(self) -> frozenset[str]:
-        """The namespaces that have limits."""
+        """The namespaces with limits."""
         return frozenset(self._quotas)
 
 
 @dataclass
 class Budget:
-    """What namespaces hold in a session, as its plan stands; both views as in `usage`."""
+    """The amounts that namespaces hold in a session's plan, now and later as in `usage`."""
 
     limits: Limits
     _now: Counter[tuple[str, str]] = field(default_factory=Counter)
     _later: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def excess(self, namespace: str, asked: Amounts, *, later: bool) -> Excess | None:
-        """Return a limit that `asked` does not keep to, now or once all has gone that is going."""
+    def excess(self, namespace: str, requested: Amounts, *, later: bool) -> Excess | None:
+        """Return a limit that `requested` would exceed, now or after all releases."""
         for resource, limit in sorted(self.limits.of(namespace).items()):
-            amount = asked.get(resource, 0)
+            amount = requested.get(resource, 0)
+            # A placement now must leave room for promises, which only `_later` has.
             views = (self._later,) if later else (self._now, self._later)
             held = max(view[namespace, resource] for view in views)
             if amount and held + amount > limit:
@@ -106,18 +108,16 @@ class Budget:
         return None
 
     def held(self, namespace: str, resource: str) -> tuple[int, int]:
-        """Return how much a namespace has of `resource` now, and once all has gone that is going;
-        0 for one without limits.
-        """
+        """Return the amounts of `resource` now and later; 0 for a namespace without limits."""
         return self._now[namespace, resource], self._later[namespace, resource]
 
     def hold(self, namespace: str, held: Amounts, sign: int = 1) -> None:
-        """Take in a pod that stays; `sign` -1: undo it."""
+        """Add a pod that stays; `sign` -1 undoes it."""
         self._add(self._now, namespace, held, sign)
         self._add(self._later, namespace, held, sign)
 
     def promise(self, namespace: str, held: Amounts, sign: int = 1) -> None:
-        """Take in a pod that waits for room to come, or keep one that was leaving; -1: undo it."""
+        """Add a pod with a promise, or keep a releasing one; `sign` -1 undoes it."""
         self._add(self._later, namespace, held, sign)
 
     def _add(
@@ -128,18 +128,19 @@ class Budget:
 
 
 def least(request: PodRequest, nodes: Iterable[HamiNode]) -> dict[str, int]:
-    """Return the least that a pod with `request` counts for, on whatever devices it gets."""
+    """Return the least amounts that a pod with `request` can count for, on any devices."""
     kinds = _kinds(nodes)
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()
     for index, slot in enumerate(request.slots):
-        asked: Counter[str] = Counter()
+        requested: Counter[str] = Counter()
         for each in slot:
-            asked.update(_least_of(each, kinds.get(each.vendor.word, ())))
+            requested.update(_least_of(each, kinds.get(each.vendor.word, ())))
+        # Passing init containers run one after the other, so their maximum counts.
         if index in request.passing:
-            most |= asked
+            most |= requested
         else:
-            running += asked
+            running += requested
     return dict(most | running)
 
 
@@ -154,7 +155,7 @@ def _least_of(request: DeviceRequest, devices: Sequence[NodeDevice]) -> dict[str
 
 
 def _kinds(nodes: Iterable[HamiNode]) -> dict[str, list[NodeDevice]]:
-    """Return one device of each size, by the vendor's word."""
+    """Return the vendor's word -> one device of each size."""
     found: dict[str, dict[tuple[int, int, int], NodeDevice]] = {}
     for node in nodes:
         for word, devices in node.devices.items():

@@ -1,7 +1,7 @@
-"""Why devices do not fit, in HAMi's words: `3/8 CardInsufficientMemory, 1/8 CardNotHealth`.
+"""The reasons against devices, in HAMi's words: `3/8 CardInsufficientMemory, 1/8 CardNotHealth`.
 
-Filled by `fit` for one node, added up by the plugin over several. A word of a single device comes
-with how many of the node's devices it concerns; one of the whole node stands alone.
+`fit` collects them for one node, the plugin sums them over nodes. A reason against single devices
+has their number; a reason against the whole node has none.
 """
 
 from collections import Counter
@@ -9,32 +9,32 @@ from dataclasses import dataclass, field
 from typing import Final
 
 NODE_INSUFFICIENT_DEVICE: Final = "NodeInsufficientDevice"
-"""The node has fewer devices than are asked for; nothing else is said then."""
+"""The node has fewer devices than requested; there is no other reason then."""
 CARD_PROMISED: Final = "CardPromised"
-"""Bindery's own: the room is promised to pods that wait for others to go."""
+"""Bindery's own reason: the room is promised to pods that wait for releasing pods."""
 
 CARD_USED_BY_JOB: Final = "CardUsedByJob"
-"""Bindery's own: another pod of the job is on the device, and the job wants them apart."""
+"""Bindery's own reason: the device has another pod of a job that spreads over devices."""
 
 
 @dataclass
 class Reasons:
-    """What is against some devices."""
+    """The reasons against devices, with counts."""
 
     total: int = 0
-    """How many devices were looked at."""
+    """Number of checked devices."""
     _cards: Counter[str] = field(default_factory=Counter)
-    """Word -> how many devices."""
+    """Reason -> number of devices."""
     _words: set[str] = field(default_factory=set)
-    """Words of whole nodes."""
+    """Reasons against whole nodes."""
 
     @classmethod
     def of_node(cls, word: str) -> "Reasons":
-        """Return that `word` is against a whole node."""
+        """Return the reason `word` against a whole node."""
         return cls(_words={word})
 
     def add(self, word: str, cards: int = 1) -> None:
-        """Note that `word` is against so many more devices."""
+        """Add the reason `word` for `cards` devices."""
         self._cards[word] += cards
 
     def __add__(self, other: "Reasons") -> "Reasons":

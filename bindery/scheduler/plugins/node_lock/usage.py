@@ -1,7 +1,7 @@
-"""How much of each device of one node is taken: by bound pods, plans and promises.
+"""The usage of the devices of one node, by bound pods, planned pods and promises.
 
-Made by `ledger` per node and session, read by `fit`. Invariant: taking back what was added leaves
-every number as it was.
+`ledger` has one for each node in a session, `fit` reads it. Invariant: undoing an addition restores
+every amount.
 """
 
 from collections import defaultdict
@@ -16,17 +16,17 @@ from bindery.scheduler.plugins.node_lock.fleet import Held
 
 @dataclass
 class Tally:
-    """What is taken of a node's devices."""
+    """The sums over the pods on a node."""
 
     used: defaultdict[str, Holding] = field(default_factory=lambda: defaultdict(lambda: NOTHING))
-    """UUID -> the sum over all pods."""
+    """UUID -> the used part of the device."""
     instances: defaultdict[str, list[MigPlacement]] = field(
         default_factory=lambda: defaultdict(list)
     )
-    """UUID -> the slices of its MIG instances."""
+    """UUID -> the places of its MIG instances."""
 
     def add(self, devices: Mapping[str, Holding], mig: tuple[MigAllocation, ...]) -> None:
-        """Take in what a pod holds."""
+        """Add the holding of a pod."""
         for uuid, holding in devices.items():
             self.used[uuid] += holding
         for each in mig:
@@ -40,7 +40,7 @@ class Tally:
             self.instances[each.gpu_uuid].remove(each.placement)
 
     def copy(self) -> "Tally":
-        """Return one that can be changed by itself."""
+        """Return an independent copy."""
         copied = Tally()
         copied.used.update(self.used)
         for uuid, placements in self.instances.items():
@@ -50,15 +50,19 @@ class Tally:
 
 @dataclass
 class NodeUsage:
-    """Both views of a node: `now` with pods that are leaving, `later` without them."""
+    """The usage of a node now, and after all releasing pods have gone.
+
+    `now` has the pods on the node, also releasing ones. `later` has no releasing pods, but those
+    with a promise.
+    """
 
     now: Tally = field(default_factory=Tally)
     later: Tally = field(default_factory=Tally)
     promise_count: int = 0
-    """How many pods are promised room that is to come."""
+    """Number of pods with a promise."""
 
     def hold(self, held: Held) -> None:
-        """Take in a pod that stays."""
+        """Add a pod that stays."""
         self.now.add(held.devices, held.mig)
         self.later.add(held.devices, held.mig)
 
@@ -68,7 +72,7 @@ class NodeUsage:
         self.later.take_back(held.devices, held.mig)
 
     def promise(self, held: Held) -> None:
-        """Take in a pod that waits for room to come."""
+        """Add a pod that waits for releasing pods."""
         self.later.add(held.devices, held.mig)
         self.promise_count += 1
 
@@ -78,7 +82,7 @@ class NodeUsage:
         self.promise_count -= 1
 
     def release(self, held: Held) -> None:
-        """Note that a pod which is held is leaving."""
+        """Note that a pod on the node is being released."""
         self.later.take_back(held.devices, held.mig)
 
     def keep(self, held: Held) -> None:
