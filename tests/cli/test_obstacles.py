@@ -140,7 +140,8 @@ def test_the_advice_fits_the_reason_and_the_job(
 
 OF_VICTIMS = {
     *("NeverPreempts", "NonPreemptible", "NotReclaimable", "NothingMoves", "OverFairShare"),
-    *("PreemptionDelay", "RelatedQueue", "WithinShare", "WouldBeFuller"),
+    *("PreemptionDelay", "PriorityNotLower", "MinRuntime", "NotAllowed"),
+    *("RelatedQueue", "WithinShare", "WouldBeFuller"),
 }
 """Reasons for which an action does not evict, and which no job waits for."""
 
@@ -159,3 +160,27 @@ def test_there_is_advice_for_every_reason_that_the_scheduler_refuses_a_job_for()
         if not advice(reason, is_group=True, min_member=2, budget_blocks=False)
     }
     assert without == set()
+
+
+NEEDS_BOTH = """
+nodes: [{name: node0, gpus: 4}, {name: node1, gpus: 4}]
+queues:
+- {name: research, gpu: {quota: 0}}
+- {name: vision, gpu: {quota: 6}}
+jobs:
+- {name: theirs, queue: research, pods: [{gpus: 2, state: Running, node: node0}]}
+- {name: low, queue: vision, pods: [{gpus: 2, state: Running, node: node0}]}
+- {name: fixed, queue: research, priority: build, pods: [{gpus: 4, state: Running, node: node1}]}
+- {name: high, queue: vision, priority: build-preemptible, pods: [{gpus: 4}]}
+"""
+
+
+def test_room_that_two_actions_would_have_to_make_together_is_not_promised() -> None:
+    answer = explained(source_of(scenario_of(NEEDS_BOTH)), "high")
+
+    assert "It would fit if 2 pods were evicted:" in answer
+    assert "No rule forbids it: a later cycle may do it." not in answer
+    assert (
+        "But reclaim is forbidden: preempt takes pods of its own queue only and reclaim pods of "
+        "others only, and neither makes enough room alone." in answer
+    )

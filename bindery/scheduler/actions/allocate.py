@@ -27,7 +27,7 @@ from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
-from bindery.scheduler.solver.moves import over_capacity
+from bindery.scheduler.solver.moves import over_capacity, promise
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,15 +361,6 @@ def _sub_group(session: Session, job: Job, group: Group, placer: _Placer) -> boo
     return gangs.satisfy(group, attempt, lambda each: each.is_satisfied(job.lacking), placer.mark)
 
 
-def _is_promised(statement: Statement, task: Task, row: int) -> bool:
-    """Promise `task` the node at `row`, if its room there will do."""
-    try:
-        statement.pipeline(task, row)
-    except LedgerRefusalError:
-        return False
-    return True
-
-
 def _one(task: Task, placer: _Placer) -> bool:
     return placer.place(next_pods.of_one(task))
 
@@ -392,4 +383,4 @@ def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: in
                 later.append(place.row)
         else:
             return True
-    return any(_is_promised(statement, task, row) for row in later)
+    return any(promise(statement, task, row) for row in later)

@@ -1,6 +1,6 @@
 """consolidation: running jobs move together, so that one that waits fits."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -10,7 +10,7 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import Claim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -35,15 +35,16 @@ class ConsolidationRule:
     def __init__(self, most_jobs: int) -> None:
         self.most_jobs = most_jobs
 
-    def refuse(self, session: Session, claim: Claim) -> Refusal | None:
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
         """Refuse a job that is not preemptible itself, or has to wait longer first."""
         if not self.most_jobs:
-            return Refusal(JobReason.NOTHING_MOVES, "consolidation is off")
-        if not all(task.is_preemptible for task in claim.tasks):
-            return Refusal(
+            yield Refusal(JobReason.NOTHING_MOVES, "consolidation is off")
+        elif not all(task.is_preemptible for task in claim.tasks):
+            yield Refusal(
                 JobReason.NON_PREEMPTIBLE, "others are not moved for a non-preemptible job"
             )
-        return protection.delay(session, claim)
+        else:
+            yield from protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return all units: nobody loses anything but the time of moving."""
@@ -53,10 +54,22 @@ class ConsolidationRule:
         """Return all units: every one of them must find another place."""
         return self.eligible(session, claim, table)
 
-    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:  # noqa: ARG002
-        """Every unit but the claimant's own may move."""
-        return unit.job is not claim.job
+    def against_unit(
+        self,
+        session: Session,  # noqa: ARG002
+        claim: Claim,
+        unit: EvictionUnit,
+    ) -> Iterator[UnitRefusal]:
+        """Refuse units of the job itself."""
+        if unit.job is claim.job:
+            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:  # noqa: ARG002
-        """Accept only plans in which every victim has another place."""
-        return not gone
+    def against_plan(
+        self,
+        session: Session,  # noqa: ARG002
+        claim: Claim,  # noqa: ARG002
+        killed: Sequence[EvictionUnit],
+    ) -> Iterator[Refusal]:
+        """Refuse plans that kill: every unit must have another place."""
+        if killed:
+            yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")

@@ -5,7 +5,6 @@ from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
 
-from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.next_pods import Barred
@@ -15,8 +14,9 @@ from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim
+from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.rearrange import Rearrangement
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import Claim, Rule, is_empty
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -71,7 +71,7 @@ class MakeRoom:
     def _could_serve(self, session: Session, job: Job) -> bool:
         barred = Barred(session.placement)
         while (claim := next_claim(session, job, barred)) is not None:
-            if self._rule.refuse(session, claim):
+            if not self._may_claim(session, claim):
                 lost = None
             else:
                 with (
@@ -85,6 +85,9 @@ class MakeRoom:
                 break
         return False
 
+    def _may_claim(self, session: Session, claim: Claim) -> bool:
+        return is_empty(self._rule.against_claim(session, claim))
+
     def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
         """Commit a plan for `claim` unless it is refused, or one that fares equally has failed."""
         likeness = _likeness(session, claim)
@@ -92,7 +95,7 @@ class MakeRoom:
             shape = failed[likeness]
             lost = next((task for task in claim.tasks if task.shape is shape), None)
             return _Tried(_Outcome.NO_PLAN, lost)
-        if self._rule.refuse(session, claim):
+        if not self._may_claim(session, claim):
             return _Tried(_Outcome.NO_PLAN, None)
         with session.reservations.lifted(lambda each: each.job is claim.job):
             tried = self._commit(session, claim)
@@ -125,27 +128,24 @@ class MakeRoom:
             return None, lost
         start = statement.savepoint()
         for domain in session.domains(claim.job):
-            for search in self._searches(session, statement, claim, domain):
+            context = SearchContext(session, statement, claim, self._rule, _table(session), domain)
+            for search in self._searches(context):
                 if search.run():
                     return search, None
                 lost = search.lost or lost
                 statement.rollback(start)
         return None, lost
 
-    def _searches(
-        self, session: Session, statement: Statement, claim: Claim, domain: BoolColumn | None
-    ) -> Iterator[Search | Rearrangement]:
+    def _searches(self, context: SearchContext) -> Iterator[Search | Rearrangement]:
         """Yield what is tried one after the other; first a plan in which all victims may just go.
 
-        Each begins with `statement` as it was.
+        Each begins with the Statement as it was.
         """
-        table = _table(session)
         if self._rule.moves_all:
-            yield Rearrangement(session, statement, claim, self._rule, table, domain)
-        for with_moves in (False, True) if _has_idle(session, claim) else (False,):
-            yield Search(
-                session, statement, claim, self._rule, table, with_moves=with_moves, domain=domain
-            )
+            yield Rearrangement(context)
+        has_idle = _has_idle(context.session, context.claim)
+        for with_moves in (False, True) if has_idle else (False,):
+            yield Search(context, with_moves=with_moves)
 
 
 _Failed = dict[Hashable, Shape | None]

@@ -1,12 +1,13 @@
 """preempt: inside one queue, jobs of higher priority take the place of lower ones."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import Claim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -18,9 +19,9 @@ class PreemptRule:
     moves_all = False
     most_jobs = None
 
-    def refuse(self, session: Session, claim: Claim) -> Refusal | None:
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
         """Refuse a job that has to wait longer first, or may not preempt."""
-        return protection.delay(session, claim)
+        return protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return the units of lower priority in the queue that have run long enough."""
@@ -32,10 +33,25 @@ class PreemptRule:
         """Return the same units: others do not go, whatever they find."""
         return self.eligible(session, claim, table)
 
-    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:  # noqa: ARG002
-        """Every eligible unit may go."""
-        return True
+    def against_unit(
+        self, session: Session, claim: Claim, unit: EvictionUnit
+    ) -> Iterator[UnitRefusal]:
+        """Refuse units of other queues, of no lower priority, or that have just begun to run."""
+        if session.queue_row(unit.job) != session.queue_row(claim.job):
+            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it runs in another queue")
+        theirs, mine = session.priority(unit.job), session.priority(claim.job)
+        if theirs >= mine:
+            yield UnitRefusal(
+                JobReason.PRIORITY_NOT_LOWER,
+                lambda: f"its priority {theirs} is not below the {mine} of the one that waits",
+            )
+        yield from protection.against_unit(session, claim, unit, "preempt")
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:  # noqa: ARG002
-        """Every plan is acceptable: the queue itself holds no more than before."""
-        return True
+    def against_plan(
+        self,
+        session: Session,  # noqa: ARG002
+        claim: Claim,  # noqa: ARG002
+        killed: Sequence[EvictionUnit],  # noqa: ARG002
+    ) -> Iterator[Refusal]:
+        """Refuse no plan: the queue itself holds no more than before."""
+        yield from ()

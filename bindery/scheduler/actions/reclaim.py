@@ -5,18 +5,20 @@ ancestors in which the two queues differ. Unlike there, shares are compared in t
 resources only, as in Volcano's capacity plugin.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver import protection
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import Claim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
@@ -31,23 +33,23 @@ class ReclaimRule:
     def __init__(self, saturation: float = 1.0) -> None:
         self._saturation = max(1.0, saturation)
 
-    def refuse(self, session: Session, claim: Claim) -> Refusal | None:
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
         """Refuse a claim that would lift its queue above its fair share of what it asks for."""
         shares, ledger = session.shares, session.queue_ledger
         row = session.queue_row(claim.job)
         with_claim = ledger.allocated[:, row] + _request(session, claim)
         if ((with_claim > shares.fair[:, row]) & shares.requested(claim.request)).any():
-            return Refusal(
+            yield Refusal(
                 JobReason.OVER_FAIR_SHARE, "with this job its queue would be above its fair share"
             )
-        return protection.delay(session, claim)
+        yield from protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return the units of other queues that are reclaimable and hold more than they may."""
         mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
-            if levels is not None and not self.may_lose(session, claim, *levels):
+            if levels is not None and not self._may_lose(session, claim, *levels):
                 mask[of_queue] = False
         return mask
 
@@ -60,36 +62,57 @@ class ReclaimRule:
             mask[of_queue] = levels is not None and is_reclaimable(session, queue, levels[1])
         return protection.unprotected(session, table, mask, own, "reclaim")
 
-    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:
-        """Return whether the unit's queue, as it stands now, may lose it.
+    def against_unit(
+        self, session: Session, claim: Claim, unit: EvictionUnit
+    ) -> Iterator[UnitRefusal]:
+        """Refuse units whose queue may not lose them now, or that have just begun to run."""
+        own, row = session.queue_row(claim.job), session.queue_row(unit.job)
+        queues, levels = session.state.queues.entries, levels_apart(session, own, row)
+        if levels is None:
+            yield UnitRefusal(
+                JobReason.RELATED_QUEUE, lambda: "its queue and the other are one above the other"
+            )
+        elif not is_reclaimable(session, row, levels[1]):
+            yield UnitRefusal(
+                JobReason.NOT_RECLAIMABLE,
+                lambda: f"queue {queues[row].name}, or one above it, is not reclaimable",
+            )
+        elif not self._may_lose(session, claim, *levels):
+            yield UnitRefusal(
+                JobReason.WITHIN_SHARE, partial(_within_text, session, claim, levels[1])
+            )
+        elif self._is_saturated_without(session, claim, unit, levels):
+            mine, theirs = queues[levels[0]].name, queues[row].name
+            yield UnitRefusal(
+                JobReason.WOULD_BE_FULLER,
+                lambda: (
+                    f"queue {mine} would be above its fair share, and fuller than {theirs} is left"
+                ),
+            )
+        yield from protection.against_unit(session, claim, unit, "reclaim")
 
-        A loss after which `accepts` must refuse the plan is none that helps: others may still go.
+    def against_plan(
+        self, session: Session, claim: Claim, killed: Sequence[EvictionUnit]
+    ) -> Iterator[Refusal]:
+        """Refuse a plan in which an ancestor of the claimant ends up fuller than a sibling that
+        loses.
         """
-        levels = levels_apart(session, session.queue_row(claim.job), session.queue_row(unit.job))
-        if levels is None or not self.may_lose(session, claim, *levels):
-            return False
-        nodes = session.state.nodes
-        lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
-        involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
-        with_claim = self._with_claim(session, claim, levels[0])
-        return not self._saturated(session, with_claim, levels, involved)
-
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:
-        """Return whether no ancestor of the claimant ends up fuller than a sibling that loses."""
         own = session.queue_row(claim.job)
         involved: dict[tuple[int, int], dict[int, int]] = {}
-        for unit in gone:
+        for unit in killed:
             levels = levels_apart(session, own, session.queue_row(unit.job))
             if levels is not None:
                 lost = total(task.shape.request for task in unit.tasks)
                 resources = involved.setdefault(levels, dict.fromkeys(claim.request, 0))
                 resources.update(dict.fromkeys(lost, 0))
-        return not any(
+        if any(
             self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
             for levels, resources in involved.items()
-        )
+        ):
+            text = "its queue would then be fuller, for its share, than the one that loses"
+            yield Refusal(JobReason.WOULD_BE_FULLER, text)
 
-    def may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
+    def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
         """Return whether the queue `other` holds more than it may keep against `own`, of a resource
         that the claim asks for.
 
@@ -112,6 +135,19 @@ class ReclaimRule:
         for index, amount in claim.waiting_request().items():
             held[index] += amount
         return held
+
+    def _is_saturated_without(
+        self, session: Session, claim: Claim, unit: EvictionUnit, levels: tuple[int, int]
+    ) -> bool:
+        """Return whether `against_plan` would refuse the plan if `unit` were evicted next.
+
+        Its loss would not help then, but other units may still go.
+        """
+        nodes = session.state.nodes
+        lost = total(nodes.demand(task.row, task.shape.request) for task in unit.tasks)
+        involved = {index: lost.get(index, 0) for index in (*claim.request, *lost)}
+        with_claim = self._with_claim(session, claim, levels[0])
+        return self._saturated(session, with_claim, levels, involved)
 
     def _saturated(
         self,
@@ -164,6 +200,32 @@ def is_reclaimable(session: Session, queue: int, level: int) -> bool:
         if row == level:
             break
     return True
+
+
+def _within_text(session: Session, claim: Claim, row: int) -> str:
+    """Return in words that the queue at `row` holds no more than it may keep.
+
+    If the claim asks for GPUs, the text is about GPUs; else about its first resource.
+    """
+    shares, axis = session.shares, session.state.axis
+    requested = np.flatnonzero(shares.requested(claim.request))
+    gpu = axis.index(GPU_RESOURCE)
+    name = session.state.queues.entries[row].name
+    if not len(requested):
+        return f"queue {name} holds nothing that is divided of what is asked for"
+    index = gpu if gpu in requested else int(requested[0])
+    quota, share = shares.quota[index, row], shares.allocatable[index, row]
+    units = int(session.queue_ledger.allocated[index, row])
+    word, most = ("quota", quota) if units <= quota else ("share", share)
+    if np.isinf(most):
+        return f"queue {name} is within its {word}, which is unlimited"
+    held, granted = axis.display(index, units), axis.display(index, int(most))
+    amount = _gpus(granted) if index == gpu else f"{granted} {axis.names[index]}"
+    return f"queue {name} is within its {word}: it holds {held} of {amount}"
+
+
+def _gpus(amount: str) -> str:
+    return f"{amount} GPU" if amount == "1" else f"{amount} GPUs"
 
 
 def _ratio(held: float, share: float) -> float:

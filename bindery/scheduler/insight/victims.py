@@ -22,7 +22,8 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.context import SearchContext
+from bindery.scheduler.solver.rules import Claim, Rule, UnitRefusal
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -85,9 +86,9 @@ class _Permissive:
     name: str = "reclaim"
     """The action in whose name plugins are asked whether they veto a victim."""
 
-    def refuse(self, session: Session, claim: Claim) -> Refusal | None:  # noqa: ARG002
-        """Refuse nobody."""
-        return None
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:  # noqa: ARG002
+        """Refuse no claim."""
+        yield from ()
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
         """Return the units that were chosen beforehand."""
@@ -97,13 +98,25 @@ class _Permissive:
         """Return the same units: the caller decides what must move."""
         return self.eligible(session, claim, table)
 
-    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:  # noqa: ARG002
-        """Every unit but the claimant's own may go."""
-        return unit.job is not claim.job
+    def against_unit(
+        self,
+        session: Session,  # noqa: ARG002
+        claim: Claim,
+        unit: EvictionUnit,
+    ) -> Iterator[UnitRefusal]:
+        """Refuse units of the job itself."""
+        if unit.job is claim.job:
+            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:  # noqa: ARG002
-        """Accept every plan in which those have other places that must."""
-        return not (self.moves_all and gone)
+    def against_plan(
+        self,
+        session: Session,  # noqa: ARG002
+        claim: Claim,  # noqa: ARG002
+        killed: Sequence[EvictionUnit],
+    ) -> Iterator[Refusal]:
+        """Refuse a plan that kills units which must move."""
+        if self.moves_all and killed:
+            yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
 
 
 def cheapest_victims(
@@ -165,7 +178,7 @@ class _Found:
 
 def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
     with session.statement() as statement:
-        search = Search(session, statement, claim, rule, table)
+        search = Search(SearchContext(session, statement, claim, rule, table))
         if search.run() and search.gone:
             return _Found(statement.extract(), tuple(search.gone))
     return None
@@ -178,6 +191,13 @@ def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found)
     unit_of = {task.uid: i for i in found.gone for task in table.units[i].tasks}
     heard: set[int] = set()
     against: list[Objection] = []
+    # An action chooses among units that are eligible before anything is evicted. The evictions of
+    # a plan can lift the objection to a later unit, but the action does not choose it then either.
+    at_start = {
+        index: tuple(judge.against(table.units[index]))
+        for index in found.gone
+        if not judge.is_eligible(index, table.units[index])
+    }
     with session.statement() as statement:
         for step in found.plan.operations:
             index = unit_of.get(step.task.uid)
@@ -185,7 +205,7 @@ def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found)
                 heard.add(index)
                 unit = table.units[index]
                 against += judge.against_claim(unit)
-                objections = tuple(judge.against(index, unit))
+                objections = tuple(judge.against(unit)) or at_start.get(index, ())
                 victims.append(_victim(session, unit, places, judge.action_for(unit), objections))
             statement.replay(Plan((step,)))
         killed = [
@@ -194,7 +214,7 @@ def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found)
             if any(task.uid not in places for task in table.units[i].tasks)
         ]
         if not against and not any(victim.objections for victim in victims):
-            against += judge.against_plan(killed)
+            against += judge.against_plan([table.units[i] for i in found.gone], killed)
     return VictimPlan(tuple(victims), tuple(dict.fromkeys(against)))
 
 
@@ -214,13 +234,12 @@ def _moving(
         against.append(
             Objection(name, JobReason.ACTION_OFF, "the action consolidation is not configured")
         )
-    refusal = ConsolidationRule(most_moved).refuse(session, judge.claim)
-    if refusal is not None:
-        against.append(Objection(name, refusal.reason, refusal.message))
-    jobs = {unit.job.key for unit in units}
-    if refusal is None and len(jobs) > most_moved:
-        text = f"pods of {len(jobs)} jobs would move, and consolidation moves {most_moved} at most"
-        against.append(Objection(name, "TooManyMoves", text))
+    refusals = list(ConsolidationRule(most_moved).against_claim(session, judge.claim))
+    against += (Objection(name, refusal.reason, refusal.message) for refusal in refusals)
+    jobs = table.job_count(found.gone)
+    if not refusals and jobs > most_moved:
+        text = f"pods of {jobs} jobs would move, and consolidation moves {most_moved} at most"
+        against.append(Objection(name, JobReason.TOO_MANY_MOVES, text))
     victims = tuple(
         _victim(
             session,

@@ -13,8 +13,7 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
-from bindery.scheduler.solver.rules import Claim, Rule
-from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.solver.context import SearchContext
 
 
 def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
@@ -26,25 +25,20 @@ def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal 
     return None
 
 
-def evict_unit(
-    statement: Statement,
-    table: VictimTable,
-    gone: Sequence[int],
-    index: int,
-    rule: Rule,
-    claim: Claim,
-) -> bool:
-    """Evict the unit at `index` whole, in the order of its pods, or not at all; return whether it
-    was done. Not where the rule allows no further job beside those that are `gone` already.
+def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
+    """Evict all pods of the unit at `index`, in their order, or none; return whether it was done.
+
+    `gone`: the units that the plan has evicted. The rule may limit how many jobs they belong to.
     """
+    statement, table, rule = context.statement, context.table, context.rule
     most = rule.most_jobs
     if most is not None and table.job_count((*gone, index)) > most:
         return False
-    table.returning.of(index)  # to be asked while its gang is whole
+    table.returning.of(index)  # the answer is cached now, while the gang is still whole
     savepoint = statement.savepoint()
     try:
         for task in table.units[index].tasks:
-            statement.evict(task, f"{rule.name} for {claim.job.key}")
+            statement.evict(task, f"{rule.name} for {context.claim.job.key}")
     except LedgerRefusalError:
         statement.rollback(savepoint)
         return False
@@ -60,30 +54,25 @@ def promise(statement: Statement, task: Task, row: int) -> bool:
     return True
 
 
-def move_victims(
-    session: Session, statement: Statement, table: VictimTable, gone: Sequence[int]
-) -> set[int]:
+def move_victims(context: SearchContext, gone: Sequence[int]) -> set[int]:
     """Promise other places to victims where there are any; return the units that have one.
 
     The last that went, which is worth most, comes first.
     """
-    moved: set[int] = set()
+    table, moved = context.table, set[int]()
     for index in reversed(gone):
         unit = table.units[index]
         may_stay = len(unit.tasks) > 1  # of a gang that moves some may stand well
-        if table.returning.of(index) and move_all(
-            session, statement, unit.job, unit.tasks, may_stay=may_stay
-        ):
+        if table.returning.of(index) and move_all(context, unit.job, unit.tasks, may_stay=may_stay):
             moved.add(index)
     return moved
 
 
-def move_all(
-    session: Session, statement: Statement, job: Job, tasks: Sequence[Task], *, may_stay: bool
-) -> bool:
+def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_stay: bool) -> bool:
     """Promise other places to the evicted `tasks` of `job`, all in one of the sets of nodes that
     plugins leave to it, or to none of them. `may_stay`: the nodes on which they stand will do, too.
     """
+    session, statement = context.session, context.statement
     if over_capacity(session, job, tasks) is not None:
         return False
     savepoint = statement.savepoint()

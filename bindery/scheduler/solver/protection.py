@@ -4,29 +4,51 @@ The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay)
 elastic job are not protected: only its core is.
 """
 
+from collections.abc import Iterator
 from typing import Literal
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver.rules import Claim
+from bindery.scheduler.solver.rules import Claim, UnitRefusal
+from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
+Action = Literal["preempt", "reclaim"]
+"""The actions that evict pods which then wait."""
 
-def delay(session: Session, claim: Claim) -> Refusal | None:
+
+def against_claim(session: Session, claim: Claim) -> Iterator[Refusal]:
     """Refuse a claim whose job has not waited for its preemption delay, or never preempts."""
+    delay_s = claim.job.preemption_delay_s
     if any(task.never_preempts for task in claim.tasks):
-        return Refusal(JobReason.NEVER_PREEMPTS, "its pods have preemptionPolicy Never")
-    if session.never_preempts(claim.job):
+        yield Refusal(JobReason.NEVER_PREEMPTS, "its pods have preemptionPolicy Never")
+    elif session.never_preempts(claim.job):
         text = f"its PriorityClass {claim.job.priority_class} has preemptionPolicy Never"
-        return Refusal(JobReason.NEVER_PREEMPTS, text)
-    waited_s = session.now - session.pending_since(claim.job)
-    if claim.job.preemption_delay_s > 0 and waited_s <= claim.job.preemption_delay_s:
-        return Refusal(
-            JobReason.PREEMPTION_DELAY, f"it waits {claim.job.preemption_delay_s:.0f} s first"
+        yield Refusal(JobReason.NEVER_PREEMPTS, text)
+    elif delay_s > 0 and session.now - session.pending_since(claim.job) <= delay_s:
+        yield Refusal(JobReason.PREEMPTION_DELAY, f"it waits {delay_s:.0f} s first")
+
+
+def against_unit(
+    session: Session, claim: Claim, unit: EvictionUnit, action: Action
+) -> Iterator[UnitRefusal]:
+    """Refuse the core of a gang that has not run for as long as its queue protects it."""
+    if not unit.is_core:
+        return
+    row = session.queue_row(unit.job)
+    least_s = min_runtime_s(session, session.queue_row(claim.job), row, action)
+    # Most queues protect nothing: do not go over the pods of the job then.
+    runs_s = session.now - session.running_since(unit.job) if least_s else 0.0
+    if runs_s < least_s:
+        yield UnitRefusal(
+            JobReason.MIN_RUNTIME,
+            lambda: (
+                f"it has run for {runs_s:.0f} s of the {least_s:.0f} s that jobs of queue "
+                f"{session.state.queues.entries[row].name} run in peace"
+            ),
         )
-    return None
 
 
 def unprotected(
@@ -34,7 +56,7 @@ def unprotected(
     table: VictimTable,
     among: BoolColumn,
     own: int,
-    action: Literal["preempt", "reclaim"],
+    action: Action,
 ) -> BoolColumn:
     """Return which units of `among` have run for as long as their queue protects them."""
     mask = among.copy()
@@ -46,7 +68,7 @@ def unprotected(
     return mask
 
 
-def min_runtime_s(session: Session, own: int, victim: int, action: str) -> float:
+def min_runtime_s(session: Session, own: int, victim: int, action: Action) -> float:
     """Return the runtime that protects jobs of the queue `victim` from one of the queue `own`.
 
     preempt: the value of the victim's queue, or of the nearest one above. reclaim: from the child

@@ -8,12 +8,11 @@ must; who comes back to the node on which it stands does not move at all.
 
 from collections.abc import Sequence
 
-from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
-from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.statement import Savepoint, Statement
+from bindery.scheduler.planning.statement import Savepoint
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
@@ -22,9 +21,8 @@ from bindery.scheduler.solver.moves import (
     promise,
 )
 from bindery.scheduler.solver.order import victims
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
-from bindery.scheduler.solver.victims import VictimTable
 
 _MOST_PODS = 64
 """Up to so many pods, of the claim and of victims, are placed anew: it is done again and again."""
@@ -33,23 +31,15 @@ _START = Savepoint(0)
 
 
 class Rearrangement:
-    """One attempt to place `claim` by moving others as `rule` allows. `domain`: its nodes."""
+    """One attempt to place the claim by moving others."""
 
-    def __init__(
-        self,
-        session: Session,
-        statement: Statement,
-        claim: Claim,
-        rule: Rule,
-        table: VictimTable,
-        domain: BoolColumn | None = None,
-    ) -> None:
-        self._session = session
-        self._statement = statement
-        self._claim = claim
-        self._rule = rule
-        self._table = table
-        self._domain = domain
+    def __init__(self, context: SearchContext) -> None:
+        self._context = context
+        self._session = context.session
+        self._statement = context.statement
+        self._claim = context.claim
+        self._rule = context.rule
+        self._table = context.table
         self.gone: list[int] = []
         """Units that move, in the order in which they were chosen."""
         self.lost: Task | None = None
@@ -70,16 +60,15 @@ class Rearrangement:
             pods += len(table.units[index].tasks)
             if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
                 return False
-            allowed = self._rule.allows(session, claim, table.units[index])
+            allowed = is_empty(self._rule.against_unit(session, claim, table.units[index]))
             if allowed and self._evict(index) and self._place():
                 self._spare()
                 keep_in_place(self._statement)
-                return self._rule.accepts(session, claim, ())
+                return is_empty(self._rule.against_plan(session, claim, ()))
         return False
 
     def _evict(self, index: int) -> bool:
-        rule, claim = self._rule, self._claim
-        if not evict_unit(self._statement, self._table, self.gone, index, rule, claim):
+        if not evict_unit(self._context, self.gone, index):
             return False
         self.gone.append(index)
         return True
@@ -103,11 +92,11 @@ class Rearrangement:
     def _fit(self, job: Job, moving: Sequence[Task]) -> bool:
         """Place the pods of `job` that are `moving`, or those of the claim."""
         if job is not self._claim.job:
-            return move_all(self._session, self._statement, job, moving, may_stay=True)
+            return move_all(self._context, job, moving, may_stay=True)
         tasks = self._claim.tasks
         if over_capacity(self._session, job, tasks) is not None:
             return False
-        finder = self._session.placement.finder(job, self._domain)
+        finder = self._session.placement.finder(job, self._context.domain)
         for task in tasks:
             place = finder.best(task)
             if place is None or not promise(self._statement, task, place.row):

@@ -1,13 +1,14 @@
 """What an action allows: who may make room, whose pods may go, and which plan is acceptable."""
 
 from bisect import bisect_left
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
@@ -49,8 +50,19 @@ class Claim:
         return sums[::-1]
 
 
+class UnitRefusal(NamedTuple):
+    """A reason why a rule spares a unit.
+
+    The solver counts refusals by the thousand and reads no text, so the text is a function.
+    """
+
+    reason: JobReason
+    text: Callable[[], str]
+    """Returns the message for users, about the plan at the time of the call."""
+
+
 class Rule(Protocol):
-    """The rule of one action."""
+    """The rule of one action. Refusals are generators: the first one decides."""
 
     @property
     def name(self) -> str:
@@ -67,22 +79,34 @@ class Rule(Protocol):
         """Of how many jobs pods may go at the most; None: any number."""
         ...
 
-    def refuse(self, session: Session, claim: Claim) -> Refusal | None:
-        """Return why no room may be made for `claim` at all; None when it may."""
+    def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
+        """Yield why no room may be made for `claim` at all."""
         ...
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return which units of `table` may go for `claim`, each looked at by itself."""
+        """Return which units of `table` may be evicted for `claim`, before any of them is.
+
+        The vectors of `against_unit`: a unit is left out only if `against_unit` yields a refusal.
+        """
         ...
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
         """Return which units may go for `claim` as long as they find other places."""
         ...
 
-    def allows(self, session: Session, claim: Claim, unit: EvictionUnit) -> bool:
-        """Return whether `unit` may go next, after those that have gone in this plan."""
+    def against_unit(
+        self, session: Session, claim: Claim, unit: EvictionUnit
+    ) -> Iterator[UnitRefusal]:
+        """Yield why `unit` may not be evicted next, after the evictions of the plan so far."""
         ...
 
-    def accepts(self, session: Session, claim: Claim, gone: Sequence[EvictionUnit]) -> bool:
-        """Return whether the whole plan is acceptable; `gone`: units that find no other place."""
+    def against_plan(
+        self, session: Session, claim: Claim, killed: Sequence[EvictionUnit]
+    ) -> Iterator[Refusal]:
+        """Yield why the whole plan is not acceptable. `killed`: units without another place."""
         ...
+
+
+def is_empty(refusals: Iterator[object]) -> bool:
+    """Return whether there are no refusals; at most one is computed."""
+    return next(refusals, None) is None

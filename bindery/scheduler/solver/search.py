@@ -14,9 +14,9 @@ import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
-from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.statement import Savepoint, Statement
+from bindery.scheduler.planning.statement import Savepoint
 from bindery.scheduler.solver.bounds import can_never_fit
+from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
     evict_unit,
     keep_in_place,
@@ -26,9 +26,8 @@ from bindery.scheduler.solver.moves import (
 )
 from bindery.scheduler.solver.order import victims as victims_in_order
 from bindery.scheduler.solver.room import lacks_room, shortfall, useful_nodes
-from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
-from bindery.scheduler.solver.victims import VictimTable
 
 NODES_TRIED = 64
 """How many nodes are tried for one pod before the claim is given up for this cycle."""
@@ -37,24 +36,18 @@ _MOST_TO_SPARE = 4000
 
 
 class Search:
-    """One attempt to make room for `claim` by `rule`."""
+    """One attempt to make room for the claim by evicting others.
 
-    def __init__(
-        self,
-        session: Session,
-        statement: Statement,
-        claim: Claim,
-        rule: Rule,
-        table: VictimTable,
-        *,
-        with_moves: bool = False,
-        domain: BoolColumn | None = None,
-    ) -> None:
-        self._session = session
-        self._statement = statement
-        self._claim = claim
-        self._rule = rule
-        self._table = table
+    `with_moves`: whether units that the rule protects may go too, if they find other places.
+    """
+
+    def __init__(self, context: SearchContext, *, with_moves: bool = False) -> None:
+        self._context = context
+        self._session = session = context.session
+        self._statement = context.statement
+        self._claim = claim = context.claim
+        self._rule = rule = context.rule
+        self._table = table = context.table
         eligible = rule.eligible(session, claim, table) & table.alive
         if with_moves:
             movable = rule.movable(session, claim, table) & table.alive
@@ -64,13 +57,10 @@ class Search:
         self._left = permitted(session, claim, table, eligible, rule.name)
         """EvictionUnit -> whether it may still go in this plan."""
         self._with_moves = with_moves
-        """Whether victims that the rule protects may go too, as long as they find other places."""
         self._must_move: set[int] = set()
         self._waits = False
         """Whether a pod has been promised room that is not free yet."""
-        self._domain = domain
-        """The nodes to which the claim is held, if it is."""
-        self._finder = session.placement.finder(claim.job, domain)
+        self._finder = session.placement.finder(claim.job, context.domain)
         self.gone: list[int] = []
         """Units that go, in the order in which they were chosen."""
         self.lost: Task | None = None
@@ -94,14 +84,14 @@ class Search:
     def _is_acceptable(self) -> bool:
         """Leave out who need not go, move who can be moved, and let the rule judge the rest."""
         self._spare()
-        moved = move_victims(self._session, self._statement, self._table, self.gone)
+        moved = move_victims(self._context, self.gone)
         if not moved.issuperset(self._must_move.intersection(self.gone)):
             return False
         stays_gone = [self._table.units[i] for i in self.gone if i not in moved]
         if self._rule.moves_all and stays_gone:
             return False
         keep_in_place(self._statement)
-        return self._rule.accepts(self._session, self._claim, stays_gone)
+        return is_empty(self._rule.against_plan(self._session, self._claim, stays_gone))
 
     # -- placing the claim -----------------------------------------------------------------------
 
@@ -121,7 +111,7 @@ class Search:
                 self._waits |= not place.fits_now
                 return True
             if finder is self._finder:  # which must not forget a node for the rest of the search
-                finder = self._session.placement.finder(self._claim.job, self._domain)
+                finder = self._session.placement.finder(self._claim.job, self._context.domain)
             finder.exclude(task, place.row, "a ledger has refused it")
         return False
 
@@ -175,7 +165,7 @@ class Search:
         if not must_move:
             return set()
         savepoint = self._statement.savepoint()
-        moved = move_victims(self._session, self._statement, self._table, self.gone)
+        moved = move_victims(self._context, self.gone)
         self._statement.rollback(savepoint)
         return must_move - moved
 
@@ -237,7 +227,7 @@ class Search:
     def _evict(self, index: int) -> bool:
         """Evict a unit, and before it those of its job that go first, if the rule allows it."""
         unit, table = self._table.units[index], self._table
-        if not self._rule.allows(self._session, self._claim, unit):
+        if not is_empty(self._rule.against_unit(self._session, self._claim, unit)):
             if not self._with_moves or not table.returning.of(index):
                 return False
             self._must_move.add(index)
@@ -245,8 +235,7 @@ class Search:
         return all(self._evict_alone(i) for i in (*first, index) if self._left[i])
 
     def _evict_alone(self, index: int) -> bool:
-        rule, claim = self._rule, self._claim
-        if not evict_unit(self._statement, self._table, self.gone, index, rule, claim):
+        if not evict_unit(self._context, self.gone, index):
             return False
         self._left[index] = False
         self.gone.append(index)

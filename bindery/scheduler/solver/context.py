@@ -1,0 +1,22 @@
+"""What an attempt to make room works with. Used by `search`, `rearrange` and `moves`."""
+
+from dataclasses import dataclass
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.statement import Statement
+from bindery.scheduler.solver.rules import Claim, Rule
+from bindery.scheduler.solver.victims import VictimTable
+
+
+@dataclass(frozen=True, slots=True)
+class SearchContext:
+    """One claim, the rule of one action, and the Statement for the plan."""
+
+    session: Session
+    statement: Statement
+    claim: Claim
+    rule: Rule
+    table: VictimTable
+    domain: BoolColumn | None = None
+    """The nodes that the claim may use (mask over node rows); None: all nodes."""
