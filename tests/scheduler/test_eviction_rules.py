@@ -89,7 +89,7 @@ queues:
 - {name: closed, gpu: {quota: 0}, reclaimable: false}
 - {name: young, gpu: {quota: 0, weight: 1}, reclaimMinRuntime: 1h}
 jobs:
-- {name: same, queue: own, priority: 50, runtime: 1m, pods: [{gpus: 2, state: Running, node: node0}]}
+- {name: same, queue: own, runtime: 1m, pods: [{gpus: 2, state: Running, node: node0}]}
 - {name: child, queue: below, pods: [{gpus: 1, state: Running, node: node0}]}
 - {name: kept, queue: keeps, pods: [{gpus: 4, state: Running, node: node0}]}
 - {name: fixed, queue: closed, pods: [{gpus: 1, state: Running, node: node0}]}
