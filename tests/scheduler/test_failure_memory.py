@@ -20,7 +20,8 @@ from schedulerworld import (
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.kube.objects import KubeObject, UnboundPod
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
+from bindery.scheduler.model.jobs import JobKey, Uid
 
 COMPLETED = "2025-06-15T15:06:40Z"
 """The clock's time."""
@@ -144,3 +145,47 @@ def test_nothing_is_planned_in_a_namespace_that_is_being_deleted() -> None:
 
     clock.now += 61
     assert plan(engine).keys() == {"g-0", "g-1", "p"}
+
+
+JOB = JobKey(NAMESPACE, "g", True)
+
+
+def answers(memory: FailureMemory, now: float) -> tuple[object, ...]:
+    """Return all that `memory` says about the job `JOB` at `now`."""
+    return (
+        memory.avoided(JOB, now),
+        memory.postponed(JOB, now),
+        memory.refused_room(JOB, now),
+        memory.has_tried_enough(JOB, now),
+        memory.spared(now),
+    )
+
+
+def remembering() -> FailureMemory:
+    """Return a memory of failures that all end at NOW + 60."""
+    memory = FailureMemory(60.0)
+    memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW)  # type: ignore[arg-type]  # a request
+    memory.postpone(JOB, NOW + 60, "no quota")
+    memory.spare([Uid("v")], NOW + 60)
+    for _ in range(MOST_REFUSALS):
+        memory.note_refused_room(JOB, NOW + 60, "a budget", [Uid("v")])
+    return memory
+
+
+def test_asking_changes_nothing() -> None:
+    memory = remembering()
+
+    at_first = answers(memory, NOW)
+    assert answers(memory, NOW + 60) == ([], None, None, False, frozenset())
+    assert answers(memory, NOW) == at_first == (["n"], "no quota", "a budget", True, {"v"})
+
+
+def test_what_has_ended_is_forgotten_and_refusals_are_counted_from_one_again() -> None:
+    memory = remembering()
+
+    memory.expire(NOW + 59)
+    assert answers(memory, NOW + 59) == answers(remembering(), NOW + 59)
+    memory.expire(NOW + 60)
+    assert answers(memory, NOW) == ([], None, None, False, frozenset())
+    memory.note_refused_room(JOB, NOW + 120, "a budget", [Uid("v")])
+    assert not memory.has_tried_enough(JOB, NOW + 60)

@@ -63,7 +63,7 @@ class Allocate:
         """
         attempts = Attempts(session)
         waiting = [job for job in session.state.waiting.values() if job.pending]
-        first = [job for job in waiting if session.has_room_coming(job)]
+        first = [job for job in waiting if session.memory.has_room_coming(job)]
         # Those for which others were evicted get their places before these ask for them again.
         yield from self._serve(attempts, session, WorkList(session, first), reserves=False)
         unserved = [job for job in waiting if job.pending and not job.promised.total]
@@ -230,7 +230,7 @@ class Attempts:
         if shortage is not None:
             barred.add_shape(tasks[0])
             return shortage
-        kept = session.promised_rows(job)
+        kept = session.memory.promised_rows(job)
         for task in tasks:
             if not _is_placed(attempt.statement, task, attempt.finder, kept.get(task.uid)):
                 barred.add_shape(task)

@@ -113,7 +113,7 @@ class MakeRoom:
             if not all(votes):
                 return _Tried(_Outcome.HELD_BACK, None)
             _table(session).mark_gone(found.gone)
-            session.promised(claim.job)
+            session.await_release(claim.job)
             is_gang = len(claim.tasks) > 1
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
 
@@ -200,7 +200,7 @@ def _may_try(session: Session, job: Job) -> bool:
 
 
 def _is_starving(session: Session, job: Job) -> bool:
-    if not job.pending or job.promised.total or session.has_tried_enough(job):
+    if not job.pending or job.promised.total or session.memory.has_tried_enough(job):
         return False
     plugins = session.plugins
     if not all(plugin.is_starving(session, job) for plugin in plugins.starvation):

@@ -37,11 +37,14 @@ class StaleGangEviction:
         for job in session.state.jobs.values():
             with session.guarded(job):
                 parts += _stale_parts(job)
-        found = session.staleness([(job, name) for job, name, _ in parts])
+        memory = session.memory
+        memory.note_stale([(job, name) for job, name, _ in parts])
+        # Before any eviction: a part of the same job would then count as being replaced.
+        found = [memory.staleness(job, name) for job, name, _ in parts]
         for (job, name, tasks), staleness in zip(parts, found, strict=True):
             grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
             is_due = 0 <= grace_s < session.now - staleness.since
-            is_spared = any(task.uid in session.spared for task in tasks)
+            is_spared = any(task.uid in memory.spared for task in tasks)
             if not name:
                 _report(session, job, _outlook(staleness, grace_s, is_due, is_spared))
             if is_due and not is_spared:

@@ -255,6 +255,7 @@ class Cluster:
         self._tasks.sweep_queues()
         self._tasks.note_time(now)
         self.promises.expire(now)
+        self.failures.expire(now)
         self._report_orphans(now - RUNS_ON_AFTER_S)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 

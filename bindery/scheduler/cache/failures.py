@@ -53,17 +53,20 @@ class FailureMemory:
                 # Events of requests come in any order: an older failure shortens nothing.
                 nodes[pod.node] = max(nodes.get(pod.node, 0.0), failed_at + self.cooldown_s)
 
+    def expire(self, now: float) -> None:
+        """Drop the entries that ended by `now`, and the counts of refused plans with them."""
+        for job, nodes in self._until.items():
+            self._until[job] = {name: until for name, until in nodes.items() if until > now}
+        self._until = {job: nodes for job, nodes in self._until.items() if nodes}
+        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
+        self._ending = {name: until for name, until in self._ending.items() if until > now}
+        self._postponed = _current(self._postponed, now)
+        for job in self._refused_room.keys() - _current(self._refused_room, now).keys():
+            self._forget_refused_room(job)
+
     def avoided(self, job: JobKey, now: float) -> list[str]:
         """Return the names of the nodes that `job` avoids at `now`."""
-        nodes = self._until.get(job)
-        if nodes is None:
-            return []
-        current = {name: until for name, until in nodes.items() if until > now}
-        if current:
-            self._until[job] = current
-        else:
-            del self._until[job]
-        return sorted(current)
+        return sorted(name for name, until in self._until.get(job, {}).items() if until > now)
 
     def postpone(self, job: JobKey, until: float, why: str) -> None:
         """Do not plan `job` until `until`: its request could not be created."""
@@ -71,11 +74,10 @@ class FailureMemory:
 
     def postponed(self, job: JobKey, now: float) -> str | None:
         """Return why `job` is not planned at `now`; None if it may be planned."""
-        ending = self._ending.get(job.namespace)
-        if ending is not None and ending > now:
+        if self._ending.get(job.namespace, now) > now:
             return f"its namespace {job.namespace} is being deleted"
-        self._ending.pop(job.namespace, None)
-        return _current(self._postponed, job, now)
+        until, why = self._postponed.get(job, (now, ""))
+        return why if until > now else None
 
     def leave_namespace(self, namespace: str, until: float) -> None:
         """Do not plan the jobs of `namespace` until `until`: it is being deleted."""
@@ -91,10 +93,8 @@ class FailureMemory:
 
     def refused_room(self, job: JobKey, now: float) -> str | None:
         """Return why pods could not be evicted for `job` shortly before `now`; None if not so."""
-        why = _current(self._refused_room, job, now)
-        if why is None:
-            self._forget_refusals(job)
-        return why
+        until, why = self._refused_room.get(job, (now, ""))
+        return why if until > now else None
 
     def has_tried_enough(self, job: JobKey, now: float) -> bool:
         """Return whether `job` has reached `MOST_REFUSALS` and makes no plans for a while."""
@@ -110,22 +110,20 @@ class FailureMemory:
         for uid in pods:
             self._spared.pop(uid, None)
         for job in [job for job, of in self._refused_pods.items() if not of.isdisjoint(pods)]:
-            self._refused_room.pop(job, None)
-            self._forget_refusals(job)
+            self._forget_refused_room(job)
 
     def spared(self, now: float) -> frozenset[Uid]:
         """Return the pods that must not be evicted at `now`."""
-        self._spared = {uid: until for uid, until in self._spared.items() if until > now}
-        return frozenset(self._spared)
+        return frozenset(uid for uid, until in self._spared.items() if until > now)
 
     def forget(self, job: JobKey) -> None:
         """Forget a deleted job."""
         self._until.pop(job, None)
         self._postponed.pop(job, None)
-        self._refused_room.pop(job, None)
-        self._forget_refusals(job)
+        self._forget_refused_room(job)
 
-    def _forget_refusals(self, job: JobKey) -> None:
+    def _forget_refused_room(self, job: JobKey) -> None:
+        self._refused_room.pop(job, None)
         self._refusals.pop(job, None)
         self._refused_pods.pop(job, None)
 
@@ -137,10 +135,8 @@ def _blames_node(reason: str) -> bool:
         return True
 
 
-def _current(memory: dict[JobKey, tuple[float, str]], job: JobKey, now: float) -> str | None:
-    """Return the text for `job` in `memory`; None, and drop the entry, if its time is over."""
-    until, why = memory.get(job, (now, ""))
-    if until > now:
-        return why
-    memory.pop(job, None)
-    return None
+def _current(
+    memory: dict[JobKey, tuple[float, str]], now: float
+) -> dict[JobKey, tuple[float, str]]:
+    """Return the entries of `memory` that have not ended by `now`."""
+    return {job: entry for job, entry in memory.items() if entry[0] > now}

@@ -66,26 +66,22 @@ class StalenessMemory:
         """Forget a deleted gang."""
         self._losses.pop(job, None)
 
-    def observe(
+    def note(
         self, parts: Sequence[tuple[Job, str]], groups: Mapping[JobKey, PodGroup], now: float
-    ) -> list[Staleness]:
-        """Return the staleness of each of `parts`; all other parts have their minimum at `now`."""
-        since = {
+    ) -> None:
+        """Note that `parts` are below their minimum at `now`, and all other parts are not."""
+        self._since = {
             (job.key, name): self._since.get((job.key, name), _said(job, name, groups, now))
             for job, name in parts
         }
-        self._since = since  # without the parts that have their minimum again
-        return [
-            self._staleness(job, at, now)
-            for (job, _), at in zip(parts, since.values(), strict=True)
-        ]
 
-    def _staleness(self, job: Job, at: float, now: float) -> Staleness:
-        """Return the staleness of a part of `job` that is below its minimum since `at`.
+    def of(self, job: Job, name: str, now: float) -> Staleness:
+        """Return the staleness of the part `name` of `job`, which must have been noted.
 
-        The start is at most 10 minutes later than `at`. Otherwise pods that come and go could keep
-        the rest of a gang forever.
+        Replacements that are on their way delay its start by 10 minutes at most. Otherwise pods
+        that come and go could keep the rest of a gang forever.
         """
+        at = self._since[job.key, name]
         latest = at + _MOST_BACKOFF_S
         leaving = any(task.status is TaskStatus.RELEASING for task in job.tasks.values())
         times, losses = [now if leaving else at], self._losses.get(job.key)

@@ -142,6 +142,6 @@ class Judge:
             if budget is not None:
                 name = budget.full_name
                 return f"PodDisruptionBudget {name} allows no eviction of pod {task.name} now"
-        if any(task.uid in self._session.spared for task in unit.tasks):
+        if any(task.uid in self._session.memory.spared for task in unit.tasks):
             return "its eviction has just been refused"
         return ""

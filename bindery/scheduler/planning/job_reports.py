@@ -17,7 +17,7 @@ def job_report(session: Session, job: Job) -> JobReport:
         message = f"{job.gated_count} pods are gated" if gated else ""
     else:
         reason, message = refusal.reason, refusal.message
-        refused_room = session.refused_room(job)
+        refused_room = session.memory.refused_room(job)
         if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}

@@ -20,7 +20,6 @@ from bindery.api.times import seconds
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
-from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
@@ -34,6 +33,7 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.memory import Memory
 from bindery.scheduler.planning.placement import FilterCache, Placement
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.planning.statement import Savepoint, Statement
@@ -96,6 +96,8 @@ class Session:
         self.plugins = plugins
         self.now = now
         self._cluster = cluster
+        self.memory = Memory(cluster, now)
+        """What earlier cycles found out."""
         self._priorities: dict[Job, int] = {}
         self._queue_problems: dict[int, tuple[str, str] | None] = {}
         self.refusals: dict[Job, Refusal] = {}
@@ -273,14 +275,6 @@ class Session:
             self._queue_problems[row] = self.state.queues.problem(row)
         return self._queue_problems[row]
 
-    def avoided_nodes(self, job: Job) -> list[str]:
-        """Return the nodes to which binding the job failed a short while ago."""
-        return self._cluster.failures.avoided(job.key, self.now)
-
-    def postponed(self, job: Job) -> str | None:
-        """Return why the job is left alone for now, if it is."""
-        return self._cluster.failures.postponed(job.key, self.now)
-
     def pending_since(self, job: Job) -> float:
         """Return since when `job` waits: its creation, or that of its newest pending pod."""
         times = [seconds(task.created) for task in job.pending.values()]
@@ -291,40 +285,10 @@ class Session:
         times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
         return min(times, default=0.0)
 
-    def has_room_coming(self, job: Job) -> bool:
-        """Return whether others were evicted for `job` a short while ago."""
-        return self._cluster.promises.holds(job.key)
-
-    def staleness(self, parts: Sequence[tuple[Job, str]]) -> list[Staleness]:
-        """Return how long each of `parts`, jobs or sub-groups of them, has been too small.
-
-        To be asked once, about all that are: the others are taken to be sound.
-        """
-        return self._cluster.staleness.observe(parts, self._cluster.groups, self.now)
-
-    def promised_rows(self, job: Job) -> dict[Uid, int]:
-        """Return the node rows that earlier plans have promised to pods of `job`."""
-        rows = self.state.nodes.rows
-        places = self._cluster.promises.places(job.key)
-        return {uid: rows[name] for uid, name in places.items() if name in rows}
-
-    def refused_room(self, job: Job) -> str | None:
-        """Return why others could not be evicted for `job` a short while ago, if so."""
-        return self._cluster.failures.refused_room(job.key, self.now)
-
-    def has_tried_enough(self, job: Job) -> bool:
-        """Return whether evictions for `job` were refused too often for it to plan more now."""
-        return self._cluster.failures.has_tried_enough(job.key, self.now)
-
-    def promised(self, job: Job) -> None:
+    def await_release(self, job: Job) -> None:
         """Note that room is being made for `job`."""
         self.reservations.drop(job)
         self.refusals[job] = Refusal(JobReason.WAITS_FOR_RELEASE, "it waits for evicted pods to go")
-
-    @cached_property
-    def spared(self) -> frozenset[Uid]:
-        """Pods whose eviction was refused a short while ago."""
-        return self._cluster.failures.spared(self.now)
 
     @cached_property
     def labels(self) -> LabelColumns:

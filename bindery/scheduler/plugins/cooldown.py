@@ -17,7 +17,7 @@ class Cooldown:
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job for some time after its BindRequest could not be created."""
-        why = session.postponed(job)
+        why = session.memory.postponed(job)
         return Refusal(JobReason.COMMIT_FAILED, why) if why is not None else None
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
@@ -25,7 +25,7 @@ class Cooldown:
         # A remembered node may have been deleted since.
         rows = [
             row
-            for name in session.avoided_nodes(job)
+            for name in session.memory.avoided_nodes(job)
             if (row := session.state.nodes.rows.get(name, NO_ROW)) != NO_ROW
         ]
         if rows:

@@ -22,6 +22,18 @@ from bindery.scheduler.model.views import QueueSums, SharesView, StateView
 L = TypeVar("L", bound=Ledger)
 
 
+class MemoryView(Protocol):
+    """What earlier cycles found out."""
+
+    def avoided_nodes(self, job: Job) -> Sequence[str]:
+        """Return the names of the nodes where binding the job failed recently."""
+        ...
+
+    def postponed(self, job: Job) -> str | None:
+        """Return why the job is not planned for now; None if it is."""
+        ...
+
+
 class SessionView(Protocol):
     """The cluster in one cycle, with the plan so far."""
 
@@ -35,6 +47,11 @@ class SessionView(Protocol):
     @property
     def state(self) -> StateView:
         """Nodes and queues as columns, valid for one cycle: do not keep them."""
+        ...
+
+    @property
+    def memory(self) -> MemoryView:
+        """What earlier cycles found out."""
         ...
 
     @property
@@ -66,10 +83,6 @@ class SessionView(Protocol):
         """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
         ...
 
-    def avoided_nodes(self, job: Job) -> Sequence[str]:
-        """Return the names of the nodes where binding the job failed recently."""
-        ...
-
     # -- jobs and pods -------------------------------------------------------------------------
 
     def priority(self, job: Job) -> int:
@@ -86,10 +99,6 @@ class SessionView(Protocol):
 
     def running_since(self, job: Job) -> float:
         """Return when the first pod of `job` was bound: seconds since the epoch."""
-        ...
-
-    def postponed(self, job: Job) -> str | None:
-        """Return why the job is not planned for now; None if it is."""
         ...
 
     def next_pods(self, job: Job) -> Sequence[Task]:

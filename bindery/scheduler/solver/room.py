@@ -19,7 +19,7 @@ def useful_nodes(
     """Return which of the `allowed` nodes could take `task` if all units that are `left` had gone,
     as far as sums of resources tell.
     """
-    nodes, request, useful = session.state.nodes, task.shape.request, allowed
+    nodes, request, useful = session.state.nodes, task.shape.request, allowed.copy()
     freed = table.evictable(left, request.indices)
     every = np.arange(len(nodes.nodes))
     for held, (index, amount) in zip(freed, nodes.demands(request, every), strict=True):

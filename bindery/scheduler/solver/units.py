@@ -25,7 +25,7 @@ class EvictionUnit:
 
 def may_go(session: Session, task: Task) -> bool:
     """Return whether `task` may be evicted at all, for whomever."""
-    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.spared
+    return task.is_preemptible and task.row != NO_ROW and task.uid not in session.memory.spared
 
 
 MayGo = Callable[[Session, Task], bool]
