@@ -1,5 +1,5 @@
-"""Making room: which running pods go, so that a waiting gang can be placed.
+"""Making room: the choice of running pods to evict so that a waiting gang can be placed.
 
-reclaim, preempt and consolidation share this search; each brings its rule. victims.py knows who
-could go, bounds.py proves without a search that nothing can help, search.py finds a plan.
+reclaim, preempt and consolidation share this search; each has its own rule. victims.py lists the
+possible victims, bounds.py proves without a search that no plan exists, search.py finds a plan.
 """

@@ -1,4 +1,4 @@
-"""Cheap proofs that a claim cannot be met, whatever is evicted: answered without a search."""
+"""Cheap proofs that no eviction can meet a claim, without a search."""
 
 from collections import Counter
 
@@ -23,9 +23,9 @@ def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColum
 
 
 def exceeds_idle(session: Session, claim: Claim) -> Task | None:
-    """Return the pod with which `claim` asks for more than all nodes together have left, if any.
+    """Return the first pod of `claim` beyond what all nodes together have left; None if all fit.
 
-    Moving others, who need as much elsewhere, cannot help then.
+    Moving other pods cannot help then: they need as much elsewhere.
     """
     nodes = session.state.nodes
     return _exceeding(session, claim, nodes.idle + nodes.releasing - nodes.pipelined)
@@ -34,13 +34,13 @@ def exceeds_idle(session: Session, claim: Claim) -> Task | None:
 def can_never_fit(
     session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn
 ) -> Task | None:
-    """Return a pod of `claim` that fits nowhere even when all eligible victims have gone, if there
-    is one.
+    """Return a pod of `claim` that fits on no node even without the eligible victims, or None.
+
+    `eligible`: mask over the units of `table`.
     """
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
-    freed = table.evictable(eligible, range(len(room)))
-    room = room + freed
+    room = room + table.evictable(eligible, range(len(room)))
     shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
     for shape, count in shapes.items():
         passing = session.placement.passing(shape)
@@ -50,7 +50,10 @@ def can_never_fit(
 
 
 def _exceeding(session: Session, claim: Claim, room: IntColumns) -> Task | None:
-    """Return the first pod with which more of a resource is asked for than there is in `room`."""
+    """Return the first pod of `claim` whose requests, added up, exceed `room`; None if none does.
+
+    `room`: [resource, node]. Counts the least that each pod takes on any node.
+    """
     nodes = session.state.nodes
     asked = total(nodes.least(task.shape.request) for task in claim.tasks)
     left = {index: int(np.maximum(room[index], 0).sum()) for index in asked}

@@ -1,7 +1,7 @@
-"""Which pods of a job a claim is made for: the first that could be placed if room were made.
+"""The choice of pods for a claim: the first pods of a job that could be placed if there were room.
 
-A claim for which there is no plan tells which of its pods found no room; the next claim of the same
-attempt does without the pods that need as much.
+If no plan exists for a claim, the search may report the pod without room. The next claim of the
+same attempt leaves out all pods that need as much.
 """
 
 from bindery.scheduler.model.jobs import Job, Task
@@ -11,8 +11,9 @@ from bindery.scheduler.solver.rules import Claim
 
 
 def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
-    """Return the claim for the pods of `job` that are placed next, without those that are `barred`
-    or that a plugin refuses; None if the others are too few.
+    """Return the claim for the next pods of `job`; None if too few can be planned.
+
+    Pods that a plugin refuses are added to `barred`, and barred pods are left out.
     """
     while tasks := session.next_pods(job, barred):
         refused = [task for task in tasks if session.task_refusal(task) is not None]
@@ -24,10 +25,11 @@ def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
 
 
 def do_without(barred: Barred, claim: Claim, lost: Task | None) -> bool:
-    """Bar the pods of which `claim` cannot have any; return whether it is known which these are.
+    """Bar all pods that need as much as `lost`; return False if the pod without room is unknown.
 
-    `lost`: a pod of it for which no room can be made, where the search tells.
+    `lost`: a pod of `claim` for which no room can be made; None if the search does not know it.
     """
+    # If all pods are equal, any of them is the one without room.
     if lost is None and len({task.shape for task in claim.tasks}) == 1:
         lost = claim.tasks[0]
     if lost is not None:

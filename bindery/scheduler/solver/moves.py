@@ -1,7 +1,6 @@
-"""Taking victims out and moving them: those that find another place are moved, not just killed.
+"""Steps that `search` and `rearrange` share: evict whole units, promise places, move victims.
 
-What the search and the rearrangement do alike in their Statements: evict whole units, promise
-places, and move who can be moved once the claim has its places.
+A victim that fits on another node is moved: it is evicted and promised a place there.
 """
 
 from collections.abc import Sequence
@@ -17,7 +16,7 @@ from bindery.scheduler.solver.context import SearchContext
 
 
 def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
-    """Return what the first gate says against `tasks` in the queue of `job`."""
+    """Return the first refusal of a capacity gate for `tasks` of `job`; None if all agree."""
     for gate in session.plugins.capacity_gates:
         refusal = gate.over_capacity(session, job, tasks)
         if refusal is not None:
@@ -46,7 +45,7 @@ def evict_unit(context: SearchContext, gone: Sequence[int], index: int) -> bool:
 
 
 def promise(statement: Statement, task: Task, row: int) -> bool:
-    """Promise `task` the node at `row`; return False where a ledger refuses it."""
+    """Promise `task` the node at `row`; return False if a ledger refuses."""
     try:
         statement.pipeline(task, row)
     except LedgerRefusalError:
@@ -55,22 +54,24 @@ def promise(statement: Statement, task: Task, row: int) -> bool:
 
 
 def move_victims(context: SearchContext, gone: Sequence[int]) -> set[int]:
-    """Promise other places to victims where there are any; return the units that have one.
+    """Promise other places to the victims `gone`, where there are any; return the units moved.
 
-    The last that went, which is worth most, comes first.
+    The most valuable unit, which was evicted last, chooses first.
     """
     table, moved = context.table, set[int]()
     for index in reversed(gone):
         unit = table.units[index]
-        may_stay = len(unit.tasks) > 1  # of a gang that moves some may stand well
+        may_stay = len(unit.tasks) > 1  # some pods of a gang may already be on good nodes
         if table.returning.of(index) and move_all(context, unit.job, unit.tasks, may_stay=may_stay):
             moved.add(index)
     return moved
 
 
 def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_stay: bool) -> bool:
-    """Promise other places to the evicted `tasks` of `job`, all in one of the sets of nodes that
-    plugins leave to it, or to none of them. `may_stay`: the nodes on which they stand will do, too.
+    """Promise other places to all evicted `tasks` of `job`, or to none; return whether it was done.
+
+    All places are in one of the sets of nodes that plugins offer. `may_stay`: a pod may also keep
+    its node.
     """
     session, statement = context.session, context.statement
     if over_capacity(session, job, tasks) is not None:
@@ -86,10 +87,10 @@ def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_sta
 
 
 def keep_in_place(statement: Statement) -> None:
-    """Take back the evictions of pods that `statement` has promised the nodes on which they stand.
+    """Take back the evictions of pods that `statement` promises their own nodes again.
 
-    Nothing else changes: they would leave as much room as they take, unless what makes the room is
-    that they change devices on their node; then all stays as it was.
+    The rest of the plan stays. Such a pod frees as much as it takes, so the plan normally still
+    fits. If the room comes from a change of devices on the node, the plan is left as it was.
     """
     stand = {o.task.uid: o.row for o in statement.operations if o.kind is OperationKind.EVICT}
     back = {
@@ -101,13 +102,13 @@ def keep_in_place(statement: Statement) -> None:
         return
     plan = statement.extract()
     steps = [step for step in plan.operations if step.task.uid not in back]
-    # Promises must not ask for room before all who leave have left.
+    # Evictions first: a promise must not be checked before the room for it is freed.
     steps.sort(key=lambda step: step.kind is not OperationKind.EVICT)
     statement.rollback(Savepoint(0))
     try:
         statement.replay(Plan(tuple(steps)))
     except LedgerRefusalError:
-        statement.replay(plan)
+        statement.replay(plan)  # the evictions were needed after all
 
 
 def _move(
@@ -118,7 +119,10 @@ def _move(
     *,
     may_stay: bool,
 ) -> bool:
-    """Promise the evicted `task` another place in `domain`. `may_stay`: its own will do, too."""
+    """Promise the evicted `task` a place in `domain`; return False if there is none.
+
+    `may_stay`: its own node counts as a place too.
+    """
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
     finder = session.placement.finder(session.state.jobs[task.job], domain)
     place = finder.best(task)
@@ -131,7 +135,7 @@ def _move(
 
 
 def _changes_devices(session: Session, statement: Statement, task: Task) -> bool:
-    """Promise `task` parts of other GPUs of its own node, if that is what it gets there."""
+    """Promise `task` parts of other GPUs of its own node; return False if it would get the same."""
     table, savepoint = session.state.nodes.devices, statement.savepoint()
     share = task.shape.request.share
     if share is None or share.portion == WHOLE or not promise(statement, task, task.row):

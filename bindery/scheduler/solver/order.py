@@ -18,20 +18,22 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.victims import VictimTable
 
 _FEW = 64
-"""So many units are sorted by themselves, as those of one node; more are picked from all."""
+"""Up to this many units, such as those of one node, are sorted; more are picked from the ranking of
+all units."""
 _BLOCK = 1024
+"""How many ranked units are compared with the mask at once."""
 _TAKEN, _SPARED = range(2)
-"""Queues for which no key can be made come last: nobody knows whether others should go first."""
+"""A queue whose plugin fails comes last: its pods must not go because of an error."""
 
 
 def victims(session: Session, table: VictimTable, among: BoolColumn) -> Iterator[int]:
-    """Yield the units of `among` (mask) in the order in which they go.
+    """Yield the units of `among` (mask) in the order of eviction.
 
-    Mostly the first few are enough, so no more are looked at than are asked for.
+    Lazy: the first few units are usually enough.
     """
     waiting = {queue: _Line(units) for queue, units in _by_queue(table, among)}
     waiting = {queue: line for queue, line in waiting.items() if line}
-    if len(waiting) == 1:
+    if len(waiting) == 1:  # no queues to compare, so no plugin is called
         yield from next(iter(waiting.values()))
     elif waiting:
         yield from _Walk(session, table, waiting)
@@ -57,7 +59,7 @@ def _picked(ranked: NDArray[np.intp], among: BoolColumn) -> Iterator[int]:
 
 
 class _Line(Iterator[int]):
-    """Units of one queue, of which the first can be looked at before it is taken."""
+    """The units of one queue. `first` is the next unit; None at the end."""
 
     def __init__(self, units: Iterator[int]) -> None:
         self._units = units

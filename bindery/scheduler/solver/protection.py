@@ -1,7 +1,7 @@
-"""Times that protect: how long a job waits before others go for it, how long one runs in peace.
+"""Times that protect running jobs: the preemption delay of claimants and the minimum runtime.
 
-The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay). Extra pods of an
-elastic job are not protected: only its core is.
+The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay). Only the core of an
+elastic job is protected, its extra pods are not.
 """
 
 from collections.abc import Iterator
@@ -39,14 +39,14 @@ def against_unit(
         return
     row = session.queue_row(unit.job)
     least_s = min_runtime_s(session, session.queue_row(claim.job), row, action)
-    # Most queues protect nothing: do not go over the pods of the job then.
+    # Without a minimum, which is usual, the pods of the job need not be visited.
     runs_s = session.now - session.running_since(unit.job) if least_s else 0.0
     if runs_s < least_s:
         yield UnitRefusal(
             JobReason.MIN_RUNTIME,
             lambda: (
-                f"it has run for {runs_s:.0f} s of the {least_s:.0f} s that jobs of queue "
-                f"{session.state.queues.entries[row].name} run in peace"
+                f"it has run for {runs_s:.0f} s, and queue "
+                f"{session.state.queues.entries[row].name} protects jobs for {least_s:.0f} s"
             ),
         )
 
@@ -58,7 +58,10 @@ def unprotected(
     own: int,
     action: Action,
 ) -> BoolColumn:
-    """Return which units of `among` have run for as long as their queue protects them."""
+    """Return the units of `among` (mask) that have run for the minimum runtime of their queue.
+
+    `own`: row of the claimant's queue.
+    """
     mask = among.copy()
     for queue, of_queue in table.by_queue.items():
         least_s = min_runtime_s(session, own, queue, action)
@@ -69,10 +72,10 @@ def unprotected(
 
 
 def min_runtime_s(session: Session, own: int, victim: int, action: Action) -> float:
-    """Return the runtime that protects jobs of the queue `victim` from one of the queue `own`.
+    """Return the minimum runtime, in seconds, of jobs in queue `victim` against queue `own` (rows).
 
-    preempt: the value of the victim's queue, or of the nearest one above. reclaim: from the child
-    of the lowest common ancestor on the victim's side upward.
+    preempt: the value of the victim's queue, else of the nearest ancestor with a value. reclaim:
+    the same, from the child of the lowest common ancestor on the victim's side upward.
     """
     entries, chain = session.state.queues.entries, session.queue_ledger.chains[victim]
     if action == "preempt":

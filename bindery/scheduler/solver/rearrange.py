@@ -1,9 +1,9 @@
-"""Rearranging a few running jobs so that a claim fits: all stay, some of them elsewhere.
+"""Rearranging a few running jobs so that a claim fits. All of them keep running.
 
-Used for consolidation before the search node by node. Victims are taken one after the other in
-their order; each time the claim and all of them are placed anew, in the order in which jobs are
-served (KAI-Scheduler v0.17, actions/common/solvers). So the last jobs move, and only as many as
-must; who comes back to the node on which it stands does not move at all.
+Consolidation tries this before the search node by node. Victims are added one by one, in the order
+of eviction; after each, the claim and all victims are placed again in the order of serving
+(KAI-Scheduler v0.17, actions/common/solvers). So only the last jobs move, and as few as possible. A
+pod that gets its own node again does not move.
 """
 
 from collections.abc import Sequence
@@ -25,8 +25,9 @@ from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
 
 _MOST_PODS = 64
-"""Up to so many pods, of the claim and of victims, are placed anew: it is done again and again."""
+"""The most pods, of the claim and of victims, that are placed again: it is repeated per victim."""
 _MOST_VICTIMS = 16
+"""The most units that move."""
 _START = Savepoint(0)
 
 
@@ -43,14 +44,18 @@ class Rearrangement:
         self.gone: list[int] = []
         """Units that move, in the order in which they were chosen."""
         self.lost: Task | None = None
-        """Never known: the search node by node, which comes after, tells which pod has no room."""
+        """Always None: the search node by node, which runs next, finds the pod without room."""
 
     def run(self) -> bool:
-        """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
+        """Write an acceptable plan into the Statement; return False if there is none.
+
+        If it returns False, the caller must undo the Statement.
+        """
         session, claim, table = self._session, self._claim, self._table
         eligible = self._rule.eligible(session, claim, table) & table.alive
         pods = len(claim.tasks)
-        if pods >= _MOST_PODS or self._place():  # where it fits already, room is not what it lacks
+        # A claim that fits without moves was refused for another reason, and moves cannot help.
+        if pods >= _MOST_PODS or self._place():
             return False
         for index in victims(
             session, table, permitted(session, claim, table, eligible, self._rule.name)
@@ -74,8 +79,8 @@ class Rearrangement:
         return True
 
     def _place(self) -> bool:
-        """Place the claim and all victims anew, or none of them."""
-        nobody = self._table.alive & False
+        """Place the claim and all victims again, or none of them."""
+        nobody = self._table.alive & False  # the victims have left already: no more room is coming
         if can_never_fit(self._session, self._claim, self._table, nobody) is not None:
             return False
         savepoint = self._statement.savepoint()
@@ -104,7 +109,7 @@ class Rearrangement:
         return True
 
     def _spare(self) -> None:
-        """Leave out victims, the last first, without which all find places as well."""
+        """Leave out victims, the last first, if all pods still find places without their move."""
         best, plan = list(self.gone), self._statement.extract()
         for index in reversed(tuple(self.gone)):
             trial = [i for i in best if i != index]

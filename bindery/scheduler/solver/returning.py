@@ -1,7 +1,7 @@
-"""Which victims would be placed again after their eviction: only these are moved, not killed.
+"""The check whether victims would be placed again after their eviction. Only these are moved.
 
-A pod returns only if a controller creates another one in its place, and starts again only if no
-plugin has anything against its job. Asked before the victim is evicted, while its gang is whole.
+A pod returns only if a controller creates a replacement, and starts only if no plugin refuses its
+job. The check runs before the eviction, while the gang is whole.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _UNKNOWN = -1
 
 
 class Returning:
-    """Answers for `units`, each once a session."""
+    """The answers for `units`, cached for the session."""
 
     def __init__(self, session: Session, units: Sequence[EvictionUnit]) -> None:
         self._session = session
@@ -33,7 +33,7 @@ class Returning:
         return bool(self._answers[index])
 
     def among(self, mask: BoolColumn) -> BoolColumn:
-        """Return those units of `mask` of which all pods would be placed again."""
+        """Return the units of `mask` whose pods would all be placed again."""
         for index in np.flatnonzero(mask & (self._answers == _UNKNOWN)).tolist():
             self._answers[index] = self._ask(self._units[index])
         return np.asarray(mask & (self._answers == 1))
@@ -48,7 +48,7 @@ class Returning:
 
 
 def _may_be_planned(session: Session, job: Job) -> bool:
-    """Return whether `job`, if it stood as it does now, would be planned and bound."""
+    """Return whether plugins would let `job`, in its present state, be planned and bound."""
     plugins = session.plugins
     return all(plugin.invalid(session, job) is None for plugin in plugins.validity) and all(
         plugin.is_ready(session, job) for plugin in plugins.readiness

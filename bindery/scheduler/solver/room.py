@@ -1,7 +1,7 @@
-"""Whether a node has, or could have, room for a pod: what the search asks before it evicts.
+"""Whether a node has, or could have, room for a pod. The search asks before it evicts.
 
-Sums of resources first; then the plugins that keep room of their own kind, such as devices one by
-one. Pure questions about the plan as it stands.
+Sums of resources are compared first, then plugins with room of their own, such as devices. Nothing
+here changes the plan or an argument.
 """
 
 import numpy as np
@@ -16,8 +16,9 @@ from bindery.scheduler.solver.victims import VictimTable
 def useful_nodes(
     session: Session, table: VictimTable, left: BoolColumn, allowed: BoolColumn, task: Task
 ) -> BoolColumn:
-    """Return which of the `allowed` nodes could take `task` if all units that are `left` had gone,
-    as far as sums of resources tell.
+    """Return the `allowed` nodes that could take `task` without the units `left`, as a new mask.
+
+    Compares sums of resources only. `left`: mask over units; `allowed`: mask over node rows.
     """
     nodes, request, useful = session.state.nodes, task.shape.request, allowed.copy()
     freed = table.evictable(left, request.indices)
@@ -29,7 +30,10 @@ def useful_nodes(
 
 
 def shortfall(session: Session, task: Task, row: int) -> NDArray[np.int64]:
-    """Return by how much each requested resource falls short on the node at `row`."""
+    """Return how much of each requested resource is missing on the node at `row`.
+
+    One entry for each resource of the request, in its order; at most 0 if nothing is missing.
+    """
     nodes = session.state.nodes
     request = nodes.demand(row, task.shape.request)
     index = list(request.indices)
@@ -38,7 +42,7 @@ def shortfall(session: Session, task: Task, row: int) -> NDArray[np.int64]:
 
 
 def lacks_room(session: Session, task: Task, row: int) -> bool:
-    """Return whether `task` does not fit at `row` once all that is being released has gone."""
+    """Return whether `task` does not fit at `row`, even after all pending releases."""
     if (shortfall(session, task, row) > 0).any():
         return True
     rows = np.array([row])

@@ -1,4 +1,4 @@
-"""What an action allows: who may make room, whose pods may go, and which plan is acceptable."""
+"""The rule of an action: the claims, the victims and the plans that it refuses."""
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,10 +18,10 @@ from bindery.scheduler.solver.victims import VictimTable
 
 @dataclass(frozen=True)
 class Claim:
-    """A gang, or one extra pod, for which room is to be made. Read before anything is evicted.
+    """A gang, or one extra pod, that needs room. Made before anything is evicted.
 
-    The search places `tasks` in their order. What they ask for is summed up once, as it is compared
-    with every victim.
+    The search places `tasks` in their order. The sum of their requests is cached, because it is
+    compared with every victim.
     """
 
     job: Job
@@ -29,18 +29,18 @@ class Claim:
 
     @cached_property
     def request(self) -> Mapping[int, int]:
-        """What all its pods ask for: place on the resource axis -> units."""
+        """The sum of the pods' requests: position on the resource axis -> units."""
         return total(task.shape.request for task in self.tasks)
 
     def waiting_request(self) -> Mapping[int, int]:
-        """Return what those of its pods ask for that have no place yet."""
+        """Return the sum of the requests of pods without a place in the plan."""
         pending = self.job.pending
         placed = bisect_left(self.tasks, True, key=lambda task: task.uid in pending)
         return self._requests_from[placed]
 
     @cached_property
     def _requests_from(self) -> Sequence[Mapping[int, int]]:
-        """Position in `tasks` -> what the pods from there on ask for."""
+        """Position in `tasks` -> sum of the requests of the pods from there on."""
         sums: list[dict[int, int]] = [{}]
         for task in reversed(self.tasks):
             so_far, request = dict(sums[-1]), task.shape.request
@@ -76,7 +76,7 @@ class Rule(Protocol):
 
     @property
     def most_jobs(self) -> int | None:
-        """Of how many jobs pods may go at the most; None: any number."""
+        """Maximum number of jobs whose pods may be evicted; None means no limit."""
         ...
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
@@ -91,7 +91,7 @@ class Rule(Protocol):
         ...
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return which units may go for `claim` as long as they find other places."""
+        """Return which units may be evicted for `claim` if they find other places."""
         ...
 
     def against_unit(

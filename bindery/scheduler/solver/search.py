@@ -1,11 +1,10 @@
-"""The search for a plan that makes room: node by node, victims in their order, and no more of them
-than needed.
+"""The search for a plan that makes room, node by node, with as few victims as possible.
 
-Pod by pod of the claim: into room that is free, or being released; else onto the node on which the
-first eligible victims stand. Of those only as many go as the pod needs, and the most valuable are
-spared first. At the end victims that find another place are moved, and the action's rule judges the
-whole. Everything happens in one Statement, so a plan that fails leaves nothing behind. Bounded by
-counts, not by time: the same session gives the same plan.
+Each pod of the claim goes into free or released room; else onto the node with the first eligible
+victims. Only as many of them go as the pod needs, and the most valuable are spared first. At the
+end, victims that fit elsewhere are moved, and the rule judges the whole plan. All of it is one
+Statement, so a plan that fails leaves nothing behind. Counts bound the search, not time: the same
+session gives the same plan.
 """
 
 from collections.abc import Iterator, Sequence
@@ -30,9 +29,9 @@ from bindery.scheduler.solver.rules import is_empty
 from bindery.scheduler.solver.vetoes import permitted
 
 NODES_TRIED = 64
-"""How many nodes are tried for one pod before the claim is given up for this cycle."""
+"""How many nodes are tried for one pod before the claim fails in this cycle."""
 _MOST_TO_SPARE = 4000
-"""Up to so many (victims x pods of the claim) it is tried to leave out victims one by one."""
+"""Above this number (victims x pods of the claim), `_spare` does not try to leave out victims."""
 
 
 class Search:
@@ -62,27 +61,30 @@ class Search:
         """Whether a pod has been promised room that is not free yet."""
         self._finder = session.placement.finder(claim.job, context.domain)
         self.gone: list[int] = []
-        """Units that go, in the order in which they were chosen."""
+        """Units that are evicted, in the order in which they were chosen."""
         self.lost: Task | None = None
-        """The pod of the claim for which no room can be made, where that is what the plan lacks."""
+        """The pod of the claim for which no room can be made; None if another reason decided."""
 
     def run(self) -> bool:
-        """Write an acceptable plan into the Statement; False: there is none, undo the Statement."""
+        """Write an acceptable plan into the Statement; return False if there is none.
+
+        If it returns False, the caller must undo the Statement.
+        """
         if not self._is_possible() or not self._place_all():
             return False
-        if not self.gone:  # others have made more room than they need
+        if not self.gone:  # earlier plans release enough; if nothing waits, allocate will place it
             return self._waits
         return self._is_acceptable()
 
     def _is_possible(self) -> bool:
-        """Return whether a search can succeed at all, as far as cheap bounds can tell."""
+        """Return False if cheap bounds show that no plan exists."""
         if not self._left.any() and not self._session.is_releasing:
             return False
         self.lost = can_never_fit(self._session, self._claim, self._table, self._left)
         return self.lost is None
 
     def _is_acceptable(self) -> bool:
-        """Leave out who need not go, move who can be moved, and let the rule judge the rest."""
+        """Leave out needless victims, move the others where possible, and ask the rule."""
         self._spare()
         moved = move_victims(self._context, self.gone)
         if not moved.issuperset(self._must_move.intersection(self.gone)):
@@ -104,19 +106,22 @@ class Search:
         return True
 
     def _place(self, task: Task) -> bool:
-        """Promise `task` the best node that has, or will have, room; evicts nobody."""
+        """Promise `task` the best node with free or released room, without an eviction."""
         finder = self._finder
         while (place := finder.best(task)) is not None:
             if promise(self._statement, task, place.row):
                 self._waits |= not place.fits_now
                 return True
-            if finder is self._finder:  # which must not forget a node for the rest of the search
+            if finder is self._finder:  # the shared finder must not lose the node for later pods
                 finder = self._session.placement.finder(self._claim.job, self._context.domain)
             finder.exclude(task, place.row, "a ledger has refused it")
         return False
 
     def _make_capacity(self, tasks: Sequence[Task]) -> bool:
-        """Evict until no gate is against `tasks`: a queue at its limit needs its own pods gone."""
+        """Evict until no capacity gate refuses `tasks`; return whether that was possible.
+
+        A queue at its limit needs evictions in its own tree.
+        """
         refusal = over_capacity(self._session, self._claim.job, tasks)
         if refusal is None:
             return True
@@ -132,13 +137,13 @@ class Search:
         return False
 
     def _make_room(self, task: Task) -> bool:
-        """Evict on one node as much as `task` needs there, and promise it the room."""
+        """Evict on one node what `task` needs, and promise it the node."""
         allowed = self._finder.allowed_for(task, emptied=True)
         useful = useful_nodes(self._session, self._table, self._left, allowed, task)
         return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
 
     def _make_room_on(self, row: int, task: Task) -> bool:
-        """Evict on the node at `row` what `task` needs there; others if those cannot move."""
+        """Evict on the node at `row` what `task` needs; try other victims if the first cannot move."""
         kept: list[int] = []
         savepoint, chosen = self._statement.savepoint(), len(self.gone)
         while self._clear(row, task) and promise(self._statement, task, row):
@@ -157,7 +162,7 @@ class Search:
         return False
 
     def _stuck(self) -> set[int]:
-        """Return which of the victims so far find no other place, but must."""
+        """Return the victims so far that must move but find no place."""
         if not self._rule.moves_all and not self._must_move:
             return set()
         gone = set(self.gone)
@@ -170,13 +175,13 @@ class Search:
         return must_move - moved
 
     def _go_back(self, savepoint: Savepoint, chosen: int) -> None:
-        """Undo what was done since `savepoint`, when `chosen` units had gone."""
+        """Go back to `savepoint`, at which `chosen` units were evicted."""
         self._statement.rollback(savepoint)
         self._left[self.gone[chosen:]] = True
         del self.gone[chosen:]
 
     def _nodes_in_order(self, useful: BoolColumn) -> Iterator[int]:
-        """Yield useful nodes by the first victim on them; a fixed number at the most."""
+        """Yield up to `NODES_TRIED` useful nodes, in the order of the first victim on each."""
         table = self._table
         on_useful = np.zeros(len(table.units), dtype=np.bool_)
         on_useful[table.unit[useful[table.row]]] = True
@@ -190,7 +195,7 @@ class Search:
                         return
 
     def _clear(self, row: int, task: Task) -> bool:
-        """Evict on the node at `row` until `task` fits, sparing what need not go."""
+        """Evict on the node at `row` until `task` fits, and spare needless victims."""
         session, table = self._session, self._table
         here = np.zeros(len(table.units), dtype=np.bool_)
         here[table.unit[table.row == row]] = True
@@ -221,11 +226,11 @@ class Search:
     # -- victims ---------------------------------------------------------------------------------
 
     def _in_order(self, among: BoolColumn) -> Iterator[int]:
-        """Yield units in the order in which they go."""
+        """Yield the units of `among` in the order of eviction."""
         return victims_in_order(self._session, self._table, among)
 
     def _evict(self, index: int) -> bool:
-        """Evict a unit, and before it those of its job that go first, if the rule allows it."""
+        """Evict a unit if the rule allows it; before a core, the extra pods of its job."""
         unit, table = self._table.units[index], self._table
         if not is_empty(self._rule.against_unit(self._session, self._claim, unit)):
             if not self._with_moves or not table.returning.of(index):
@@ -242,9 +247,9 @@ class Search:
         return True
 
     def _spare(self) -> None:
-        """Leave out victims, the last first, without which the claim finds its places as well.
+        """Leave out victims, the last first, if the claim still finds its places without them.
 
-        Before, let it choose its places anew: all that goes has gone then.
+        The first trial leaves out nobody: with all victims gone, the claim may choose better places.
         """
         asked, gone = len(self._claim.tasks), [self._table.units[i].tasks for i in self.gone]
         has_choice = asked > 1 or sum(map(len, gone)) > 1
@@ -269,7 +274,7 @@ class Search:
         self.gone = best
 
     def _fits(self) -> bool:
-        """Place the whole claim into the room that there is."""
+        """Place the whole claim without further evictions; return whether that was possible."""
         if over_capacity(self._session, self._claim.job, self._claim.tasks) is not None:
             return False
         return all(self._place(task) for task in self._claim.tasks)

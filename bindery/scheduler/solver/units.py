@@ -1,7 +1,7 @@
-"""The units in which a job can be evicted: an extra pod by itself, the rest of its gang as a whole.
+"""The units of eviction of a job: each extra pod is one, and the rest of its gang is one.
 
-Inside a job extras go before the core, the last pods first. Used by `victims`, which makes columns
-of them.
+Extra pods go before the core, the last pods first. Used by `victims`, which turns units into
+columns.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,11 +20,11 @@ class EvictionUnit:
     job: Job
     tasks: tuple[Task, ...]
     is_core: bool
-    """Whether the gang falls below its minimum by it."""
+    """Whether the gang falls below its minimum if the unit is evicted."""
 
 
 def may_go(session: Session, task: Task) -> bool:
-    """Return whether `task` may be evicted at all, for whomever."""
+    """Return whether `task` may be evicted for any job."""
     return task.is_preemptible and task.row != NO_ROW and task.uid not in session.memory.spared
 
 
@@ -32,13 +32,12 @@ MayGo = Callable[[Session, Task], bool]
 
 
 def units(session: Session, job: Job, allowed: MayGo = may_go) -> list[EvictionUnit]:
-    """Return the units in which `job` can be evicted, in the order in which they go.
+    """Return the units of eviction of `job`, in the order of eviction.
 
-    Pods that are not `allowed` to go count towards its minimum, so that others are extras; the rest
-    of the gang goes only as a whole.
+    Pods that are not `allowed` to go still count towards the minimum, so others can be extra pods.
     """
     running = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
-    if len(running) > 1:  # most jobs are one pod, and keys cost more than all else here
+    if len(running) > 1:  # most jobs have one pod, and keys are the largest cost here
         running.sort(key=session.pod_sort_key, reverse=True)
     free = {task.uid for task in running if allowed(session, task)}
     found = [
@@ -52,9 +51,9 @@ def units(session: Session, job: Job, allowed: MayGo = may_go) -> list[EvictionU
 
 
 def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterable[list[Task]]:
-    """Yield what can go of the `free` pods while the gang keeps its minimum.
+    """Yield the groups of `free` pods that can go while the gang keeps its minimum.
 
-    `running`: in order of eviction.
+    `running`: running pods in the order of eviction.
     """
     surplus = job.placed.total - job.min_member
     spare_roles = {role: job.placed.roles[role] - least for role, least in job.roles.items()}
@@ -84,9 +83,9 @@ def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterab
 
 
 def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Group]:
-    """Yield satisfied groups that `group` can do without, the last written first.
+    """Yield satisfied groups beyond the minimum of `group`, the last of the spec first.
 
-    `pinned`: leaves with pods that may not go.
+    `pinned`: names of leaves with pods that may not go.
     """
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
     surplus = len(satisfied) - group.needed_children
@@ -99,7 +98,7 @@ def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Grou
 
 
 def _useless_leaves(job: Job, group: Group) -> Iterable[Group]:
-    """Yield the leaves of `group`, which is satisfied, whose pods are too few to count."""
+    """Yield the leaves of the satisfied `group` with too few pods to count."""
     for child in group.children:
         if child.is_satisfied(job.lacking):
             yield from _useless_leaves(job, child)

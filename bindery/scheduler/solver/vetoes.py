@@ -1,6 +1,6 @@
-"""What plugins say against victims: a veto is final, whatever other plugins say and rules allow.
+"""The vetoes of plugins against victims. A veto is final; no other plugin or rule can undo it.
 
-Asked by the search before it chooses. Costs nothing unless a plugin offers `may_evict`.
+The search asks before it chooses. Costs nothing if no plugin has `may_evict`.
 """
 
 import numpy as np
@@ -14,9 +14,9 @@ from bindery.scheduler.solver.victims import VictimTable
 def permitted(
     session: Session, claim: Claim, table: VictimTable, among: BoolColumn, action: str
 ) -> BoolColumn:
-    """Return the units of `among` (mask) with no pod that a plugin keeps from `action`.
+    """Return the units of `among` (mask) without a pod that a plugin protects from `action`.
 
-    The core of a gang is kept with any of its extras: they would be left without their gang.
+    A protected extra pod protects the core of its gang too: it would be left without its gang.
     """
     filters = session.plugins.victim_filters
     if not filters:

@@ -1,4 +1,4 @@
-"""Who could be evicted: running pods as columns, by the units in which they go."""
+"""The possible victims: running pods and their units of eviction, as columns."""
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -15,13 +15,13 @@ from bindery.scheduler.solver.returning import Returning
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
 
 _MOST_RECOUNTED = 64
-"""Up to so many units are counted one by one."""
+"""Up to this many changed units, the sums are updated unit by unit; above, they are recomputed."""
 
 
 def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]:
-    """Return for each unit the key that its job has when those that go before it have gone.
+    """Return for each unit the sort key of its job, after the eviction of its earlier units.
 
-    An elastic job that is down at its minimum stands with those that have no more than theirs.
+    So an elastic job that is reduced to its minimum sorts with the jobs at their minimum.
     """
     keys = []
     trial = session.statement()
@@ -33,15 +33,15 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
         if position + 1 < len(units) and units[position + 1].job is unit.job:
             with session.guarded(unit.job), suppress(LedgerRefusalError):
                 for task in unit.tasks:
-                    trial.evict(task, "to see where its job stands then")
+                    trial.evict(task, "to compute the sort key of its job after it")
     session.undo(trial)
     return keys
 
 
 class VictimTable:
-    """All units of all jobs, as columns over their pods.
+    """All units of all jobs, as columns over pods and over units.
 
-    Made once a session; `mark_gone` notes what a committed plan has taken. `allowed`: see `units`.
+    Made once a session; `mark_gone` removes the units of a committed plan. `allowed`: see `units`.
     """
 
     def __init__(self, session: Session, allowed: MayGo = may_go) -> None:
@@ -62,15 +62,15 @@ class VictimTable:
         self.row: NDArray[np.intp] = np.array(rows, dtype=np.intp)
         """Pod -> node row."""
         self.unit: NDArray[np.intp] = np.array(unit_of, dtype=np.intp)
-        """Pod -> its unit; pods of one unit stand together."""
+        """Pod -> its unit. The pods of a unit are adjacent."""
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
-        """[resource, pod]."""
+        """[resource, pod]: what each pod takes on its node."""
         for pod, task in enumerate(requests):
             request = session.state.nodes.demand(task.row, task.shape.request)
             self.request[list(request.indices), pod] = request.amounts
         self.returning = Returning(session, self.units)
-        """Which units would be placed again after their eviction."""
+        """The check whether units would be placed again after their eviction."""
         count = len(self.units)
         self._counted: BoolColumn = np.zeros(count, dtype=np.bool_)
         self._held = np.zeros((len(session.state.axis), len(session.state.nodes.nodes)), np.int64)
@@ -84,55 +84,56 @@ class VictimTable:
         )
         """EvictionUnit -> priority of its job."""
         self.is_core: BoolColumn = np.array([c.is_core for c in self.units], dtype=np.bool_)
-        """EvictionUnit -> whether its gang falls below its minimum by it."""
+        """EvictionUnit -> whether its gang falls below its minimum without it."""
         self.started: NDArray[np.float64] = np.array(
             [session.running_since(c.job) for c in self.units], dtype=np.float64
         )
-        """EvictionUnit -> since when its job runs."""
+        """EvictionUnit -> start of its job: seconds since the epoch."""
         self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
         """EvictionUnit -> whether it is still running."""
         starts = {i: c.job for i, c in reversed(list(enumerate(self.units)))}
         first = {id(job): i for i, job in starts.items()}
         self._job_starts = [first[id(unit.job)] for unit in self.units]
         keys = _sort_keys(session, self.units)
+        # Where a key could not be made, the job has failed: its units are no victims.
         self.alive &= np.array([c.job not in session.failed for c in self.units], dtype=np.bool_)
         ranked = np.array(sorted(range(count), key=keys.__getitem__, reverse=True), dtype=np.intp)
         self.by_queue: dict[int, NDArray[np.intp]] = {}
-        """Queue row -> its units in the order in which they go: the last job first, in a job
-        extras before the core."""
+        """Queue row -> its units in the order of eviction: the last job first, and in a job extra
+        pods before the core."""
         for queue in np.unique(self.queue):
             self.by_queue[int(queue)] = ranked[self.queue[ranked] == queue]
         self.place: NDArray[np.intp] = np.empty(count, dtype=np.intp)
-        """EvictionUnit -> its place in the order in which all go, whatever their queues."""
+        """EvictionUnit -> its position in the order of eviction of all units, without queues."""
         self.place[ranked] = np.arange(count)
 
     def pods(self, unit: int) -> slice:
-        """Return where the pods of `unit` stand."""
+        """Return the positions of the pods of `unit`."""
         return slice(int(self._first[unit]), int(self._first[unit + 1]))
 
     def first_of_job(self, unit: int) -> int:
-        """Return the first unit of the job of `unit`; a job's units are in a row."""
+        """Return the first unit of the job of `unit`. The units of a job are adjacent."""
         return int(self._job_starts[unit])
 
     def job_count(self, chosen: Iterable[int]) -> int:
-        """Return of how many jobs the units `chosen` are."""
+        """Return how many jobs the units `chosen` belong to."""
         return len({id(self.units[index].job) for index in chosen})
 
     def goes_with_its_core(self, index: int, chosen: Sequence[int]) -> bool:
-        """Return whether `index` is an extra whose core is among `chosen` too."""
+        """Return whether the unit `index` is an extra pod and its core is in `chosen`."""
         job, units = self.units[index].job, self.units
         return not units[index].is_core and any(
             units[other].is_core and units[other].job is job for other in chosen
         )
 
     def held_on(self, unit: int, row: int, resources: Sequence[int]) -> NDArray[np.int64]:
-        """Return what `unit` holds of each of `resources` on the node at `row`."""
+        """Return the amounts of `resources` that `unit` holds on the node at `row`."""
         pods = self.pods(unit)
         held = self.request[list(resources), pods]
         return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
 
     def held_from(self, unit: int) -> NDArray[np.int64]:
-        """Return what `unit` and those of its job that go after it hold: [resource]."""
+        """Return what `unit` and the later units of its job hold: [resource]."""
         end = unit + 1
         while end < len(self.units) and self._job_starts[end] == self._job_starts[unit]:
             end += 1
@@ -140,9 +141,9 @@ class VictimTable:
         return np.asarray(self.request[:, pods].sum(axis=1))
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
-        """Return what the `eligible` units (mask) hold on each node: [one of resources, node].
+        """Return what the `eligible` units (mask) hold on each node: [position in resources, node].
 
-        Asked with nearly the same units again and again, so only the difference is counted.
+        Consecutive calls have nearly the same mask, so only the difference is counted.
         """
         changed = np.flatnonzero(eligible != self._counted)
         if len(changed) > _MOST_RECOUNTED:
@@ -161,5 +162,5 @@ class VictimTable:
         return self._held[list(resources)]
 
     def mark_gone(self, indices: Iterable[int]) -> None:
-        """Note that units have been evicted."""
+        """Mark the units `indices` as evicted."""
         self.alive[list(indices)] = False
