@@ -113,4 +113,4 @@ def test_the_announcement_of_an_eviction_ends_at_its_time() -> None:
     assert evicted(engine) == LEFT
     said = report_of(engine, "g").message
     assert text not in said
-    assert "it is evicted, as its time ended at 2025-06-15T15:07:40Z" in said
+    assert "it is evicted, because its grace period ended at 2025-06-15T15:07:40Z" in said

@@ -1,1 +1,1 @@
-"""Actions: what a cycle does, in the configured order. Each walks jobs and writes Statements."""
+"""Actions: the steps of a cycle, in the configured order. Each goes over jobs and makes Statements."""

@@ -1,8 +1,8 @@
-"""allocate: pending gangs onto idle room, or onto room that is being released.
+"""allocate: places pending gangs on idle room, or on room that is being released.
 
-First a job's gang up to its minimum, whole or not at all; then its extra pods, one at a time and in
-turn with other jobs. A gang of which one pod must wait for room to be released waits as a whole:
-its places are promised to it for this cycle and nothing is bound early.
+The gang of a job comes first, up to its minimum and as a whole. Its extra pods come one at a time,
+in turn with other jobs. If one pod of a gang needs room that is being released, the whole gang
+waits: all its places are promised for this cycle, and nothing is bound early.
 """
 
 from bisect import bisect_left
@@ -32,8 +32,8 @@ from bindery.scheduler.solver.moves import over_capacity, promise
 
 @dataclass(frozen=True, slots=True)
 class _Placer:
-    """How a wish places pods. `place`: all that are wanted or none. `mark`: returns what goes back
-    here.
+    """How a wish places pods. `place`: places all wanted pods or none, and returns whether it did.
+    `mark`: returns a function that goes back to this point.
     """
 
     place: Callable[[Wanted], bool]
@@ -41,13 +41,13 @@ class _Placer:
 
 
 _Wish = Callable[[_Placer], bool]
-"""Places what shall be placed together; returns whether it all was."""
+"""Places pods that belong together; returns whether all were placed."""
 
 _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
 
 class Allocate:
-    """Places what fits; explains what does not. `reserver`: keeps room for what does not fit."""
+    """Places jobs that fit and explains the others. `reserver`: reserves room for the others."""
 
     name = "allocate"
     tries_jobs = True
@@ -57,14 +57,14 @@ class Allocate:
         self._reserver = reserver
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
-        """Serve every waiting job once, and again for each extra pod that finds a place.
+        """Serve every waiting job once, and again after each extra pod that finds a place.
 
-        What was promised or reserved in earlier cycles is served whatever the time.
+        Jobs with promises or reservations of earlier cycles are served even after the deadline.
         """
         attempts = Attempts(session)
         waiting = [job for job in session.state.waiting.values() if job.pending]
         first = [job for job in waiting if session.memory.has_room_coming(job)]
-        # Those for which others were evicted get their places before these ask for them again.
+        # Jobs with evictions get their places before the evicted pods request them again.
         yield from self._serve(attempts, session, WorkList(session, first), reserves=False)
         unserved = [job for job in waiting if job.pending and not job.promised.total]
         members = turn.members(unserved)
@@ -86,7 +86,7 @@ class Allocate:
         *,
         reserves: bool = True,
     ) -> Iterator[Commit]:
-        """Serve each of `jobs`. `put_back`: serves a job again; `reserves`: keep room for it."""
+        """Serve each of `jobs`. `put_back`: serves a job again; `reserves`: may reserve room."""
         for job in jobs:
             served = attempts.serve(job)
             if isinstance(served, Commit):
@@ -94,14 +94,14 @@ class Allocate:
             elif reserves and served is Outcome.WAITS and self._reserver is not None:
                 with session.guarded(job):
                     self._reserver.consider(session, job)
-            # A gang that is only promised its places gets no extra pods before it has them.
+            # A gang with promised places gets no extra pods before it is bound.
             has_gang = isinstance(served, Commit) or job.is_satisfied
             if served is not Outcome.WAITS and has_gang and job.pending:
                 put_back(job)
 
 
 class Outcome(Enum):
-    """What became of a job that was not committed."""
+    """The result for a job without a commit."""
 
     PROMISED = "promised"
     WAITS = "waits"
@@ -109,22 +109,22 @@ class Outcome(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Shortage:
-    """How many equal pods fitted when a gang of them last failed, and why no more."""
+    """How many equal pods fitted when a gang of them failed, and why no more."""
 
     fitted: int
     text: str
 
 
 class Attempts:
-    """Tries to place jobs, and remembers what cannot succeed again in this session."""
+    """Tries to place jobs, and remembers attempts that cannot succeed again in this session."""
 
     def __init__(self, session: Session) -> None:
         self._session = session
         self._shortages: dict[Shape, _Shortage] = {}
-        """Allocate only takes room: until the session ends no more than that will fit."""
+        """Allocate only takes room, so these bounds hold until the session ends."""
 
     def serve(self, job: Job) -> Commit | Outcome:
-        """Place the gang of `job`, or one extra pod of it; note why it waits otherwise."""
+        """Place the gang of `job`, or one extra pod; else note why it waits."""
         served: Commit | Outcome = Outcome.WAITS
         if job not in self._session.failed:
             with self._session.guarded(job):
@@ -145,7 +145,7 @@ class Attempts:
         return served
 
     def _serve_wish(self, job: Job, wish: _Wish) -> Commit | Outcome:
-        """Place all that `wish` asks for, or nothing."""
+        """Place all pods of `wish`, or none, in the first domain that has room."""
         session, tried = self._session, False
         for domain in session.domains(job):
             served = self._serve_in(job, wish, session.placement.finder(job, domain))
@@ -186,10 +186,10 @@ class Attempts:
     def _place_chunk(
         self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder
     ) -> bool:
-        """Place as many pods as are `wanted`, or none; note why not.
+        """Place all `wanted` pods and return True, or place none and note why.
 
-        Greedy: a pod that cannot be placed is left out with all that are alike, and the next ones
-        are tried instead, for as long as they are enough.
+        Greedy: a pod that cannot be placed is barred with all equal pods, and the next candidates
+        are tried until too few are left.
         """
         attempt = _Attempt(job, statement, wanted, finder, Barred(self._session.placement))
         savepoint, problem = statement.savepoint(), None
@@ -213,7 +213,7 @@ class Attempts:
         return False
 
     def _advance(self, attempt: "_Attempt", tasks: Sequence[Task]) -> "_Problem | None":
-        """Place `tasks` in order until one cannot be; bar that and return what is the matter."""
+        """Place `tasks` in order; bar the first that cannot be placed and return the problem."""
         session, job, barred = self._session, attempt.job, attempt.barred
         refusals = [(task, session.task_refusal(task)) for task in tasks]
         refused = [(task, refusal) for task, refusal in refusals if refusal is not None]
@@ -238,7 +238,7 @@ class Attempts:
         return None
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
-        """Turn the whole gang into promises and keep them for this session."""
+        """Turn the placed gang into promises and keep them for this session."""
         session = self._session
         rows = [task.row for task in tasks]
         statement.discard()
@@ -254,7 +254,7 @@ class Attempts:
             session.hold(promises)
         return Outcome.PROMISED
 
-    # -- what does not fit ---------------------------------------------------------------------
+    # -- refusals ------------------------------------------------------------------------------
 
     def _refuse(self, job: Job, refusal: Refusal) -> Outcome:
         self._session.refusals[job] = refusal
@@ -267,7 +267,7 @@ class Attempts:
         return self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
     def _known_shortage(self, attempt: "_Attempt", tasks: Sequence[Task]) -> _Shortage | None:
-        """Return why `tasks` cannot fit, if an earlier gang of equal pods has shown it."""
+        """Return why `tasks` cannot fit, if an earlier gang of equal pods has failed."""
         shortage = self._shortages.get(tasks[0].shape)
         if shortage is None or not attempt.is_of_equals:
             return None
@@ -275,7 +275,7 @@ class Attempts:
         return shortage if is_known else None
 
     def _shortage(self, attempt: "_Attempt", task: Task, placed: int) -> _Shortage:
-        """Return why `task` does not fit; called while as many as fit, `placed`, are placed."""
+        """Return why `task` does not fit, while the `placed` pods that fit are still placed."""
         session = self._session
         counts = node_reasons(session, session.placement, attempt.finder, task)
         shortage = _Shortage(placed, no_place_text(session, counts))
@@ -287,7 +287,7 @@ class Attempts:
 
 @dataclass(frozen=True, slots=True)
 class _Attempt:
-    """One attempt to place what is wanted of a job."""
+    """One attempt to place the wanted pods of a job."""
 
     job: Job
     statement: Statement
@@ -297,7 +297,7 @@ class _Attempt:
 
     @property
     def is_of_equals(self) -> bool:
-        """Whether all its pods, and all placed before, are like equal pods of other jobs."""
+        """Whether all its pods have one shape and no wishes: the result then holds for any job."""
         first, *others = self.wanted.candidates
         placed = (operation.task for operation in self.statement.operations)
         return self.finder.speaks_for_others(first) and all(
@@ -307,8 +307,9 @@ class _Attempt:
     def bar_what_exceeds(
         self, tasks: Sequence[Task], may_have: Callable[[Sequence[Task]], bool]
     ) -> None:
-        """Bar the first of `tasks` with which they are more than the job `may_have`, and those
-        after it that are alike; all of them if no others could take their place.
+        """Bar the first of `tasks` beyond what the job `may_have`, and equal pods after it.
+
+        If there are no other candidates, bar all of `tasks`.
         """
         pending = [t for t in self.wanted.candidates if t.status is TaskStatus.PENDING]
         if len(pending) == len(tasks) or len({kind(task) for task in pending}) == 1:
@@ -324,11 +325,11 @@ class _Attempt:
 
 
 _Problem = Refusal | _Shortage | Task
-"""Why an attempt cannot place a pod: what is said against it, or which one has no node."""
+"""Why an attempt failed: a refusal, a known shortage, or the pod without a node."""
 
 
 def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
-    """Yield what `job` asks for next: its gang; or when it has that, one more of anything."""
+    """Yield the next wishes of `job`: its gang; if that is complete, sub-groups and extra pods."""
     if not job.is_satisfied:
         yield partial(_gang, session, job)
         return
@@ -337,7 +338,7 @@ def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
             yield partial(_sub_group, session, job, group)
     tasks = session.pods_in_order(job)
     lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
-    # Of equal pods the first speaks for all.
+    # One attempt for each shape: equal pods would fail in the same way.
     first_of_kind = {
         task.uid if session.placement.is_filtered(task.shape) else task.shape: task
         for task in reversed(tasks)
@@ -348,7 +349,7 @@ def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
 
 
 def _gang(session: Session, job: Job, placer: _Placer) -> bool:
-    """Place what the gang lacks: its sub-groups, then its roles and the rest of its minimum."""
+    """Place the missing pods of the gang: sub-groups, then roles and the rest of the minimum."""
     if job.tree is not None and not _sub_group(session, job, job.tree, placer):
         return False
     return placer.place(next_pods.of_gang(session, job))
@@ -366,9 +367,9 @@ def _one(task: Task, placer: _Placer) -> bool:
 
 
 def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: int | None) -> bool:
-    """Place `task` on the best node that all ledgers agree to; return whether there is one.
+    """Place `task` on the best node that all ledgers accept; return False if there is none.
 
-    `kept_row`: the node where room is kept for it.
+    `kept_row`: the node with room that was promised to it earlier.
     """
     later: list[int] = []
     while (place := finder.best_or_kept(task, kept_row)) is not None:

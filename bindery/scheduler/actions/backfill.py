@@ -1,8 +1,8 @@
-"""backfill: jobs that say when they end run past gangs that hold a reservation.
+"""backfill: jobs with a known end run on room that is reserved for gangs.
 
-Runs after `allocate`, which has kept room for those gangs and placed what fits beside them. The
-invariant: what is placed here has gone, by its own word, before the gang is expected to start; and
-a gang for which the actions to come can make room at once does not lend it.
+Runs after `allocate`, which reserves room for gangs and places what fits beside it. The invariants:
+pods placed here end, by their declared runtime, before the gang is expected to start; and a gang
+does not lend its room if a later action can make room for it at once.
 """
 
 import math
@@ -19,7 +19,7 @@ from bindery.scheduler.planning.work_list import WorkList
 
 
 class Backfill:
-    """Lends reserved room to jobs that give it back in time. `makers`: what can make room."""
+    """Lends reserved room to jobs that end in time. `makers`: the later actions that make room."""
 
     name = "backfill"
     tries_jobs = True
@@ -29,7 +29,7 @@ class Backfill:
         self._makers = makers
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
-        """Serve the waiting jobs that end before some reserved gang starts."""
+        """Serve the waiting jobs that end before the start of a reserved gang."""
         starts = [each.start for each in session.reservations.all if each.start is not None]
         latest = max(starts, default=session.now)
         if latest <= session.now or not session.reservations.keep_something:
@@ -55,7 +55,7 @@ def _fill(session: Session, candidates: Sequence[Job], turn: Turn) -> Iterator[C
         lent = frozenset(r.job for r in session.reservations.all if r.lends_until(end))
         if not lent:
             continue
-        # What has not fitted into the same room before does not fit into what is left of it.
+        # One memory of failures for each set of lenders: room of the same lenders only shrinks.
         served = _serve(session, job, end, attempts.setdefault(lent, Attempts(session)))
         if isinstance(served, Commit):
             yield served
@@ -64,7 +64,7 @@ def _fill(session: Session, candidates: Sequence[Job], turn: Turn) -> Iterator[C
 
 
 def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit | Outcome:
-    """Place what `job`, which ends at `end`, asks for next, reserved room included."""
+    """Place the next pods of `job`, also on reserved room. `end`: when the job ends."""
     with session.reservations.lifted(lambda each: each.lends_until(end)):
         served = attempts.serve(job)
         if isinstance(served, Commit):
@@ -74,7 +74,7 @@ def _serve(session: Session, job: Job, end: float, attempts: Attempts) -> Commit
 
 
 def _end(session: Session, job: Job) -> float:
-    """Return when the pods of `job` end if they start now: any of them may be placed next."""
+    """Return when the last pending pod of `job` would end if all started now."""
     with session.guarded(job):
         return last_end(job, job.pending.values(), session.now)
     return math.inf

@@ -1,4 +1,4 @@
-"""What an action is."""
+"""The interface of actions."""
 
 from collections.abc import Iterator
 from typing import Protocol
@@ -13,19 +13,19 @@ class Action(Protocol):
 
     @property
     def name(self) -> str:
-        """The name by which the configuration calls it."""
+        """The name in the configuration."""
         ...
 
     @property
     def tries_jobs(self) -> bool:
-        """Whether it tries waiting jobs one by one, so that the next cycle can continue it."""
+        """Whether it tries waiting jobs one by one; the next cycle can then continue it."""
         ...
 
     @property
     def fills(self) -> bool:
-        """Whether it only uses free room: it runs also where a cycle continues a later action."""
+        """Whether it only uses free room; it then also runs if a cycle continues a later action."""
         ...
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
-        """Plan what `turn` allows; yield what every Statement did, as soon as it is committed."""
+        """Plan what `turn` allows; yield the operations of each Statement when it is committed."""
         ...

@@ -1,4 +1,4 @@
-"""consolidation: running jobs move together, so that one that waits fits."""
+"""consolidation: running jobs move closer together, so that a waiting job fits."""
 
 from collections.abc import Iterator, Sequence
 
@@ -27,7 +27,7 @@ def most_moved(configuration: SchedulerConfiguration) -> int:
 
 
 class ConsolidationRule:
-    """Running preemptible jobs move together, so that a preemptible one that waits fits."""
+    """Preemptible jobs move for a preemptible job that waits. `most_jobs`: see `Rule`."""
 
     name = "consolidation"
     moves_all = True
@@ -36,7 +36,7 @@ class ConsolidationRule:
         self.most_jobs = most_jobs
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
-        """Refuse a job that is not preemptible itself, or has to wait longer first."""
+        """Refuse a job that is not preemptible itself, or must wait longer first."""
         if not self.most_jobs:
             yield Refusal(JobReason.NOTHING_MOVES, "consolidation is off")
         elif not all(task.is_preemptible for task in claim.tasks):
@@ -47,11 +47,11 @@ class ConsolidationRule:
             yield from protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
-        """Return all units: nobody loses anything but the time of moving."""
+        """Return all units: a move costs only the time of a restart."""
         return np.ones(len(table.units), dtype=np.bool_)
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return all units: every one of them must find another place."""
+        """Return all units: each of them must find another place."""
         return self.eligible(session, claim, table)
 
     def against_unit(

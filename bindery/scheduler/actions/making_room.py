@@ -1,4 +1,4 @@
-"""What reclaim, preempt and consolidation share: waiting jobs in order, one search each."""
+"""The common part of reclaim, preempt and consolidation: one search for each waiting job."""
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
@@ -22,7 +22,7 @@ from bindery.scheduler.solver.victims import VictimTable
 
 
 class MakeRoom:
-    """Serves waiting jobs that could not be placed, by evicting others as `rule` allows."""
+    """Evicts or moves running pods for waiting jobs, as `rule` allows."""
 
     tries_jobs = True
     fills = False
@@ -32,7 +32,7 @@ class MakeRoom:
         self.name = rule.name
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:
-        """Try each waiting job once; yield the plans that were committed."""
+        """Try each waiting job once; yield the committed plans."""
         candidates = (
             job
             for job in session.state.waiting.values()
@@ -48,11 +48,11 @@ class MakeRoom:
                 with session.guarded(job):
                     made = self._serve(session, job, failed)
             if isinstance(made, Commit):
-                failed.clear()
+                failed.clear()  # evictions change queues and nodes, so failed claims may fit now
                 yield made
 
     def _serve(self, session: Session, job: Job, failed: "_Failed") -> "Commit | _Outcome":
-        """Return the committed plan for `job`. `failed`: what is known of claims without a plan."""
+        """Return the committed plan for `job`. `failed`: earlier claims without a plan."""
         barred = Barred(session.placement)
         while (claim := next_claim(session, job, barred)) is not None:
             tried = self._try(session, claim, failed)
@@ -63,7 +63,7 @@ class MakeRoom:
         return _Outcome.NO_PLAN
 
     def could_serve(self, session: Session, job: Job) -> bool:
-        """Return whether there is a plan now that makes room for `job`. Nothing is changed."""
+        """Return whether a plan exists now that makes room for `job`. Changes nothing."""
         with session.guarded(job):
             return _may_try(session, job) and self._could_serve(session, job)
         return False
@@ -89,7 +89,7 @@ class MakeRoom:
         return is_empty(self._rule.against_claim(session, claim))
 
     def _try(self, session: Session, claim: Claim, failed: "_Failed") -> "_Tried":
-        """Commit a plan for `claim` unless it is refused, or one that fares equally has failed."""
+        """Commit a plan for `claim`, unless the rule refuses or an equivalent claim has failed."""
         likeness = _likeness(session, claim)
         if likeness is not None and likeness in failed:
             shape = failed[likeness]
@@ -104,7 +104,7 @@ class MakeRoom:
         return tried
 
     def _commit(self, session: Session, claim: Claim) -> "_Tried":
-        """Commit a plan for `claim`, if there is one; what is reserved for its job is free now."""
+        """Commit a plan for `claim` if there is one. The reservation of its job must be lifted."""
         with session.statement() as statement:
             found, lost = self._find(session, statement, claim)
             if found is None:
@@ -120,9 +120,11 @@ class MakeRoom:
     def _find(
         self, session: Session, statement: Statement, claim: Claim
     ) -> tuple[Search | Rearrangement | None, Task | None]:
-        """Return the search that has written a plan for `claim` into `statement`; or, if none has,
-        the pod for which no room can be made, where one of them tells.
+        """Return the search that wrote a plan into `statement`, or None and the pod without room.
+
+        The pod is None if no search can name it.
         """
+        # Moves free nothing in sum: a claim above the sum of idle room needs no search.
         lost = exceeds_idle(session, claim) if self._rule.moves_all else None
         if lost is not None:
             return None, lost
@@ -137,9 +139,9 @@ class MakeRoom:
         return None, lost
 
     def _searches(self, context: SearchContext) -> Iterator[Search | Rearrangement]:
-        """Yield what is tried one after the other; first a plan in which all victims may just go.
+        """Yield the searches in order; plans that move protected pods come last.
 
-        Each begins with the Statement as it was.
+        The Statement is rolled back between them.
         """
         if self._rule.moves_all:
             yield Rearrangement(context)
@@ -149,39 +151,39 @@ class MakeRoom:
 
 
 _Failed = dict[Hashable, Shape | None]
-"""What claims that fare equally share -> the shape for which they have found no room."""
+"""Likeness of claims without a plan -> the shape that found no room; None if unknown."""
 
 
 class _Outcome(Enum):
-    """What became of a claim for which nothing was committed."""
+    """The result of a claim without a commit."""
 
     NO_PLAN = "no plan"
     HELD_BACK = "held back"
-    """There was a plan, but a plugin does not want its promises kept."""
+    """There was a plan, but a plugin refused its promises."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Tried:
-    """What became of one claim."""
+    """The result of one claim."""
 
     made: Commit | _Outcome
     lost: Task | None
-    """The pod for which no room can be made, where the search tells."""
+    """The pod for which no room can be made; None if unknown."""
 
 
 def _table(session: Session) -> VictimTable:
-    """Return who could be evicted, the same for all actions of a session."""
+    """Return the possible victims; the table is the same for all actions of a session."""
     return session.once(VictimTable, VictimTable)
 
 
 def _has_idle(session: Session, claim: Claim) -> bool:
-    """Return whether of all that `claim` asks for something is idle, so that others could move."""
+    """Return whether some of each requested resource is idle, so that victims could move."""
     idle = session.state.nodes.idle
     return all(bool((idle[index] > 0).any()) for index in claim.request)
 
 
 def _likeness(session: Session, claim: Claim) -> Hashable:
-    """Return what claims that fare equally share; None for one with wishes of its own."""
+    """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
     if session.plugins.domains or session.plugins.victim_filters:
         return None
     if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
@@ -193,7 +195,7 @@ def _likeness(session: Session, claim: Claim) -> Hashable:
 
 
 def _may_try(session: Session, job: Job) -> bool:
-    """Return whether `job` is sound, still waits, and no pod of it waits for room already."""
+    """Return whether `job` is valid and waits, and no pod of it has promised room."""
     with session.guarded(job):
         return _is_starving(session, job)
     return False

@@ -1,4 +1,4 @@
-"""preempt: inside one queue, jobs of higher priority take the place of lower ones."""
+"""preempt: inside a queue, jobs of higher priority take the place of jobs of lower priority."""
 
 from collections.abc import Iterator, Sequence
 
@@ -20,7 +20,7 @@ class PreemptRule:
     most_jobs = None
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
-        """Refuse a job that has to wait longer first, or may not preempt."""
+        """Refuse a job that must wait longer first, or never preempts."""
         return protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
@@ -30,13 +30,13 @@ class PreemptRule:
         return protection.unprotected(session, table, mask, queue, "preempt")
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the same units: others do not go, whatever they find."""
+        """Return the same units: no others may be moved."""
         return self.eligible(session, claim, table)
 
     def against_unit(
         self, session: Session, claim: Claim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
-        """Refuse units of other queues, of no lower priority, or that have just begun to run."""
+        """Refuse units of other queues, without lower priority, or with too short a runtime."""
         if session.queue_row(unit.job) != session.queue_row(claim.job):
             yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it runs in another queue")
         theirs, mine = session.priority(unit.job), session.priority(claim.job)

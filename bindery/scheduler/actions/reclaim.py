@@ -1,8 +1,8 @@
-"""reclaim: a queue below its share takes back what others hold above theirs.
+"""reclaim: a queue below its share takes back what other queues hold above theirs.
 
-The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), compared at the first
-ancestors in which the two queues differ. Unlike there, shares are compared in the requested
-resources only, as in Volcano's capacity plugin.
+The rules are KAI-Scheduler's (v0.17, plugins/proportion/reclaimable), and compare the first
+ancestors in which the two queues differ. Unlike there, only requested resources are compared, as in
+Volcano's capacity plugin.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ from bindery.scheduler.solver.victims import VictimTable
 
 
 class ReclaimRule:
-    """Who may reclaim, from whom, and how far. `saturation`: see `_saturated`; at least 1."""
+    """The claims, victims and amounts of reclaim. `saturation`: see `_saturated`; at least 1."""
 
     name = "reclaim"
     moves_all = False
@@ -34,7 +34,7 @@ class ReclaimRule:
         self._saturation = max(1.0, saturation)
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:
-        """Refuse a claim that would lift its queue above its fair share of what it asks for."""
+        """Refuse a claim if its queue would exceed its fair share of a requested resource."""
         shares, ledger = session.shares, session.queue_ledger
         row = session.queue_row(claim.job)
         with_claim = ledger.allocated[:, row] + _request(session, claim)
@@ -45,7 +45,7 @@ class ReclaimRule:
         yield from protection.against_claim(session, claim)
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the units of other queues that are reclaimable and hold more than they may."""
+        """Return the units of reclaimable queues that hold more than they may keep."""
         mask, own = self.movable(session, claim, table), session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
             levels = levels_apart(session, own, queue)
@@ -54,7 +54,7 @@ class ReclaimRule:
         return mask
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the units of other queues that are reclaimable: who moves loses nothing."""
+        """Return the units of reclaimable queues: a queue loses nothing by a move."""
         mask = np.zeros(len(table.units), dtype=np.bool_)
         own = session.queue_row(claim.job)
         for queue, of_queue in table.by_queue.items():
@@ -65,12 +65,12 @@ class ReclaimRule:
     def against_unit(
         self, session: Session, claim: Claim, unit: EvictionUnit
     ) -> Iterator[UnitRefusal]:
-        """Refuse units whose queue may not lose them now, or that have just begun to run."""
+        """Refuse units if their queue may not lose them now, or if their runtime is too short."""
         own, row = session.queue_row(claim.job), session.queue_row(unit.job)
         queues, levels = session.state.queues.entries, levels_apart(session, own, row)
         if levels is None:
             yield UnitRefusal(
-                JobReason.RELATED_QUEUE, lambda: "its queue and the other are one above the other"
+                JobReason.RELATED_QUEUE, lambda: "one of the two queues is above the other"
             )
         elif not is_reclaimable(session, row, levels[1]):
             yield UnitRefusal(
@@ -86,7 +86,7 @@ class ReclaimRule:
             yield UnitRefusal(
                 JobReason.WOULD_BE_FULLER,
                 lambda: (
-                    f"queue {mine} would be above its fair share, and fuller than {theirs} is left"
+                    f"queue {mine} would exceed its fair share and be fuller than queue {theirs}"
                 ),
             )
         yield from protection.against_unit(session, claim, unit, "reclaim")
@@ -94,9 +94,7 @@ class ReclaimRule:
     def against_plan(
         self, session: Session, claim: Claim, killed: Sequence[EvictionUnit]
     ) -> Iterator[Refusal]:
-        """Refuse a plan in which an ancestor of the claimant ends up fuller than a sibling that
-        loses.
-        """
+        """Refuse a plan if an ancestor of the claimant ends up fuller than a sibling that loses."""
         own = session.queue_row(claim.job)
         involved: dict[tuple[int, int], dict[int, int]] = {}
         for unit in killed:
@@ -109,15 +107,14 @@ class ReclaimRule:
             self._saturated(session, self._with_claim(session, claim, levels[0]), levels, resources)
             for levels, resources in involved.items()
         ):
-            text = "its queue would then be fuller, for its share, than the one that loses"
+            text = "relative to its share, its queue would be fuller than the queue that loses"
             yield Refusal(JobReason.WOULD_BE_FULLER, text)
 
     def _may_lose(self, session: Session, claim: Claim, own: int, other: int) -> bool:
-        """Return whether the queue `other` holds more than it may keep against `own`, of a resource
-        that the claim asks for.
+        """Return whether queue `other` holds more of a requested resource than it may keep.
 
-        More than its quota, if the claim stays within the quota of `own`; else more than its share,
-        unless it is of higher priority: it would be served first and take back what it lost.
+        More than its quota, if the claim stays within the quota of `own`; else more than its share.
+        In the second case a queue of higher priority keeps all: it would take it back at once.
         """
         shares, queues = session.shares, session.state.queues.entries
         requested = shares.requested(claim.request)
@@ -130,7 +127,7 @@ class ReclaimRule:
         return above and (within_quota or queues[own].priority >= queues[other].priority)
 
     def _with_claim(self, session: Session, claim: Claim, own: int) -> NDArray[np.float64]:
-        """Return what `own` holds with the claim, whose placed pods the ledger counts already."""
+        """Return what `own` holds with the claim; the ledger already counts its placed pods."""
         held = session.queue_ledger.allocated[:, own].astype(np.float64)
         for index, amount in claim.waiting_request().items():
             held[index] += amount
@@ -156,14 +153,15 @@ class ReclaimRule:
         levels: tuple[int, int],
         lost: Mapping[int, int],
     ) -> bool:
-        """Return whether `levels[0]` would be above its fair share, and fuller than `levels[1]` is
-        left, of a resource that is involved.
+        """Return whether `levels[0]` would exceed its fair share and be fuller than `levels[1]`.
 
-        `with_claim`: what it would hold [resource]. `lost`: what `levels[1]` is yet to lose of each
-        resource that is involved (axis place -> units).
+        Compared for each involved resource. `with_claim`: holdings of `levels[0]` with the claim
+        [resource]. `lost`: the involved resources, and what `levels[1]` is still to lose of each
+        (position on the axis -> units).
         """
         (own, other), shares, ledger = levels, session.shares, session.queue_ledger
         for index, amount in lost.items():
+            # A queue that deserves nothing cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])
@@ -181,7 +179,10 @@ def _request(session: Session, claim: Claim) -> NDArray[np.float64]:
 
 
 def levels_apart(session: Session, own: int, other: int) -> tuple[int, int] | None:
-    """Return the first ancestors, from the root down, in which the two queues differ."""
+    """Return the first ancestors, from the root down, in which the two queues differ.
+
+    None: the queues are the same, or one is above the other.
+    """
     mine = session.queue_ledger.chains[own][::-1]
     theirs = session.queue_ledger.chains[other][::-1]
     for one, two in zip(mine, theirs, strict=False):
@@ -191,7 +192,7 @@ def levels_apart(session: Session, own: int, other: int) -> tuple[int, int] | No
 
 
 def is_reclaimable(session: Session, queue: int, level: int) -> bool:
-    """Return whether neither `queue` nor a queue above it, up to `level`, forbids it."""
+    """Return whether `queue` and the queues above it, up to `level`, are all reclaimable."""
     if not session.state.queues.is_sound(queue):
         return False
     for row in session.queue_ledger.chains[queue]:
@@ -203,16 +204,16 @@ def is_reclaimable(session: Session, queue: int, level: int) -> bool:
 
 
 def _within_text(session: Session, claim: Claim, row: int) -> str:
-    """Return in words that the queue at `row` holds no more than it may keep.
+    """Return the message for a queue that holds no more than it may keep.
 
-    If the claim asks for GPUs, the text is about GPUs; else about its first resource.
+    It is about GPUs if the claim requests some, else about the first resource of the request.
     """
     shares, axis = session.shares, session.state.axis
     requested = np.flatnonzero(shares.requested(claim.request))
     gpu = axis.index(GPU_RESOURCE)
     name = session.state.queues.entries[row].name
     if not len(requested):
-        return f"queue {name} holds nothing that is divided of what is asked for"
+        return f"queue {name} holds no requested resource that shares apply to"
     index = gpu if gpu in requested else int(requested[0])
     quota, share = shares.quota[index, row], shares.allocatable[index, row]
     units = int(session.queue_ledger.allocated[index, row])

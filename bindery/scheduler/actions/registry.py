@@ -1,7 +1,6 @@
-"""The actions by the names that the configuration uses.
+"""The actions by their names in the configuration.
 
-The order of their execution is the configuration's; api/configuration.py gives the default order
-with a reason for each.
+The configuration sets their order. api/configuration.py has the default order and its reasons.
 """
 
 from collections.abc import Callable, Sequence
@@ -21,7 +20,7 @@ Maker = Callable[[SchedulerConfiguration], Action]
 
 
 def _allocate(configuration: SchedulerConfiguration) -> Allocate:
-    # Without backfill nobody could use the room that a reservation keeps.
+    # Without backfill, reserved room would stay idle.
     is_filled = Backfill.name in configuration.actions
     return Allocate(Reserver(configuration.backfill) if is_filled else None)
 
@@ -42,7 +41,7 @@ ACTIONS: dict[str, Maker] = {
     **_MAKING_ROOM,
     "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
 }
-"""Name -> how the action is made."""
+"""Name -> function that makes the action."""
 
 
 class UnknownActionError(Exception):

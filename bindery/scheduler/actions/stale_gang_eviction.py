@@ -1,9 +1,9 @@
-"""stalegangeviction: what is left of a gang that has lost its minimum goes, after a grace period.
+"""stalegangeviction: evicts the remaining pods of a gang below its minimum, after a grace period.
 
-Its pods hold room and cannot do their work. Counted by the gang's own rule: minimum, roles and the
-tree of sub-groups with `minSubGroup`, so a gang that can do without a sub-group is sound (which
-KAI-Scheduler gets wrong, its issue 2208); of a sound gang, what is left of a sub-group that it can
-do without goes alone. A gang of which a pod has succeeded is finishing, not stale.
+The pods hold room and cannot work. The gang's own rule counts: minimum, roles and the tree of
+sub-groups with `minSubGroup`. So a gang that does not need a sub-group is complete (KAI-Scheduler
+evicts it, its issue 2208), and only the rest of that sub-group is evicted. A gang with a succeeded
+pod is finishing, not stale.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ from bindery.scheduler.planning.statement import Commit
 
 
 class StaleGangEviction:
-    """Evicts gangs, whole, that stay below their minimum. `grace_s`: where they do not say."""
+    """Evicts gangs that stay below their minimum. `grace_s`: default of their grace period."""
 
     name = "stalegangeviction"
     tries_jobs = False
@@ -32,7 +32,7 @@ class StaleGangEviction:
         self._grace_s = grace_s
 
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:  # noqa: ARG002
-        """Yield the evictions of each gang whose grace period has passed."""
+        """Yield the evictions of each gang after its grace period."""
         parts: list[_Part] = []
         for job in session.state.jobs.values():
             with session.guarded(job):
@@ -60,9 +60,9 @@ _Part = tuple[Job, str, list[Task]]
 
 
 def _stale_parts(job: Job) -> Iterator[_Part]:
-    """Yield what of `job` cannot do its work: it as a whole, or else sub-groups by name.
+    """Yield `job` if it is below its minimum, or else its sub-groups below theirs.
 
-    Pods that are about to be bound, or are promised places, may complete it yet.
+    Jobs with pods that are Binding or have promised places are left out: these may complete them.
     """
     if not job.exists or job.invalid is not None or not job.placed.total:
         return
@@ -86,21 +86,21 @@ def _stale_parts(job: Job) -> Iterator[_Part]:
 
 
 def _outlook(staleness: Staleness, grace_s: float, is_due: bool, is_spared: bool) -> str:
-    """Return what becomes of a gang that is too small, as an addition to a sentence."""
+    """Return what happens to a gang below its minimum, as the end of a sentence."""
     if grace_s < 0:
         return ""
     if staleness.awaits_others:
-        return ": some are being deleted, and it is evicted if no others come in their place"
+        return ": some are being deleted, and it is evicted if no replacements come"
     goes_at = timestamp(staleness.since + grace_s)
     if not is_due:
         return f": it is evicted after {goes_at} if that does not change"
     if is_spared:
-        return f": its time ended at {goes_at}, but its eviction is refused"
-    return f": it is evicted, as its time ended at {goes_at}"
+        return f": its grace period ended at {goes_at}, but its eviction was refused"
+    return f": it is evicted, because its grace period ended at {goes_at}"
 
 
 def _report(session: Session, job: Job, outlook: str) -> None:
-    """Say of `job` that it is below its minimum, and what becomes of it."""
+    """Add to the refusal of `job` that it is below its minimum. `outlook`: what happens next."""
     text = f"fewer of its pods run than it needs{outlook}"
     refusal = session.refusals.get(job)
     session.refusals[job] = (
@@ -117,7 +117,7 @@ def _running(job: Job) -> list[Task]:
 
 
 def _evict(session: Session, job: Job, tasks: Sequence[Task]) -> Commit | None:
-    """Return the committed eviction of `tasks`, the last pods first; None if a ledger refuses."""
+    """Return the committed eviction of `tasks`, last pod first; None if a ledger refuses."""
     with session.statement() as statement:
         try:
             for task in reversed(tasks):

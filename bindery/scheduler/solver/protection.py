@@ -1,7 +1,7 @@
 """Times that protect running jobs: the preemption delay of claimants and the minimum runtime.
 
-The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay). Only the core of an
-elastic job is protected, its extra pods are not.
+The rules are KAI-Scheduler's (v0.17, plugins/minruntime, docs/preemption-delay). Only the core of
+an elastic job is protected, its extra pods are not.
 """
 
 from collections.abc import Iterator

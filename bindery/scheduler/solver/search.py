@@ -72,7 +72,8 @@ class Search:
         """
         if not self._is_possible() or not self._place_all():
             return False
-        if not self.gone:  # earlier plans release enough; if nothing waits, allocate will place it
+        # Without victims the claim uses room that is being released; or room is not what it lacks.
+        if not self.gone:
             return self._waits
         return self._is_acceptable()
 
@@ -143,7 +144,7 @@ class Search:
         return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
 
     def _make_room_on(self, row: int, task: Task) -> bool:
-        """Evict on the node at `row` what `task` needs; try other victims if the first cannot move."""
+        """Evict on the node at `row` what `task` needs; retry with others if victims cannot move."""
         kept: list[int] = []
         savepoint, chosen = self._statement.savepoint(), len(self.gone)
         while self._clear(row, task) and promise(self._statement, task, row):
@@ -249,7 +250,7 @@ class Search:
     def _spare(self) -> None:
         """Leave out victims, the last first, if the claim still finds its places without them.
 
-        The first trial leaves out nobody: with all victims gone, the claim may choose better places.
+        The first trial leaves out nobody: the claim may find better places with all victims gone.
         """
         asked, gone = len(self._claim.tasks), [self._table.units[i].tasks for i in self.gone]
         has_choice = asked > 1 or sum(map(len, gone)) > 1
