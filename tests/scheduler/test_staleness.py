@@ -95,7 +95,7 @@ def test_pods_that_are_being_deleted_stop_the_time_but_not_for_ever() -> None:
 
     clock.now += 9 * GRACE_S
     assert evicted(engine) == set()
-    assert "if no others come in their place" in report_of(engine, "g").message
+    assert "if no replacements come" in report_of(engine, "g").message
     clock.now += 2 * GRACE_S
     assert evicted(engine) == set()
     clock.now += 1

@@ -1,1 +1,1 @@
-"""Actions: the steps of a cycle, in the configured order. Each goes over jobs and makes Statements."""
+"""Actions: the steps of a cycle, in the configured order. Each plans jobs in Statements."""

@@ -144,7 +144,7 @@ class Search:
         return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
 
     def _make_room_on(self, row: int, task: Task) -> bool:
-        """Evict on the node at `row` what `task` needs; retry with others if victims cannot move."""
+        """Evict on the node at `row` what `task` needs; retry without victims that cannot move."""
         kept: list[int] = []
         savepoint, chosen = self._statement.savepoint(), len(self.gone)
         while self._clear(row, task) and promise(self._statement, task, row):
