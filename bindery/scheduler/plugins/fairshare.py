@@ -56,7 +56,7 @@ class FairShare:
                         f"non-preemptible jobs of queue {name} hold {axis.display(index, held)} of "
                         f"its quota of {granted} {axis.names[index]}, and this one requests "
                         f"{axis.display(index, amount)} more",
-                        is_lasting=True,
+                        is_lasting=True,  # only pods count that cannot be evicted
                     )
         return None
 

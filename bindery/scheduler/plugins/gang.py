@@ -33,6 +33,7 @@ class Gang:
             if come >= job.min_member:
                 text = f"{come} pods exist, but not enough of every role and sub-group"
             return Refusal(JobReason.NOT_ENOUGH_PODS, f"{text}{gated}")
+        # Extra pods of a satisfied gang need not wait: the binder orders them after the gang.
         if not job.is_satisfied and job.placed.total > 0:
             return _await_outcome(job)
         return None

@@ -52,10 +52,10 @@ class QueueOrder(Protocol):
 
 @runtime_checkable
 class VictimOrder(Protocol):
-    """The order of queues when victims are chosen, for a `QueueOrder` that counts requests.
+    """Orders queues for the choice of victims, for a `QueueOrder` that counts requests.
 
-    The solver takes the next victim from the queue with the largest key. A `QueueOrder` without
-    this method is asked for its `queue_key`, with the job of the next victim.
+    The solver takes the next victim from the queue with the largest key. For a `QueueOrder` without
+    this method, it uses `queue_key` with the job of the next victim.
     """
 
     def victim_key(
@@ -63,8 +63,8 @@ class VictimOrder(Protocol):
     ) -> SortKey:
         """Return the sort key of the queue at `queue_row`; its next victim is a pod of `job`.
 
-        `released`: what `job` would release (position on the resource axis -> units). The plan's
-        evictions so far are no longer counted in what the queue holds.
+        `released` has the amounts that `job` would release (position on the resource axis ->
+        units). The queue's amounts no longer include the plan's evictions so far.
         """
         ...
 

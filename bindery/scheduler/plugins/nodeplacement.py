@@ -84,11 +84,12 @@ class NodePlacement:
         free = nodes.idle[index, rows]
         if session.is_releasing:
             free = free + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
+        # Another scheduler can overcommit a node.
         free = np.maximum(free, 0)
         if strategy == "binpack":
             scores = _DECADE * (1.0 - free / session.largest_allocatable[index])
         else:
             scores = _DECADE * free / np.maximum(nodes.allocatable[index, rows], 1)
-        if not shape.wants_gpu:
+        if not shape.wants_gpu:  # keeps CPU-only pods away from nodes with GPUs
             scores = scores + _CPU_ONLY_NODE * (nodes.allocatable[gpu, rows] == 0)
         return np.asarray(scores, dtype=np.float64)

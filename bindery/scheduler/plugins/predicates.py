@@ -32,6 +32,7 @@ class Predicates:
         """Yield the reasons against nodes for pods of `shape`."""
         nodes = session.state.nodes.nodes
         yield NodeFailure("are not ready", _mask(nodes, lambda node: not is_ready(node)))
+        # As in Kubernetes, a cordon is a taint that a pod can tolerate.
         if not tolerates(shape.tolerations, _CORDON):
             yield NodeFailure("are cordoned", _mask(nodes, lambda node: node.spec.unschedulable))
         yield from self._taint_failures(nodes, shape)
@@ -54,7 +55,7 @@ class Predicates:
                 if not tolerates(shape.tolerations, taint):
                     value = f": {taint.value}" if taint.value else ""
                     untolerated[f"{taint.key}{value}"].append(row)
-                    break
+                    break  # one reason per node, as in kube-scheduler
         for text, rows in sorted(untolerated.items()):
             mask = np.zeros(len(nodes), dtype=np.bool_)
             mask[rows] = True

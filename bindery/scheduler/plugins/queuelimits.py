@@ -31,6 +31,7 @@ class QueueLimits:
         ledger, axis = session.queue_ledger, session.state.axis
         # What a request for GPU memory amounts to depends on the node: count the least possible.
         request = total(session.state.nodes.least(task.shape.request) for task in tasks)
+        # Reservations keep part of a limit for the first gang that does not fit (backfill).
         reserved = session.reserved_in_queues
         for row in ledger.chains[session.queue_row(job)]:
             for index, amount in request.items():
@@ -54,10 +55,11 @@ class QueueLimits:
         Their eviction may still be refused, and their grace period may be long.
         """
         ledger, chain = session.queue_ledger, session.queue_ledger.chains[session.queue_row(job)]
-        if not ledger.releasing[:, chain].any():
+        if not ledger.releasing[:, chain].any():  # the usual case, for every gang of a cycle
             return False
         requested = sorted({index for task in tasks for index in task.shape.request.indices})
         place = np.ix_(requested, chain)
+        # `allocated` no longer has the releasing pods, so they are added here.
         held, leaving = ledger.allocated[place], ledger.releasing[place]
         return bool(((leaving > 0) & (held + leaving > session.shares.limit[place])).any())
 

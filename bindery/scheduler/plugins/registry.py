@@ -19,7 +19,7 @@ from bindery.scheduler.plugins.timing import timed
 from bindery.scheduler.plugins.view import SessionView
 
 VictimKey = Callable[[SessionView, int, Job, Mapping[int, int]], SortKey]
-"""`VictimOrder.victim_key`, or what stands in for it."""
+"""`VictimOrder.victim_key`, or its substitute by `queue_key`."""
 
 
 @dataclass
@@ -61,6 +61,7 @@ class PluginSet:
     """The strategy of the first `GpuStrategy` plugin."""
 
     def __post_init__(self) -> None:
+        # isinstance compares names of methods, so a plugin registers and inherits nothing.
         self.queue_order = [p for p in self.plugins if isinstance(p, points.QueueOrder)]
         self.victim_order = [_victim_key(p) for p in self.queue_order]
         self.job_order = [p for p in self.plugins if isinstance(p, points.JobOrder)]

@@ -159,6 +159,7 @@ class Selectors:
             # The runtime adds a status code and its own source positions.
             text = str(error).partition(" [")[0].removeprefix("INVALID_ARGUMENT: ")
             raise SelectorError(f"CEL compile error: {' '.join(text.split())}") from error
+        # The type of an attribute is known only at run time, so dyn is allowed.
         result = program.return_type()
         if result not in (cel.Type.BOOL, cel.Type.DYN):
             raise SelectorError(
@@ -185,6 +186,7 @@ class Selectors:
                 name = value.type().name()
                 raise SelectorError(f"CEL runtime error: the result is {name} and not bool")
             problem = str(answer)
+            # Each round adds one missing domain, until the result does not depend on one.
             wider = _with_domain(variables, problem)
             if wider is None:
                 raise SelectorError(f"CEL runtime error: {problem}")

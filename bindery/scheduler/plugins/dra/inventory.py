@@ -142,6 +142,7 @@ class Inventory:
             usable = tuple(r for r in pool.devices if _is_usable(r, node_name, satisfies))
             if usable:
                 found.append(NodePool(pool, usable))
+        # Sorted, because the sets above have no order and the same input must give the same plan.
         return tuple(sorted(found, key=lambda each: (each.pool.binds_later, each.pool.id)))
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
@@ -153,6 +154,7 @@ class Inventory:
 
     def _rebuild(self, pool: PoolId) -> None:
         self.version += 1
+        # The former devices of the pool may have been on other nodes.
         for names in self._local.values():
             names.discard(pool)
         self._wide.discard(pool)
@@ -182,12 +184,14 @@ def build(pool: PoolId, slices: list[ResourceSlice]) -> Pool:
     if len(current) != current[0].spec.pool.resource_slice_count:
         problem = f"resource pool {pool} is currently being updated"
     try:
+        # All counters first: a device may use counters of another slice.
         for item in current:
             counters |= dict(_shared(item.spec, counters))
         for item in current:
             records += [_record(item.spec, pool, device) for device in item.spec.devices]
         _check(records, counters)
     except ValueError as error:  # QuantityError is one
+        # An incomplete pool can look invalid, for example without the slice of its counters.
         problem = problem or f"resource pool {pool} is currently invalid: {error}"
         # The devices stay known, so that nodes with access to them get the pool's problem.
         records = records or [

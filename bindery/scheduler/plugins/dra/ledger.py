@@ -84,6 +84,7 @@ class ClaimLedger:
                 self._assume(task, handover)
         for uid in cache.pods:
             task = state.tasks.get(Uid(uid))
+            # These releases are facts and not part of the plan, so nothing undoes them.
             if task is not None and task.status is TaskStatus.RELEASING:
                 self._leave(task, ExitStack())
 
@@ -153,6 +154,8 @@ class ClaimLedger:
         task = operation.task
         if task.uid not in self._cache.pods:  # a pod without claims
             return
+        # If an entry fails, leaving the stack undoes the earlier ones. Otherwise it is kept: a pod
+        # can have several operations, such as an eviction and a promise on another node.
         with ExitStack() as undo:
             if operation.kind is OperationKind.EVICT:
                 self._leave(task, undo)
@@ -196,7 +199,7 @@ class ClaimLedger:
                     is_new=need.claim.status.allocation is None,
                 )
             )
-        if not is_promise and given:
+        if not is_promise and given:  # a promise is not committed in this session
             self._given[task.uid] = Handover(claims=given)
             undo.callback(self._given.pop, task.uid, None)
 
@@ -209,6 +212,7 @@ class ClaimLedger:
         try:
             found = self._node_fit.find(self._nodes, row, signature, usage)
             if found is None:
+                # The caller can make a promise instead if releases will free enough.
                 later = None
                 if not is_promise:
                     later = self._node_fit.find(self._nodes, row, signature, self.later)
@@ -247,7 +251,7 @@ class ClaimLedger:
         for need in needs:
             state = self.state_of(need)
             if task.uid not in state.users or task.uid in state.leaving:
-                continue
+                continue  # no reservation, or it is already being released
             state.leaving.add(task.uid)
             undo.callback(state.leaving.discard, task.uid)
             if state.is_released and state.allocation is not None:

@@ -62,6 +62,7 @@ class NodeFit:
 
     def freshen(self, nodes: NodesView) -> None:
         """Drop the cache if nodes, devices or classes have changed."""
+        # `touched` may be cleared only together with the answers that have positions in it.
         version = (self._cache.version, nodes.version)
         if version != self._version or len(self._cache.touched) > _MOST_TOUCHES:
             self._answers.clear()

@@ -61,6 +61,7 @@ def _configuration(
     chosen = {choice.wish.names[0]: choice.wish for choice in choices}
     classes: dict[str, list[str]] = {}
     by_name = {wish.device_class.metadata.name: wish.device_class for wish in chosen.values()}
+    # In the order of the requests, not of the choices: the first use of a class decides its place.
     for alternatives in claim.requests:
         wish = chosen.get(alternatives[0].names[0])
         if wish is not None:

@@ -58,6 +58,7 @@ class DeviceLedger:
         uid = operation.task.uid
         if operation.task.shape.request.share is None:
             return
+        # On a node without single devices, `apply` has entered nothing.
         if operation.kind is OperationKind.EVICT:
             if uid in self._table.held_by:
                 self._table.release(uid, -1)
@@ -71,6 +72,7 @@ class DeviceLedger:
         table = self._table
         room = table.candidates(share, row, now=now)
         apart = self._of_other_jobs(task, row, room.tolist())
+        # The message says whether the devices are full or the job's own pods are in the way.
         if len(apart) < share.devices:
             raise LedgerRefusalError(self._refusal(share, row, len(room) >= share.devices))
         if share.portion == WHOLE:  # free devices are equal, so plugins have no choice

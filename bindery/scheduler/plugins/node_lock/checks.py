@@ -43,6 +43,7 @@ def standing(device: NodeDevice, node: HamiNode, vendor: Vendor, wishes: Wishes)
 def room(device: NodeDevice, used: Holding, demand: Demand, request: DeviceRequest) -> str:
     """Return the reason against a device because of its usage."""
     asked, vendor = demand.holding, request.vendor
+    # All shares of such a device must have the same size.
     one_size = vendor.has_one_size and used.memory_mib != used.shares * asked.memory_mib
     shortages = (
         (used.shares >= device.count, "CardTimeSlicingExhausted"),
@@ -51,6 +52,7 @@ def room(device: NodeDevice, used: Holding, demand: Demand, request: DeviceReque
         (not _has_cores(device, used, asked, vendor), "CardInsufficientCore"),
         (demand.is_exclusive and used.shares > 0, "ExclusiveDeviceAllocateConflict"),
         (
+            # A share without cores gets no device whose cores are all taken.
             not asked.cores and 0 < device.cores <= used.cores and not vendor.count_is_shares,
             "CardComputeUnitsExhausted",
         ),

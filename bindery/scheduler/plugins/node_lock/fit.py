@@ -87,6 +87,7 @@ class Fitting:
         vendor = request.vendor
         devices = self.node.devices.get(vendor.word, ())
         wanted = 1 if vendor.count_is_shares else request.count
+        # HAMi checks no single device then, so there are no further reasons.
         if len(devices) < wanted and not self._may_cut(devices):
             self.reasons = Reasons.of_node(NODE_INSUFFICIENT_DEVICE)
             return None
@@ -107,6 +108,7 @@ class Fitting:
     def _fits(self, device: NodeDevice, request: DeviceRequest) -> bool:
         """Return whether a device fits; if not, add the reason."""
         wishes, used = self.pod.wishes, self.tally.used[device.id]
+        # HAMi's order: the first reason is the one that users see.
         why = checks.standing(device, self.node, request.vendor, wishes)
         if not why and self._is_elsewhere(device, request.vendor):
             why = "CardNotFoundCustomFilterRule"
@@ -143,6 +145,7 @@ class Fitting:
         }
         by_numa = self.pod.wishes.binds_numa
         ordered = order.in_order(fitting, scores, self.policies, by_numa=by_numa)
+        # With NUMA binding, all devices come from one NUMA node: the first with enough.
         for together in groups.by_numa(ordered) if by_numa else (ordered,):
             chosen = self._choose_together(together, request, wanted)
             if chosen is not None:

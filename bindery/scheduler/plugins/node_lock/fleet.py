@@ -222,6 +222,7 @@ def _annotated(
     """Return node and devices in HAMi's annotations; vendors with invalid ones are left out."""
     devices = {}
     for vendor in vendors:
+        # Invalid annotations of one vendor must not hide the devices of the others.
         if vendor.allocated_key in annotations:
             try:
                 devices[vendor.word] = poddevices.decode(annotations[vendor.allocated_key])

@@ -164,6 +164,7 @@ class HamiLedger:
     def _counted(self, limits: Limits) -> Budget:
         """Return the amounts that namespaces with limits hold now."""
         budget = Budget(limits)
+        # Without limits, which is usual, no pod needs to be counted.
         for uid in self._fleet.held.keys() | self._handed_over.keys() if limits.namespaces else ():
             task, held = self._state.tasks.get(uid), self._held(uid)
             if task is not None and held is not None and task.namespace in limits.namespaces:
@@ -240,7 +241,7 @@ class HamiLedger:
         wanted = self._requests.of(task.shape) if task is not None else None
         if task is None or wanted is None or task.status.has_ended:
             return None
-        if task.pod_node not in ("", node):  # bound by somebody else
+        if task.pod_node not in ("", node):  # somebody else has bound it, to another node
             return None
         try:
             return held_by(assignments.from_data(data), wanted, node)

@@ -96,6 +96,7 @@ _KEYS: Final[Mapping[DevicePolicy, _Key]] = {
 
 
 def _keys(policies: Sequence[DevicePolicy], *, by_numa: bool) -> list[_Key]:
+    # HAMi sorts by one policy and by a list of policies in different ways.
     if len(policies) == 1 and policies[0] is not DevicePolicy.NUMA:
         return _keys_of_one(policies[0], by_numa=by_numa)
     named = [policy for policy in dict.fromkeys(policies) if policy in _KEYS]

@@ -186,6 +186,7 @@ class NodeLock:
 
     def _explain(self, session: SessionView, task: Task) -> str | None:
         passing, found = session.passing(task.shape), Reasons()
+        # In name order, so that the explanation is stable from cycle to cycle.
         for row in session.order[passing[session.order]][:_EXPLAINED_NODES]:
             found += session.ledger(HamiLedger).reasons(task, session.state.nodes.name(int(row)))
         return f"devices: {found}" if found else None
@@ -215,7 +216,7 @@ class NodeLock:
         self, pod: Pod, node_name: str, data: Mapping[str, Any]
     ) -> Iterable[KubeObject]:
         """Return `pod` with the annotations of the binder, and its devices allocated."""
-        if not data:
+        if not data:  # a pod without planned devices
             return
         assignment = assignments.from_data(data)
         written = assignments.written(assignment, pod.metadata.uid, node_name, 0)

@@ -53,7 +53,7 @@ class Limits:
 
     def put(self, quota: ResourceQuota) -> None:
         """Add or replace a quota."""
-        self.drop(quota)
+        self.drop(quota)  # the new version may have no limits for devices
         limits = {}
         for name, text in (quota.spec.hard or {}).items():
             resource = name.removeprefix(_PREFIX)
@@ -150,6 +150,7 @@ def _least_of(request: DeviceRequest, devices: Sequence[NodeDevice]) -> dict[str
         amounts(request.vendor, [checks.demand(device, request, NOTHING).holding])
         for device in devices
     ]
+    # An amount that some device does not count may be zero.
     names = set.intersection(*(set(found) for found in each)) if each else set()
     return {name: count * min(found[name] for found in each) for name in names}
 

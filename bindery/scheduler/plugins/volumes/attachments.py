@@ -36,6 +36,7 @@ class Attachments:
         """Driver -> row -> maximum number of volumes."""
         for name, node in catalog.nodes.items():
             row = nodes.rows.get(name, NO_ROW)
+            # A driver without a count has no limit.
             for driver in node.spec.drivers if row != NO_ROW else ():
                 if driver.allocatable is not None and driver.allocatable.count is not None:
                     self._limits.setdefault(driver.name, {})[row] = driver.allocatable.count

@@ -213,6 +213,7 @@ class VolumeLedger:
         chosen = self._chosen.get(key_of(claim.metadata))
         if chosen is not None:
             return chosen.choice.row
+        # Somebody has selected a node for this claim; its provisioner works for that node only.
         node_name = claim.metadata.annotations.get(SELECTED_NODE)
         return None if node_name is None else self._nodes.rows.get(node_name, NO_ROW)
 
@@ -271,6 +272,7 @@ class VolumeLedger:
     def _choose(self, uid: Uid, claim: Claim, choice: Choice) -> None:
         key = key_of(claim.metadata)
         chosen = self._chosen.get(key)
+        # Further pods with the claim use the choice of the first.
         if chosen is None:
             chosen = self._chosen[key] = _Chosen(choice)
             self._count(claim, choice, 1)

@@ -67,6 +67,7 @@ class Matching:
     def candidates(self, claim: Claim) -> tuple[Candidate, ...]:
         """Return the volumes for `claim`, best first; volumes taken in the session are included."""
         shared = self._shared(claim)
+        # A reference to the claim is not part of its content, so these are not cached with equals.
         promised = [
             volume
             for volume in self._promises().get(key_of(claim.metadata), ())

@@ -147,7 +147,7 @@ class Volumes:
             return (
                 f'persistentvolumeclaim "{name}" bound to non-existent persistentvolume "{volume}"'
             )
-        if is_bound(claim):
+        if is_bound(claim):  # the volume may have been deleted since
             if volume not in self._catalog.volumes:
                 return (
                     f'persistentvolumeclaim "{name}" bound to non-existent '
