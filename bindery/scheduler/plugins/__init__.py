@@ -1,4 +1,4 @@
-"""Scheduler plugins: the rules of planning that a configuration can switch, order or replace.
+"""Scheduler plugins: the rules of planning, switched and ordered by the configuration.
 
 interface.py declares the extension points, view.py what plugins may read. registry.py builds the
 configured plugins, timing.py measures them. Every other module or package is one built-in plugin.

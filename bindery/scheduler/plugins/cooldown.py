@@ -1,4 +1,4 @@
-"""cooldown: a job is kept from nodes where binding it failed recently."""
+"""cooldown: keeps a job away from the nodes of its recent binding failures."""
 
 from collections.abc import Iterator
 
@@ -21,7 +21,7 @@ class Cooldown:
         return Refusal(JobReason.COMMIT_FAILED, why) if why is not None else None
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
-        """Yield the nodes where binding the job failed recently."""
+        """Yield the nodes of the job's recent binding failures."""
         # A remembered node may have been deleted since.
         rows = [
             row

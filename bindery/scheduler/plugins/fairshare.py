@@ -35,7 +35,7 @@ class FairShare:
         job: Job,  # noqa: ARG002
         released: Mapping[int, int],
     ) -> SortKey:
-        """Return the same key for a queue that requests nothing and loses `released`."""
+        """Return the same key, without a request and after the loss of `released`."""
         change = {index: -amount for index, amount in released.items()}
         return _key(session, queue_row, {}, change)
 
@@ -64,7 +64,7 @@ class FairShare:
 def _key(
     session: SessionView, row: int, request: Mapping[int, int], change: Mapping[int, int]
 ) -> SortKey:
-    """Return the key of the queue at `row`. `change`: what it would hold more, or less."""
+    """Return the key of the queue at `row`; `change` is added to its amounts."""
     shares = session.shares
     return (
         shares.is_over(row),

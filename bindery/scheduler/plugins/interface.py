@@ -92,7 +92,7 @@ class PodOrder(Protocol):
 
 @runtime_checkable
 class NodeFilter(Protocol):
-    """Filters nodes for all pods of a shape, independent of what is free on the nodes.
+    """Filters nodes for all pods of a shape, independent of free room.
 
     The answer is cached until a node's labels, taints, allocatable or readiness change.
     """
@@ -343,7 +343,7 @@ class WorthWaiting(Protocol):
     def worth_waiting(
         self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
-        """Return which of `rows` are better than the node at `row`; None if there are none.
+        """Return a mask of `rows`: those better than the node at `row`; None if there are none.
 
         Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
         for each pod while there are releasing pods.
@@ -365,7 +365,7 @@ class WaitsForRelease(Protocol):
 
 @runtime_checkable
 class GpuStrategy(Protocol):
-    """Tells other plugins that score nodes by devices how pods with GPUs are placed."""
+    """Has a strategy for pods with GPUs, for the scores of other plugins."""
 
     def gpu_strategy(self) -> Literal["binpack", "spread"]:
         """Return binpack to prefer the fullest node, spread to prefer the emptiest."""

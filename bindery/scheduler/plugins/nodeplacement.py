@@ -31,11 +31,11 @@ class Arguments(ApiModel):
     gpu: Strategy = "binpack"
     cpu: Strategy = "binpack"
     device: Strategy = "binpack"
-    """For the GPUs of a node: binpack fills GPUs that are already shared."""
+    """For the GPUs of a node: binpack fills shared GPUs first."""
 
 
 class NodePlacement:
-    """Scores nodes by free GPUs for pods that request GPUs, else by free CPU."""
+    """Scores nodes by free GPUs for pods with GPUs, else by free CPU."""
 
     name = "nodeplacement"
     arguments = Arguments
@@ -44,7 +44,7 @@ class NodePlacement:
         self._arguments = arguments
 
     def gpu_strategy(self) -> Strategy:
-        """Return the strategy for pods that request GPUs."""
+        """Return the strategy for pods with GPUs."""
         return self._arguments.gpu
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
@@ -58,7 +58,7 @@ class NodePlacement:
     def worth_waiting(
         self, session: SessionView, shape: Shape, row: int, rows: Rows
     ) -> BoolColumn | None:
-        """Return the nodes where a share will fit onto a shared GPU.
+        """Return the nodes with room for a share on a shared GPU, after all releases.
 
         With binpack, the share waits for these nodes instead of opening an unshared GPU, which pods
         with whole GPUs could use.

@@ -12,7 +12,7 @@ class Priority:
     name = "priority"
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
-        """Refuse a job with a PriorityClass that does not exist."""
+        """Refuse a job with a missing PriorityClass."""
         if session.priority_is_known(job):
             return None
         # Without a class the job would be planned at a wrong place in the order.

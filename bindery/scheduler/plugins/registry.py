@@ -98,7 +98,7 @@ class PluginSet:
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
-        """Return the kinds that plugins observe, each once."""
+        """Return the kinds observed by plugins, each once."""
         watched = (resource for p in self.watchers for resource in p.watched_resources())
         return tuple(dict.fromkeys(watched))
 

@@ -26,7 +26,7 @@ class MemoryView(Protocol):
     """What earlier cycles found out."""
 
     def avoided_nodes(self, job: Job) -> Sequence[str]:
-        """Return the names of the nodes where binding the job failed recently."""
+        """Return the names of the nodes of the job's recent binding failures."""
         ...
 
     def postponed(self, job: Job) -> str | None:
@@ -80,7 +80,7 @@ class SessionView(Protocol):
         ...
 
     def passing(self, shape: Shape) -> BoolColumn:
-        """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
+        """Return the combined mask of all `NodeFilter`s for pods of `shape` [node row]."""
         ...
 
     # -- jobs and pods -------------------------------------------------------------------------
@@ -110,14 +110,14 @@ class SessionView(Protocol):
         ...
 
     def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
-        """Yield UID, node name and `pluginData` of `plugin` for each pod that is being bound."""
+        """Yield UID, node name and `pluginData` of `plugin` for each pod at the binder."""
         ...
 
     # -- queues --------------------------------------------------------------------------------
 
     @property
     def queue_ledger(self) -> QueueSums:
-        """The amounts that queues hold."""
+        """The held amounts of queues."""
         ...
 
     @property
@@ -127,7 +127,7 @@ class SessionView(Protocol):
 
     @property
     def reserved_in_queues(self) -> IntColumns | None:
-        """The amounts that reservations keep in queues [resource, queue row]; None without any."""
+        """The reserved amounts of queues [resource, queue row]; None without reservations."""
         ...
 
     def queue_row(self, job: Job) -> int:
@@ -149,7 +149,7 @@ class SessionView(Protocol):
         ...
 
     def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
-        """Return the devices for `task` from the first `DeviceChoice` that does not return None."""
+        """Return the devices for `task` from the first `DeviceChoice` with an answer."""
         ...
 
     def gpu_strategy(self) -> str | None:

@@ -31,7 +31,7 @@ class Choice:
     wish: Wish
     record: DeviceRecord
     consumed: Mapping[str, int] | None
-    """Capacities that a share takes, in billionths; None for the whole device."""
+    """Capacities taken by a share, in billionths; None for the whole device."""
 
 
 def allocate(
@@ -55,7 +55,7 @@ def allocate(
 
 @dataclass
 class _InSearch:
-    """The devices that the search has taken so far, in addition to those in use."""
+    """The devices taken by the search so far, in addition to those in use."""
 
     whole: defaultdict[DeviceId, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """Device -> claim index -> number of takes."""
@@ -137,7 +137,7 @@ class _Search:
             raise AllocationError("its devices can be combined in too many ways to try them all")
 
     def _twin(self, place: "_Place", candidate: Candidate) -> Hashable:
-        """Return a key that is equal for devices with the same effect on the rest of the search."""
+        """Return a key, equal for devices with the same effect on the rest of the search."""
         record = candidate.record
         device, driver = record.device, record.id.driver
         if device.allow_multiple_allocations or candidate.error:  # equal to no other device

@@ -22,14 +22,14 @@ class AllocationError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A device that matches a request's selectors, or the `error` of a selector."""
+    """A device selected for a request, or the `error` of a selector."""
 
     record: DeviceRecord
     pool: Pool
     consumed: Mapping[str, int]
     """Capacity name -> amount for the request, in billionths."""
     is_tainted: bool = False
-    """Whether the device has a taint that the request does not tolerate."""
+    """Whether the device has a taint without a toleration of the request."""
     error: str = ""
 
 

@@ -1,4 +1,4 @@
-"""Consumable capacity (KEP-5075): the amounts that a request takes of a device's capacities.
+"""Consumable capacity (KEP-5075): the consumption of a device's capacities by a request.
 
 Amounts are in billionths. Source: consumable_capacity.go of the structured allocator in
 k8s.io/dynamic-resource-allocation 0.36.

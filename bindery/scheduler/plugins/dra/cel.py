@@ -83,7 +83,7 @@ def view(driver: str, device: Device) -> DeviceView:
 
 
 class Selectors:
-    """Compiled expressions, and the errors of those that failed permanently.
+    """Compiled expressions, and the errors of rejected ones.
 
     Args:
         clock: returns elapsed seconds.
@@ -222,7 +222,7 @@ def _with_domain(variables: Mapping[str, Any], problem: str) -> dict[str, Any] |
 
 
 def _growth(expression: str) -> int:
-    """Return an upper bound for the length of strings that `expression` makes, in characters.
+    """Return an upper bound for the length of strings made by `expression`, in characters.
 
     Each `+` at most doubles the longest string; each replacement multiplies it by the length of the
     inserted text.

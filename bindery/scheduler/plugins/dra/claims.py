@@ -56,7 +56,7 @@ class Wish:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class PreparedClaim:
-    """A claim that is ready for the search."""
+    """A claim, ready for the search."""
 
     spec: DeviceClaim
     requests: tuple[tuple[Wish, ...], ...]

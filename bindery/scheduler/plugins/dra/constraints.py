@@ -58,7 +58,7 @@ class Constraint:
         return True
 
     def remove(self) -> None:
-        """Remove the device that was added last."""
+        """Remove the last added device."""
         self._values.pop()
 
 

@@ -1,4 +1,4 @@
-"""The devices of all ResourceSlices, by pool, and the devices that a node can use.
+"""The devices of all ResourceSlices, by pool and by node.
 
 The claim cache writes it; candidates are made from it. Slices older than the newest generation of
 their pool are ignored. A pool with missing slices is incomplete, and nothing is allocated from it.
@@ -28,18 +28,18 @@ class DeviceRecord:
     device: Device
     slice: ResourceSliceSpec
     counters: dict[CounterId, int]
-    """The counters of the pool that the device takes while in use, in billionths."""
+    """The use of the pool's counters by the device, in billionths."""
     _view: DeviceView | SelectorError | None = None
 
     @property
     def node_name(self) -> str:
-        """The only node that can use the device; "" if no node is named."""
+        """The only node with access to the device; "" if no node is named."""
         held = self.slice.per_device_node_selection
         return self.device.node_name if held else self.slice.node_name
 
     @property
     def node_selector(self) -> NodeSelector | None:
-        """The selector of the nodes that can use the device, if it has one."""
+        """The selector of the nodes with access to the device, if it has one."""
         held = self.slice.per_device_node_selection
         return self.device.node_selector if held else self.slice.node_selector
 
@@ -85,7 +85,7 @@ class Pool:
 
 @dataclass(frozen=True, slots=True)
 class NodePool:
-    """The devices of a pool that one node can use."""
+    """The devices of a pool for one node."""
 
     pool: Pool
     devices: tuple[DeviceRecord, ...]
@@ -146,7 +146,7 @@ class Inventory:
         return tuple(sorted(found, key=lambda each: (each.pool.binds_later, each.pool.id)))
 
     def nodes_of(self, pool: PoolId) -> frozenset[str] | None:
-        """Return the names of all nodes that can use devices of `pool`; None for any node."""
+        """Return the names of all nodes with access to devices of `pool`; None for any node."""
         if pool in self._wide:
             return None
         found = self._pools.get(pool)

@@ -45,7 +45,7 @@ class ClaimState:
     users: set[str]
     """UIDs of the consumers with a reservation, usually pods."""
     leaving: set[str] = field(default_factory=set)
-    """The part of `users` that is being released."""
+    """The users in `users` under release."""
 
     @property
     def is_released(self) -> bool:
@@ -76,7 +76,7 @@ class ClaimLedger:
         self._states: dict[ClaimKey, ClaimState] = {}
         self._undo: defaultdict[str, list[ExitStack]] = defaultdict(list)
         self._given: dict[str, Handover] = {}
-        """Pod UID -> data for the binder, for pods that this session allocates."""
+        """Pod UID -> data for the binder, for pods allocated in this session."""
         for uid, handover in cache.decoded(handed_over):
             task = state.tasks.get(Uid(uid))
             # A request of a pod that has ended or gone takes no devices.
@@ -109,7 +109,7 @@ class ClaimLedger:
         return found
 
     def signature(self, needs: Iterable[Reference]) -> Signature:
-        """Return the claims of `needs` that have no devices, or will lose them.
+        """Return the claims in `needs` without devices, or with devices under release.
 
         Raises:
             ClaimError: a claim cannot be allocated, whatever is free.
@@ -117,7 +117,7 @@ class ClaimLedger:
         return tuple(self._prepared(need) for need in needs if self._needs_devices(need))
 
     def reach(self, need: Reference) -> NodeSelector | None:
-        """Return the nodes that can use the claim's devices; None for all nodes, or no devices."""
+        """Return the nodes with access to the claim's devices; None for all, or without devices."""
         state = self.state_of(need)
         if state.allocation is None or state.is_released:
             return None
@@ -243,7 +243,7 @@ class ClaimLedger:
             undo.callback(state.leaving.add, uid)
 
     def _leave(self, task: Task, undo: ExitStack) -> None:
-        """Note that `task` is being released, with all claims that have no other user."""
+        """Release `task`, and all its claims without another user."""
         try:
             needs = self.needs(task)
         except ClaimReferenceError:  # nothing says which claims the pod has
@@ -262,7 +262,7 @@ class ClaimLedger:
     # -- inside ----------------------------------------------------------------------------------
 
     def _assume(self, task: Task, handover: Handover) -> None:
-        """Count the allocations that the binder has for `task` but has not written yet."""
+        """Count the allocations for `task` at the binder, if its claims do not show them yet."""
         for each in handover.claims:
             key = ClaimKey(task.namespace, each.name)
             claim = self._cache.claims.get(key)

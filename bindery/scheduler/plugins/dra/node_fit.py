@@ -1,4 +1,4 @@
-"""Caches which nodes have devices for a pod's claims.
+"""Caches the nodes with devices for a pod's claims.
 
 The plugin asks for every pod with claims. Pods with equal claims share the answers. After a change
 in the usage of a pool, only the nodes with access to this pool are checked again. So a gang of
@@ -72,7 +72,7 @@ class NodeFit:
             self._version = version
 
     def selected(self, nodes: NodesView, selector: NodeSelector) -> BoolColumn:
-        """Return the mask of the rows that `selector` selects; it is cached: do not change it."""
+        """Return the mask of the rows selected by `selector`; it is cached: do not change it."""
         key = content_key(selector)
         mask = self._masks.get(key)
         if mask is None:

@@ -69,7 +69,7 @@ class DynamicResources:
         return self._last
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # the protocol's
-        """Refuse a task with claims that cannot be allocated or used."""
+        """Refuse a task with unusable claims."""
         if Need.RESOURCE_CLAIMS not in task.shape.needs:
             return None
         problem = session.ledger(ClaimLedger).check(task)
@@ -84,7 +84,7 @@ class DynamicResources:
         return Need.RESOURCE_CLAIMS in shape.needs
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
-        """Yield the nodes that cannot reach the allocated devices, or have none for new claims."""
+        """Yield the nodes without access to allocated devices, or without devices to allocate."""
         ledger, nodes = session.ledger(ClaimLedger), session.state.nodes
         try:
             needs = ledger.needs(task)

@@ -8,7 +8,7 @@ from bindery.kube.taints import tolerates
 
 
 def is_kept_away(device: Device, tolerations: Sequence[DeviceToleration]) -> bool:
-    """Return whether `device` has a taint that `tolerations` do not tolerate.
+    """Return whether `device` has a taint without a match in `tolerations`.
 
     Only the effects NoSchedule and NoExecute count, as in Kubernetes.
     """

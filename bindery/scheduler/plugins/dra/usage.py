@@ -42,7 +42,7 @@ class DeviceId(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Take:
-    """The part of a device that one result of an allocation takes."""
+    """The part of a device taken by one result of an allocation."""
 
     device: DeviceId
     capacity: Mapping[str, int] | None

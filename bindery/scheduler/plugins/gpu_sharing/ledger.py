@@ -35,7 +35,7 @@ class DeviceLedger:
         self._choose = choose
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`; refuse a pod for which no devices have room."""
+        """Enter `operation`; refuse it without room on the devices."""
         task, share = operation.task, operation.task.shape.request.share
         if share is None:
             return

@@ -1,9 +1,8 @@
 """gpu_sharing: GPU shares by KAI-Scheduler's annotations, and the single GPUs of each node.
 
 The plugin refuses pods with invalid annotations, with the messages of the admission webhook. It has
-the ledger of devices, and prefers nodes where a share fits onto a GPU that is already shared (10
-000, KAI's score for it). Without this plugin, pods with shares wait, and only the sums of GPUs are
-planned.
+the ledger of devices. It prefers nodes with room for a share on a shared GPU, with KAI's score of
+10,000. Without this plugin, pods with shares wait, and only the sums of GPUs are planned.
 """
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -53,12 +52,12 @@ class GpuSharing:
         return (Need.GPU_SHARE,)
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # noqa: ARG002
-        """Refuse a share that is invalid, or that no container could get."""
+        """Refuse an invalid share."""
         problems = task.shape.share_problems
         return Refusal(JobReason.INVALID_GPU_SHARE, "; ".join(problems)) if problems else None
 
     def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
-        """Yield the reasons against nodes for a share, independent of what is free."""
+        """Yield the reasons against nodes for a share, independent of free room."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return  # the node ledger counts whole GPUs
@@ -92,14 +91,14 @@ class GpuSharing:
         return np.asarray(fits | (table.counts(rows) == 0))
 
     def no_room_text(self, shape: Shape) -> str:
-        """Return the text for nodes whose free room is scattered over their devices."""
+        """Return the text for nodes with free room in too small parts."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return "have GPUs free only in part"
         return f"have no GPU with room for {_part(share)}"
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 10 000 for nodes where a share fits onto devices that are already shared."""
+        """Return 10,000 for nodes with room for a share on shared devices."""
         share = shape.request.share
         if share is None or share.portion == WHOLE:
             return np.zeros(len(rows), dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Computes the amounts of devices that count against the quota of a namespace.
+"""Computes the amounts of devices for the quota of a namespace.
 
 Used by `fleet`, `fit` and `quotas`. Pure.
 """

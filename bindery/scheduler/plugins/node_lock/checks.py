@@ -20,7 +20,7 @@ Instance = tuple[MigProfile, MigPlacement]
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """The amounts that a request takes of one device."""
+    """The amounts of one device for a request."""
 
     holding: Holding
     is_exclusive: bool

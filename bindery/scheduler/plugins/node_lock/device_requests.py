@@ -60,7 +60,7 @@ class DeviceRequests:
         return ShapeRequest(planned, wanted) if any(planned.slots) else None
 
     def _planned(self, request: PodRequest) -> PodRequest:
-        """Return `request` without the devices of vendors that are not planned."""
+        """Return `request` with the devices of planned vendors only."""
         slots = tuple(
             tuple(each for each in slot if each.vendor in self.vendors) for slot in request.slots
         )
@@ -68,7 +68,7 @@ class DeviceRequests:
 
 
 def _rounded_text(request: DeviceRequest) -> str:
-    """Return the message for a count that the admission webhook would have rounded up.
+    """Return the message for a count without the rounding of the admission webhook.
 
     The webhook did not see the pod. The device plugin would allocate the count of the pod's limit,
     which is not a multiple of a module.

@@ -1,4 +1,4 @@
-"""Finds devices that belong together: on one NUMA node, or linked by the vendor's table.
+"""Finds groups of devices: on one NUMA node, or linked by the vendor's table.
 
 `fit` calls it with devices that fit singly. Pure.
 """
@@ -24,7 +24,7 @@ def are_linked(count: int, vendor: Vendor) -> bool:
 
 
 def linked(free: Sequence[NodeDevice], count: int, vendor: Vendor) -> list[NodeDevice] | None:
-    """Return `count` free devices with the links that the vendor requires; None without any."""
+    """Return `count` free devices with the vendor's required links; None without any."""
     by_index = {device.index: device for device in free}
     if vendor.alignment is Alignment.RUNS:
         indexes = _run(by_index.keys(), count)

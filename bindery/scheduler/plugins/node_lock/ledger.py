@@ -78,7 +78,7 @@ class HamiLedger:
         return self._fit(wanted, node_name, later=False, avoided=avoided)[1]
 
     def over_quota(self, tasks: Sequence[Task]) -> Excess | None:
-        """Return a limit of their namespace that `tasks` exceed in any case, or None.
+        """Return a limit of the namespace, exceeded by `tasks` in any case, or None.
 
         Releasing pods do not count, and each task counts with the least possible amount.
         """
@@ -90,7 +90,7 @@ class HamiLedger:
         return self.budget.excess(tasks[0].namespace, requested, later=True)
 
     def assignment(self, uid: Uid) -> Assignment | None:
-        """Return the devices of a pod that this session has planned, or None."""
+        """Return the devices of a pod planned in this session, or None."""
         planned = self._planned.get(uid)
         return planned.assignment if planned is not None else None
 
@@ -109,7 +109,7 @@ class HamiLedger:
     # ---- the ledger -----------------------------------------------------------------------------
 
     def apply(self, operation: Operation) -> None:
-        """Enter `operation`; refuse a pod for which no devices have room."""
+        """Enter `operation`; refuse it without room on the devices."""
         task, node = operation.task, self._state.nodes.name(operation.row)
         if operation.kind is OperationKind.EVICT:
             held = self._held(task.uid)
@@ -162,7 +162,7 @@ class HamiLedger:
     # ---- inside ---------------------------------------------------------------------------------
 
     def _counted(self, limits: Limits) -> Budget:
-        """Return the amounts that namespaces with limits hold now."""
+        """Return the current amounts of namespaces with limits."""
         budget = Budget(limits)
         # Without limits, which is usual, no pod needs to be counted.
         for uid in self._fleet.held.keys() | self._handed_over.keys() if limits.namespaces else ():
@@ -229,7 +229,7 @@ class HamiLedger:
         return None if is_forged else held
 
     def _holders(self, node_name: str) -> Iterator[tuple[Uid, Held]]:
-        """Yield the holdings on a node, also those of pods that are still being bound."""
+        """Yield the holdings on a node, including those of requests at the binder."""
         uids = {uid for uid, _ in self._fleet.on_node(node_name)}
         for uid in sorted(uids.union(self._coming.get(node_name, ()))):
             held = self._held(uid)

@@ -17,7 +17,7 @@ from bindery.api.hami.wishes import DevicePolicy, Weights
 
 _SCALE: Final = 10.0
 _MOST_SUBSETS: Final = 20_000
-"""Maximum number of subsets that are compared; 16 cards have 12,870 subsets of 8."""
+"""Maximum number of compared subsets; 16 cards have 12,870 subsets of 8."""
 
 
 def ratio(part: int, whole: int) -> float:
@@ -141,7 +141,7 @@ def best_linked(
 def _grown(
     devices: Sequence[NodeDevice], count: int, link_of: Callable[[NodeDevice, NodeDevice], int]
 ) -> list[NodeDevice]:
-    """Return a group that starts with the first device and adds the best linked one each time."""
+    """Return a group: the first device, then the best linked device each time."""
     group = [devices[0]]
     while len(group) < count:
         rest = [device for device in devices if device not in group]

@@ -1,4 +1,4 @@
-"""The scheduler plugin node_lock: plans devices that HAMi's device plugins register.
+"""The scheduler plugin node_lock: plans devices registered by HAMi's device plugins.
 
 It reads the annotations of nodes and pods, and has a ledger of the shares, memory and cores of
 every device. The binder plugin of the same name writes the chosen devices under HAMi's node lock.
@@ -42,7 +42,7 @@ _PER_POINT = 3.0
 """Scales HAMi's node score, 0 to 30, to 0 to 90: above nodeplacement, below nodepreference."""
 _FULLEST = 30.0
 _EXPLAINED_NODES = 32
-"""Maximum number of nodes that are checked for the explanation of a waiting pod."""
+"""Maximum number of checked nodes for the explanation of a waiting pod."""
 
 
 class Arguments(ApiModel):
@@ -159,7 +159,7 @@ class NodeLock:
         yield NodeFailure("have no devices that HAMi shares", without)
 
     def keeps_room_for(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` request devices that HAMi may share."""
+        """Return whether pods of `shape` request HAMi's devices."""
         return self._requests.of(shape) is not None
 
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
@@ -192,7 +192,7 @@ class NodeLock:
         return f"devices: {found}" if found else None
 
     def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 0 to 90 by the usage of devices, for pods that request some."""
+        """Return 0 to 90 by the usage of devices, for pods with device requests."""
         scores = np.zeros(len(rows), dtype=np.float64)
         wanted = self._requests.of(shape)
         if wanted is None or not self._fleet.nodes:

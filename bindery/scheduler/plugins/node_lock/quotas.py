@@ -90,14 +90,14 @@ class Limits:
 
 @dataclass
 class Budget:
-    """The amounts that namespaces hold in a session's plan, now and later as in `usage`."""
+    """The amounts of namespaces in a session's plan, now and later as in `usage`."""
 
     limits: Limits
     _now: Counter[tuple[str, str]] = field(default_factory=Counter)
     _later: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def excess(self, namespace: str, requested: Amounts, *, later: bool) -> Excess | None:
-        """Return a limit that `requested` would exceed, now or after all releases."""
+        """Return a limit exceeded by `requested`, now or after all releases; None without any."""
         for resource, limit in sorted(self.limits.of(namespace).items()):
             amount = requested.get(resource, 0)
             # A placement now must leave room for promises, which only `_later` has.
@@ -128,7 +128,7 @@ class Budget:
 
 
 def least(request: PodRequest, nodes: Iterable[HamiNode]) -> dict[str, int]:
-    """Return the least amounts that a pod with `request` can count for, on any devices."""
+    """Return the least possible amounts of a pod with `request`, on any devices."""
     kinds = _kinds(nodes)
     running: Counter[str] = Counter()
     most: Counter[str] = Counter()

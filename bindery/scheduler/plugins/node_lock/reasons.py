@@ -11,7 +11,7 @@ from typing import Final
 NODE_INSUFFICIENT_DEVICE: Final = "NodeInsufficientDevice"
 """The node has fewer devices than requested; there is no other reason then."""
 CARD_PROMISED: Final = "CardPromised"
-"""Bindery's own reason: the room is promised to pods that wait for releasing pods."""
+"""Bindery's own reason: the room is promised to other pods."""
 
 CARD_USED_BY_JOB: Final = "CardUsedByJob"
 """Bindery's own reason: the device has another pod of a job that spreads over devices."""

@@ -43,7 +43,7 @@ class Attachments:
         self._users: defaultdict[int, defaultdict[Attachment, set[Uid]]] = defaultdict(
             lambda: defaultdict(set)
         )
-        """Row -> attached volume -> the pods that use it."""
+        """Row -> attached volume -> its users."""
         # Most clusters have no limits, and then nothing needs to be counted.
         for uid, pod in catalog.pods.items() if self._limits else ():
             row = nodes.rows.get(pod.node_name, NO_ROW)

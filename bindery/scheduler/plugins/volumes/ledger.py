@@ -63,7 +63,7 @@ class VolumeLedger:
     # -- requests at the binder ------------------------------------------------------------------
 
     def expect(self, uid: Uid, row: int, volumes: Mapping[Key, tuple[str, str]]) -> None:
-        """Enter the choices for a pod that the binder is binding to the node at `row`.
+        """Enter the choices of a request at the binder, for a pod on the node at `row`.
 
         `volumes` is claim -> its UID, and the volume or "" for a new one. Choices for claims that
         are bound, gone or replaced are left out.
@@ -104,7 +104,7 @@ class VolumeLedger:
         self._placed[task.uid] = row
 
     def revert(self, operation: Operation) -> None:
-        """Undo the placement of a pod, with the choices that no other pod uses."""
+        """Undo the placement of a pod, and its choices without another user."""
         task = operation.task
         if Need.VOLUMES not in task.shape.needs or operation.kind is OperationKind.EVICT:
             return
@@ -206,7 +206,7 @@ class VolumeLedger:
         return Choice(row) if can_be_made else None
 
     def _made_for(self, claim: Claim) -> int | None:
-        """Return the node row for which a volume of `claim` is being made; None if none is.
+        """Return the node row of the volume in preparation for `claim`; None without one.
 
         `NO_ROW` if the node does not exist.
         """

@@ -1,4 +1,4 @@
-"""Finds the volumes for a claim: existing ones, and the nodes where new ones could be made.
+"""Finds the volumes for a claim: existing volumes, and nodes for new volumes.
 
 The ledger asks once per session for equal claims. The rules are those of kube-scheduler's
 `volumebinding` and of the volume controller (Kubernetes 1.34, `FindMatchingVolume`): the smallest
@@ -79,7 +79,7 @@ class Matching:
         return first + shared
 
     def makers(self, claim: Claim) -> BoolColumn:
-        """Return a mask of the nodes where the class of `claim` can provision a volume."""
+        """Return a mask of the nodes for new volumes of `claim`, by its class alone."""
         name = class_name(claim)
         mask = self._makers.get(name)
         if mask is None:
@@ -177,7 +177,7 @@ class Matching:
 
 
 def fits(volume: PersistentVolume, claim: Claim) -> bool:
-    """Return whether `volume` has the size and mode for `claim` and is not being deleted."""
+    """Return whether `volume` has size and mode for `claim`, and is not being deleted."""
     return (
         volume.metadata.deletion_timestamp is None
         and volume.spec.volume_mode == claim.spec.volume_mode

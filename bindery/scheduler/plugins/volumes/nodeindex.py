@@ -48,7 +48,7 @@ class NodeIndex:
         return np.zeros(len(self._nodes), dtype=np.bool_)
 
     def reach(self, volume: PersistentVolume) -> Rows | None:
-        """Return the rows that the node affinity of `volume` allows; None for all."""
+        """Return the rows allowed by the node affinity of `volume`; None for all."""
         affinity = volume.spec.node_affinity
         if affinity is None or affinity.required is None:
             return None
@@ -90,7 +90,7 @@ class NodeIndex:
         return mask
 
     def selected(self, selector: LabelSelector) -> BoolColumn:
-        """Return a mask of the rows that `selector` selects."""
+        """Return a mask of the rows selected by `selector`."""
         mask = self.all()
         for key, value in (selector.match_labels or {}).items():
             mask &= self._mask(self._any_of(key, [value]))

@@ -55,7 +55,7 @@ class Volumes:
     # -- planning --------------------------------------------------------------------------------
 
     def ledger(self, session: SessionView, state: PlanState) -> Ledger:
-        """Return the ledger for `session`, with the choices that the binder is carrying out."""
+        """Return the ledger for `session`, including the choices at the binder."""
         nodes = state.nodes
         # Labels change less often than cycles run, and an index over all nodes is costly.
         if self._index is None or self._index.version != nodes.version:
@@ -69,7 +69,7 @@ class Volumes:
         return ledger
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:
-        """Refuse a task with claims that are missing, being deleted or in use by another pod."""
+        """Refuse a task with unusable claims."""
         if Need.VOLUMES not in task.shape.needs:
             return None
         pod = self._catalog.pods.get(task.uid)
@@ -86,7 +86,7 @@ class Volumes:
         return Need.VOLUMES in shape.needs
 
     def task_node_failures(self, session: SessionView, task: Task) -> Iterator[NodeFailure]:
-        """Yield the nodes that cannot have the volumes of `task`, by reason."""
+        """Yield the reasons against nodes for the volumes of `task`."""
         pod = self._catalog.pods.get(task.uid)
         if pod is None or any(self._problem(pod, k) for k in pod.claims):
             return  # `invalid_task` has refused the task
