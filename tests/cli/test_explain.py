@@ -211,7 +211,7 @@ def test_whose_going_would_help_comes_with_the_rule_that_forbids_it(
     [
         (
             "reclaimMinRuntime: 1h",
-            "reclaim is forbidden: it has run for 60 s, and queue research protects jobs for 3600 s",
+            "reclaim is forbidden: it has run for 60 s, and queue research protects jobs for 3600",
         ),
         (
             "reclaimable: false",

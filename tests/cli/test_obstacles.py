@@ -119,9 +119,9 @@ def test_a_pod_group_of_an_unknown_queue_without_pods_is_explained() -> None:
 @pytest.mark.parametrize(
     ("reason", "is_group", "min_member", "said", "not_said"),
     [
-        ("Unschedulable", True, 3, "a lower spec.minMember", "the pod ask"),
-        ("Unschedulable", True, 1, "let the pods ask for less", "minMember"),
-        ("Unschedulable", False, 1, "let the pod ask for less", "minMember"),
+        ("Unschedulable", True, 3, "a lower spec.minMember", "the pod request"),
+        ("Unschedulable", True, 1, "let the pods request less", "minMember"),
+        ("Unschedulable", False, 1, "let the pod request less", "minMember"),
         ("QueueDoesNotExist", True, 1, "spec.queue", "label"),
         ("QueueDoesNotExist", False, 1, "label scheduling.bindery.dev/queue", "spec.queue"),
         ("NonPreemptibleOverQuota", False, 1, "scheduling.bindery.dev/preemptible", "spec."),

@@ -1,8 +1,8 @@
-"""Which gangs get a reservation, where, and when they are expected to start.
+"""Reservations: their gangs, their nodes, and the expected start.
 
-Asked by `allocate` about each gang that does not fit now, in the session's order. Nothing is
-remembered between cycles: the same snapshot gives the same reservations, and as room that is free
-already counts first, a reservation only comes nearer while its gang stays the first to be served.
+`allocate` calls this for each gang that does not fit now, in the order of serving. No cycle
+remembers reservations: the same snapshot gives the same ones. Free room counts first, so the start
+of a gang only comes nearer while the gang is served first.
 """
 
 from collections import Counter
@@ -29,29 +29,30 @@ from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
 
 _MOMENTS_TRIED = 64
-"""How many moments are looked at beyond the first at which the gang could fit by its sums."""
+"""How many moments are tried from the first at which the sums of room suffice."""
 _NODES_NAMED = 8
-"""How many nodes a message names."""
+"""How many nodes a message lists."""
 _HELD_BACK_BY_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT)
-"""Reasons to wait that pods' ends can change."""
+"""The reasons for waiting that the end of running pods can remove."""
 
 
 class Reserver:
-    """Gives reservations to the first gangs that need one, as many as are configured."""
+    """Gives the configured number of reservations to the first gangs that need one."""
 
     def __init__(self, configuration: BackfillConfiguration) -> None:
         self._configuration = configuration
 
     def consider(self, session: Session, job: Job) -> None:
-        """Keep room for `job`, which has just been refused, if it may have a reservation."""
+        """Reserve room for `job`, which was just refused, if the configuration allows it."""
         refusal = session.refusals.get(job)
         if refusal is None or refusal.reason not in _HELD_BACK_BY_ROOM or job.is_satisfied:
             return
         wanted, since = self._configuration, session.pending_since(job)
-        waited_s = session.now - since if since > 0 else 0.0  # nobody knows since when
+        waited_s = session.now - since if since > 0 else 0.0  # the creation time is unknown
         if len(session.reservations.all) >= wanted.reservations or waited_s < wanted.after_seconds:
             return
         is_starving = waited_s >= wanted.unknown_start_after_seconds
+        # Without a known end of any pod, the start of the gang cannot be known.
         if not is_starving and not len(session.expected_ends.end):
             return
         reservation = find(session, job)
@@ -66,23 +67,23 @@ class Reserver:
 
 
 def reservation_text(session: Session, reservation: Reservation) -> str:
-    """Return what people read about `reservation`."""
+    """Return the message about `reservation`."""
     names = [session.state.nodes.name(row) for row in reservation.rows]
     more = len(names) - _NODES_NAMED
     places = ", ".join(names[:_NODES_NAMED]) + (f" and {more} more" if more > 0 else "")
     if reservation.start is None:
-        why = f"on {reservation.awaited} of them pods run that do not say for how long"
+        why = f"pods without an expected runtime run on {reservation.awaited} of them"
         return f"reserved on nodes {places}, expected start unknown: {why}"
     text = f"reserved on nodes {places}, expected start {timestamp(reservation.start)}"
     is_late = reservation.start <= session.now
-    return f"{text}, which has passed: pods run for longer than they said" if is_late else text
+    return f"{text}, which has passed: pods exceed their expected runtime" if is_late else text
 
 
 def find(session: Session, job: Job) -> Reservation | None:
-    """Return the earliest reservation for the gang of `job`.
+    """Return the earliest reservation for the gang of `job`, or None.
 
-    None: it never fits on nodes of this size, its queue's limit never lets it, or it is not for
-    lack of room that it waits.
+    None: it never fits on nodes of this size, the limit of its queue never allows it, or it does
+    not wait for room.
     """
     claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
@@ -98,16 +99,16 @@ def find(session: Session, job: Job) -> Reservation | None:
 
 @dataclass(frozen=True, slots=True)
 class _Gang:
-    """What a gang asks for."""
+    """The requests of a gang."""
 
     items: tuple[Item, ...]
     shapes: Counter[Shape]
     total: dict[int, int]
-    """Place on the resource axis -> units."""
+    """Position on the resource axis -> units."""
 
 
 class _Timeline:
-    """The room that `job` finds in `domain` (node rows) as time goes on."""
+    """The room for `job` in `domain` (mask over node rows) over time."""
 
     def __init__(
         self, session: Session, job: Job, tasks: Sequence[Task], domain: BoolColumn | None
@@ -117,23 +118,24 @@ class _Timeline:
         nodes, others = session.state.nodes, session.reservations
         room = nodes.idle + nodes.releasing - nodes.pipelined
         self._now: IntColumns = room if others.kept is None else room + others.kept
-        """Room that nobody holds now: [resource, node]."""
+        """Free room now: [resource, node]."""
         self._promised: IntColumns = sum((each.needs for each in others.all), np.zeros_like(room))
-        """What gangs with an earlier reservation need."""
+        """The needs of gangs with earlier reservations: [resource, node]."""
         self._finder = session.placement.finder(job, domain)
         self._gang = _gang(tasks, self._finder, self._now, session)
         self._chain = list(session.queue_ledger.chains[session.queue_row(job)])
 
     def earliest(self) -> Reservation | None:
-        """Return the reservation with the earliest start; else one whose start is not known."""
+        """Return the reservation with the earliest start; else with an unknown start; or None."""
         moments = self._session.expected_ends.moments()
         first, last = 0, len(moments)
-        while first < last:  # more room comes as time goes on, so that it can be halved
+        while first < last:  # room only grows with time, so bisection finds the first moment
             middle = (first + last) // 2
             if self._is_possible(float(moments[middle])):
                 last = middle
             else:
                 first = middle + 1
+        # It fits before any pod ends, so something other than room holds it back.
         if first == 0 and self._rows(-np.inf) is not None:
             return None
         for moment in islice(moments, first, first + _MOMENTS_TRIED):
@@ -175,7 +177,7 @@ class _Timeline:
         return session.queue_ledger.rolled_up(session.expected_ends.in_queues(moment))
 
     def _of_unknown_start(self) -> Reservation | None:
-        """Return a reservation where the least must still go, as nobody knows when it does."""
+        """Return a reservation on the nodes that lack least, with an unknown start; or None."""
         if not self._queues_allow(np.inf):
             return None
         nodes = self._session.state.nodes
@@ -214,7 +216,7 @@ class _Timeline:
 
 
 def _gang(tasks: Sequence[Task], finder: JobFinder, now: IntColumns, session: Session) -> _Gang:
-    """Return what `tasks` ask for, the largest first: they are the hardest to place."""
+    """Return the requests of `tasks`, largest pods first: they are the hardest to place."""
     shapes = Counter(task.shape for task in tasks)
     wholes = np.maximum(session.cluster_total, 1)
 
@@ -234,9 +236,9 @@ def _gang(tasks: Sequence[Task], finder: JobFinder, now: IntColumns, session: Se
 
 
 def _least_idle_first(request: Request, now: IntColumns, session: Session) -> Rows:
-    """Return node rows, those first on which pods of `request` find least room now, then by name.
+    """Return node rows by free room for `request`, the least first, then by name.
 
-    The gang cannot start before they are free, and others can use the rest in the meantime.
+    The gang must wait for the full nodes anyway, so other jobs can use the emptier ones meanwhile.
     """
     order = session.order
     share = np.full(len(order), np.inf)

@@ -1,7 +1,7 @@
-"""What becomes of a pod that is evicted: what its controller does next.
+"""What the controller of an evicted pod does next.
 
-Asked by `rehearsal`. The arithmetic is the Job controller's of Kubernetes 1.36: an evicted pod is a
-failed pod with the condition DisruptionTarget. Pure.
+Called by `rehearsal`. The arithmetic is the Job controller's of Kubernetes 1.36: an evicted pod is
+a failed pod with the condition DisruptionTarget. Pure.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ LONGEST_BACKOFF_S: Final = 600.0
 _INDEX_FAILURES: Final = "batch.kubernetes.io/job-index-failure-count"
 _INDEX_IGNORED: Final = "batch.kubernetes.io/job-index-ignored-failure-count"
 _MOST_DOUBLINGS: Final = 6
-"""Ten seconds doubled so often are more than the longest backoff."""
+"""After this many doublings, ten seconds exceed the longest backoff."""
 
 
 class Fate(StrEnum):
@@ -42,16 +42,16 @@ class Comeback:
 
 
 def comeback(pod: Pod, jobs: Mapping[str, WorkloadJob], together: int) -> Comeback:
-    """Return what becomes of `pod` once it is evicted.
+    """Return the fate of `pod` after its eviction.
 
-    `jobs`: UID -> Job, as far as they are known. `together`: how many pods of the same controller
-    are evicted in one plan, this one among them.
+    `jobs`: UID -> known Job. `together`: how many pods of the same controller one plan evicts,
+    including this one.
     """
     owner = next((each for each in pod.metadata.owner_references if each.controller), None)
     if owner is None:
         return Comeback(Fate.GONE)
     job = jobs.get(owner.uid)
-    if job is None:
+    if job is None:  # another kind of controller: it replaces the pod at once
         return Comeback(Fate.COMES_BACK)
     is_ignored = _ignores_disruptions(job)
     if job.spec.completion_mode == "Indexed" and job.spec.backoff_limit_per_index is not None:

@@ -22,15 +22,15 @@ from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
 
 BUDGET: Final = JobReason.EVICTION_REFUSED
-"""The reason of what a disruption budget protects."""
+"""The reason for pods that a disruption budget protects."""
 
 BlockingBudget = Callable[[Task], DisruptionBudget | None]
-"""Returns the disruption budget that allows no eviction of a pod now, if there is one."""
+"""Returns the disruption budget that protects a pod from eviction now; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Objection:
-    """Why an action does not do it."""
+    """A reason why an action does not evict."""
 
     action: str
     reason: str
@@ -39,7 +39,7 @@ class Objection:
 
 
 class Judge:
-    """Says what stands against victims for one claim. Made before anything is evicted."""
+    """Lists the objections to victims of one claim. Made before anything is evicted."""
 
     def __init__(
         self,
@@ -63,7 +63,7 @@ class Judge:
         return self._rule(unit).name
 
     def against_claim(self, unit: EvictionUnit) -> Iterator[Objection]:
-        """Yield why the action that takes `unit` does nothing for the claim at all."""
+        """Yield why the action for `unit` makes no room for the claim at all."""
         rule = self._rule(unit)
         if rule.name not in self._actions:
             yield Objection(
@@ -104,10 +104,10 @@ class Judge:
                 yield Objection(rule.name, refusal.reason, refusal.message)
 
     def hardness(self, table: VictimTable) -> NDArray[np.int64]:
-        """Return how much would have to give way for each unit of `table` to go.
+        """Return for each unit of `table` the hardest rule that protects it: int [unit].
 
-        0: nothing about the unit itself; 1: a disruption budget alone; 2: a rule of sharing or of
-        time; 3: it is not preemptible. A budget is the first to give way: it changes by itself.
+        0: none; 1: a disruption budget; 2: a rule of sharing or time; 3: it is not preemptible.
+        Budgets are the softest, because they change without anyone's action.
         """
         own = table.queue == self._own
         free = np.where(own, self._eligible[0], self._eligible[1])
@@ -123,7 +123,7 @@ class Judge:
         return self._rules[0 if self._session.queue_row(unit.job) == self._own else 1]
 
     def _protection(self, unit: EvictionUnit) -> Iterator[Refusal]:
-        """Yield what protects `unit` from everyone."""
+        """Yield what protects `unit` from every action."""
         session = self._session
         if any(not task.is_preemptible for task in unit.tasks):
             priority = session.priority(unit.job)
@@ -133,9 +133,9 @@ class Judge:
             yield Refusal(BUDGET, guard)
 
     def guard(self, unit: EvictionUnit) -> str:
-        """Return what keeps the pods of `unit` from being evicted now, in words; empty if nothing.
+        """Return the message about what prevents the eviction of `unit` now; empty if nothing does.
 
-        A disruption budget, or what the API server has just answered.
+        Either a disruption budget, or a recent refusal of the API server.
         """
         for task in unit.tasks:
             budget = self._blocking_budget(task)
@@ -143,5 +143,5 @@ class Judge:
                 name = budget.full_name
                 return f"PodDisruptionBudget {name} allows no eviction of pod {task.name} now"
         if any(task.uid in self._session.memory.spared for task in unit.tasks):
-            return "its eviction has just been refused"
+            return "its eviction was refused recently"
         return ""

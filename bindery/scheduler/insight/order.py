@@ -1,4 +1,4 @@
-"""Whose turn it is: the place of a job among those that wait."""
+"""The position of a job among the waiting jobs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,28 +14,28 @@ from bindery.scheduler.planning.work_list import WorkList
 
 _SHOWN_AHEAD = 5
 _PASSING = frozenset({JobReason.COMMIT_FAILED, JobReason.COMMIT_UNDER_WAY})
-"""Reasons that go by themselves."""
+"""Temporary reasons."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place in the order in which jobs are tried; 1 is first."""
+    """A position in the order of serving; 1 is first."""
 
     place: int
     of: int
-    """How many jobs wait for their turn."""
+    """Number of jobs that wait for their turn."""
     place_in_queue: int
     of_queue: int
-    """How many of them wait in the same queue."""
+    """Number of them in the same queue."""
     ahead: tuple[JobKey, ...]
-    """Some that come before it, the first in the order first."""
+    """The first of the jobs before it, in order."""
 
 
 class Turns:
-    """The order in which jobs are tried that still wait in a session.
+    """The order of serving of the jobs that still wait in a session.
 
-    Jobs that cannot run however much is free have no place in it: nobody waits for them. Made at
-    the end of a cycle: what has been placed in it counts in the order of the queues.
+    Jobs that could not run on an empty cluster are left out: no other job waits for them. Made at
+    the end of a cycle, so the pods that the cycle placed count in the order of queues.
     """
 
     def __init__(self, session: Session) -> None:
@@ -45,11 +45,11 @@ class Turns:
             if each.pending and each not in session.failed and can_ever_run(session, each)
         ]
         self.order = [each.key for each in WorkList(session, waiting)]
-        """The jobs, the first in the order first."""
+        """The jobs, in order."""
         self._queues = {each.key: each.queue for each in waiting}
 
     def position(self, job: Job) -> Position | None:
-        """Return the place of `job`; None if it does not wait for its turn."""
+        """Return the position of `job`; None if it does not wait for its turn."""
         if job.key not in self._queues:
             return None
         place = self.order.index(job.key)
@@ -65,7 +65,7 @@ class Turns:
 
 
 def can_ever_run(session: Session, job: Job) -> bool:
-    """Return whether more of `job` could be placed if nothing else ran, as the cluster is now."""
+    """Return whether more pods of `job` would fit if nothing else ran."""
     refusals = [plugin.invalid(session, job) for plugin in session.plugins.validity]
     if any(refusal is not None and refusal.reason not in _PASSING for refusal in refusals):
         return False
@@ -77,7 +77,7 @@ def can_ever_run(session: Session, job: Job) -> bool:
 
 
 def _fits_somewhere(session: Session, shape: Shape) -> bool:
-    """Return whether a node, if it were empty, had room for a pod of `shape`."""
+    """Return whether any node, if empty, has room for a pod of `shape`."""
     nodes, rows = session.state.nodes, session.order
     roomy = np.ones(len(rows), dtype=np.bool_)
     for index, amount in nodes.demands(shape.request, rows):
@@ -88,7 +88,7 @@ def _fits_somewhere(session: Session, shape: Shape) -> bool:
 
 
 def _exceeds_limit(session: Session, job: Job, tasks: Sequence[Task]) -> bool:
-    """Return whether `tasks` with what `job` holds are more than a queue above it may hold."""
+    """Return whether `tasks` and the holdings of `job` exceed a limit of its queue or above."""
     held = total(task.shape.request for task in job.tasks.values() if task.status.holds_room)
     asked = total(task.shape.request for task in tasks)
     return any(

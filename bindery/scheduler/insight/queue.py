@@ -1,6 +1,6 @@
-"""Where a queue stands: what it is granted and holds, and what waits in it and why.
+"""The state of a queue: its rules, shares and holdings, and its waiting jobs with their reasons.
 
-Called by `bindery explain queue/NAME`. One cycle is run, as for a job.
+`bindery explain queue/NAME` calls this. It runs one cycle, as for a job.
 """
 
 from dataclasses import dataclass
@@ -25,24 +25,24 @@ class WaitingJob:
 
 @dataclass(frozen=True, slots=True)
 class QueueExplanation:
-    """Where a queue stands."""
+    """The state of a queue."""
 
     queue: str
     problem: str
-    """Why nothing of it can be planned; empty if it can."""
+    """Why none of its jobs can be planned; empty if they can."""
     shares: tuple[QueueShare, ...]
     """The queue and those above it, from the top down."""
     below: tuple[str, ...]
-    """The queues below it, by name."""
+    """The names of the queues below it, sorted."""
     would_start: tuple[JobKey, ...]
-    """Jobs of these queues for which the next cycle would place pods."""
+    """Jobs of these queues that the next cycle would place pods for."""
     waiting: tuple[WaitingJob, ...]
-    """The others, in the order in which they are tried; those without a turn come last."""
+    """The other jobs, in the order of serving; jobs without a turn come last."""
     advice: str
 
 
 def explain_queue(world: World, name: str) -> QueueExplanation:
-    """Run a cycle in `world` and say where the queue `name`, which exists, stands."""
+    """Run a cycle in `world` and return the state of the queue `name`, which must exist."""
     engine = world.engine
     with engine.session() as session:
         shares = chain_shares(session, session.state.queues.row(name))
@@ -73,7 +73,7 @@ def explain_queue(world: World, name: str) -> QueueExplanation:
 
 
 def _below(session: Session, name: str) -> tuple[str, ...]:
-    """Return the names of the queues below `name`, whatever the depth."""
+    """Return the names of the queues below `name`, at any depth."""
     entries, chains = session.state.queues.entries, session.queue_ledger.chains
     row = session.state.queues.row(name)
     return tuple(sorted(entries[chain[0]].name for chain in chains if row in chain[1:]))

@@ -1,6 +1,6 @@
-"""The queues as people read them: what each is granted, deserves, holds and asks for.
+"""The queues for users: rules, fair shares, holdings and requests.
 
-Taken from a session's own shares and ledger, so that what is shown is what planning goes by.
+The numbers are the shares and the ledger of a session, so users see the numbers of planning.
 """
 
 from collections import Counter
@@ -17,17 +17,17 @@ from bindery.scheduler.planning.session import Session
 
 @dataclass(frozen=True, slots=True)
 class ResourceShare:
-    """A queue and one resource, in devices, cores and bytes. None: unlimited."""
+    """One resource of a queue, in devices, cores or bytes. None: unlimited."""
 
     quota: float | None
     weight: float
     fair_share: float
     allocated: float
-    """What it holds, with all queues below."""
+    """Held by the queue and all queues below."""
     non_preemptible: float
-    """The part of it that cannot be evicted for others."""
+    """The part of it that cannot be evicted."""
     requested: float
-    """What it holds and what waits in it."""
+    """Held and pending amounts together."""
     limit: float | None
 
 
@@ -38,28 +38,28 @@ class QueueShare:
     name: str
     parent: str | None
     depth: int
-    """How many queues are above it."""
+    """Number of queues above it."""
     priority: int
     problem: str
-    """Why nothing of it can be planned; empty if it can."""
+    """Why none of its jobs can be planned; empty if they can."""
     reclaimable: bool
     running: int
-    """How many of its own gangs have what they need."""
+    """Number of its own gangs with their minimum."""
     waiting: int
-    """How many of its own gangs wait."""
+    """Number of its own gangs below their minimum."""
     resources: dict[str, ResourceShare]
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterShares:
-    """All queues, each before those below it, and what there is to divide."""
+    """All queues, each before its children, and the total of resources."""
 
     total: dict[str, float]
     queues: tuple[QueueShare, ...]
 
 
 def cluster_shares(session: Session) -> ClusterShares:
-    """Return the whole tree; siblings in the order of their names."""
+    """Return the whole tree; siblings are sorted by name."""
     axis = session.state.axis
     running, waiting = _gangs(session)
     queues = tuple(
@@ -72,7 +72,7 @@ def cluster_shares(session: Session) -> ClusterShares:
 
 
 def chain_shares(session: Session, row: int) -> tuple[QueueShare, ...]:
-    """Return the queue at `row` and all above it, from the top down."""
+    """Return the queue at `row` and all queues above it, from the top down."""
     running, waiting = _gangs(session)
     chain = session.queue_ledger.chains[row][::-1]
     return tuple(
@@ -81,7 +81,7 @@ def chain_shares(session: Session, row: int) -> tuple[QueueShare, ...]:
 
 
 def _gangs(session: Session) -> tuple[Counter[int], Counter[int]]:
-    """Return how many gangs run, and how many wait, by queue row."""
+    """Return the numbers of running and of waiting gangs by queue row."""
     running: Counter[int] = Counter()
     waiting: Counter[int] = Counter()
     for job in session.state.jobs.values():
@@ -91,7 +91,7 @@ def _gangs(session: Session) -> tuple[Counter[int], Counter[int]]:
 
 
 def _is_shown(session: Session, row: int) -> bool:
-    """Return whether the queue is more than a default that nobody made and nobody uses."""
+    """Return False for the default queue without an object and without pods."""
     entry = session.state.queues.entries[row]
     if entry.name != DEFAULT_QUEUE or entry.created:
         return True
@@ -99,7 +99,7 @@ def _is_shown(session: Session, row: int) -> bool:
 
 
 def _in_tree_order(session: Session) -> Iterator[tuple[int, int]]:
-    """Yield (row, depth); queues on a cycle come last, each by itself."""
+    """Yield (row, depth), parents first. Queues on a cycle come last, with depth 0."""
     entries, chains = session.state.queues.entries, session.queue_ledger.chains
     below: dict[int | None, list[int]] = {}
     for row in sorted(range(len(entries)), key=lambda row: entries[row].name):

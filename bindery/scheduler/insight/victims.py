@@ -1,8 +1,7 @@
-"""The cheapest victims whose going would make a waiting gang fit, and the rules that spare them.
+"""The cheapest victims that would make a waiting gang fit, and the rules that protect them.
 
-The solver is asked again and again with ever fewer rules in force, until it finds a plan; that plan
-is then replayed step by step and every rule that was left out is heard. All of it in Statements
-that are discarded.
+The solver runs with fewer and fewer rules until it finds a plan. Then the plan is replayed step by
+step, and all rules are asked about each victim. All Statements are discarded.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -33,69 +32,69 @@ _HARDEST = 3
 
 @dataclass(frozen=True, slots=True)
 class VictimPod:
-    """A pod that would have to leave its node."""
+    """A pod that must leave its node in the plan."""
 
     name: str
     node: str
     moves_to: str
-    """The node that it would find instead; empty if it would just go."""
+    """The node it would move to; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Victim:
-    """Pods of one job that would have to leave."""
+    """Pods of one job that must leave in the plan."""
 
     job: JobKey
     queue: str
     priority: int
     action: str
-    """The action that takes such victims."""
+    """The action for victims of this kind."""
     is_core: bool
-    """Whether its gang falls below its minimum by it."""
+    """Whether its gang falls below its minimum without them."""
     pods: tuple[VictimPod, ...]
     objections: tuple[Objection, ...]
-    """What spares them."""
+    """What protects them."""
 
 
 @dataclass(frozen=True, slots=True)
 class VictimPlan:
-    """What would have to go, and why it does not."""
+    """The victims of a plan, and the objections to it."""
 
     victims: tuple[Victim, ...]
     objections: tuple[Objection, ...]
-    """What stands against the whole, whoever the victims are."""
+    """The objections to the plan as a whole, whatever its victims."""
 
     @property
     def killed_pods(self) -> int:
-        """How many pods would find no other place."""
+        """Number of pods without another place."""
         return sum(not pod.moves_to for victim in self.victims for pod in victim.pods)
 
     @property
     def pod_count(self) -> int:
-        """How many pods would have to leave their nodes."""
+        """Number of pods that leave their nodes."""
         return sum(len(victim.pods) for victim in self.victims)
 
 
 @dataclass(frozen=True, slots=True)
 class _Permissive:
-    """A rule under which all of `among` may go."""
+    """A rule that lets all units of `among` (mask) go."""
 
     among: BoolColumn
     moves_all: bool = False
     most_jobs: int | None = None
     name: str = "reclaim"
-    """The action in whose name plugins are asked whether they veto a victim."""
+    """The action that plugins see when they are asked about victims."""
 
     def against_claim(self, session: Session, claim: Claim) -> Iterator[Refusal]:  # noqa: ARG002
         """Refuse no claim."""
         yield from ()
 
     def eligible(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:  # noqa: ARG002
-        """Return the units that were chosen beforehand."""
+        """Return the units of `among`."""
         return self.among.copy()
 
     def movable(self, session: Session, claim: Claim, table: VictimTable) -> BoolColumn:
-        """Return the same units: the caller decides what must move."""
+        """Return the same units: `moves_all` decides whether they must move."""
         return self.eligible(session, claim, table)
 
     def against_unit(
@@ -126,11 +125,11 @@ def cheapest_victims(
     most_moved: int,
     blocking_budget: BlockingBudget,
 ) -> VictimPlan | None:
-    """Return what would have to go for the next pods of `job` to fit; None if nothing helps.
+    """Return the cheapest victims that make the next pods of `job` fit; None if nothing helps.
 
-    The plan that breaks the softest rules; of these the one that kills, then moves, fewest pods.
-    `actions`: those that are configured; `most_moved`: how many jobs consolidation may move;
-    `blocking_budget`: returns the disruption budget that protects a pod.
+    The plan breaks the softest rules possible, and then kills and moves the fewest pods. `actions`:
+    the configured actions; `most_moved`: how many jobs consolidation may move; `blocking_budget`:
+    returns the disruption budget that protects a pod.
     """
     claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
@@ -169,11 +168,11 @@ def _is_somewhere(session: Session, task: Task) -> bool:  # noqa: ARG001
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    """What the solver answers."""
+    """A plan of the solver."""
 
     plan: Plan
     gone: tuple[int, ...]
-    """Units in the order in which they go."""
+    """Units in the order of eviction."""
 
 
 def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _Found | None:
@@ -185,14 +184,14 @@ def _search(session: Session, claim: Claim, rule: Rule, table: VictimTable) -> _
 
 
 def _replayed(session: Session, judge: Judge, table: VictimTable, found: _Found) -> VictimPlan:
-    """Return the plan with what the rules say to each step of it."""
+    """Return the plan with the objections of the rules to each step."""
     places = _new_places(found.plan)
     victims: list[Victim] = []
     unit_of = {task.uid: i for i in found.gone for task in table.units[i].tasks}
     heard: set[int] = set()
     against: list[Objection] = []
-    # An action chooses among units that are eligible before anything is evicted. The evictions of
-    # a plan can lift the objection to a later unit, but the action does not choose it then either.
+    # An action chooses from the units that are eligible before anything is evicted. Evictions can
+    # remove the objection to a later unit, but the action cannot choose it then either.
     at_start = {
         index: tuple(judge.against(table.units[index]))
         for index in found.gone
@@ -225,7 +224,7 @@ def _moving(
     found: _Found,
     configured: tuple[Collection[str], int],
 ) -> VictimPlan:
-    """Return a plan in which everybody finds another place, with what keeps it from happening."""
+    """Return a plan that moves all victims, with the objections to it."""
     name, (actions, most_moved) = ConsolidationRule.name, configured
     places = _new_places(found.plan)
     units = [table.units[index] for index in found.gone]
@@ -238,7 +237,7 @@ def _moving(
     against += (Objection(name, refusal.reason, refusal.message) for refusal in refusals)
     jobs = table.job_count(found.gone)
     if not refusals and jobs > most_moved:
-        text = f"pods of {jobs} jobs would move, and consolidation moves {most_moved} at most"
+        text = f"pods of {jobs} jobs would move, and consolidation moves at most {most_moved} jobs"
         against.append(Objection(name, JobReason.TOO_MANY_MOVES, text))
     victims = tuple(
         _victim(
@@ -254,7 +253,7 @@ def _moving(
 
 
 def _new_places(plan: Plan) -> dict[str, str]:
-    """Return pod UID -> the node that the plan promises to it."""
+    """Return the nodes that the plan promises: pod UID -> node name."""
     promised = (step for step in plan.operations if step.kind is OperationKind.PIPELINE)
     return {step.task.uid: step.node_name for step in promised}
 
