@@ -98,6 +98,7 @@ class _CycleThread:
         self.dropped: list[BindRequestDraft] = []
         self._loop = asyncio.get_running_loop()
         self.done: asyncio.Future[None] = self._loop.create_future()
+        # The context has the fields of log lines, such as the number of the cycle.
         # A daemon thread: at exit, the interpreter does not wait for one that hangs.
         context = contextvars.copy_context()
         self._thread = threading.Thread(
@@ -121,7 +122,7 @@ class _CycleThread:
     def _run(self) -> None:
         error: BaseException | None = None
         try:
-            with closing(self._cycle):
+            with closing(self._cycle):  # here, as closing undoes the open session
                 for draft in self._cycle:
                     if self._is_stopped.is_set():
                         self.dropped.append(draft)

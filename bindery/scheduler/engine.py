@@ -132,6 +132,7 @@ class Engine:
         self, session: Session, report: CycleReport, fencing_token: int, turns: Round
     ) -> Generator[BindRequestDraft, None, None]:
         """Run all actions and fill `report`."""
+        # A copy: a commit takes its job off the list, but the job still gets a report.
         waiting = list(session.state.waiting.values())
         committer = Committer(
             session,
@@ -173,6 +174,7 @@ class Engine:
             waits = job.pending and not job.promised.total and not turn.has_tried(job)
             if waits and job not in session.refusals:
                 session.refusals[job] = self._refusals.get((job.key, job.uid), _NOT_TRIED_YET)
+        # With the UID: a new PodGroup with the same name gets no refusal of the old one.
         self._refusals = {(job.key, job.uid): it for job, it in session.refusals.items()}
 
     def _report_of(self, session: Session, job: Job) -> JobReport:
@@ -241,12 +243,13 @@ class Engine:
             self.cluster.catch_up_on_budgets(plan.budget_easings)
 
     def _spare(self, plan: RefusedPlan) -> None:
+        # A budget that is not computed yet may be tried again after its Retry-After.
         spare_s = SPARE_S if plan.retry_after_s is None else min(SPARE_S, plan.retry_after_s)
         cluster, until = self.cluster, self._clock() + spare_s
         refused, claimant = plan.refused.task, plan.refused.preemptor
         for eviction in plan.left:
             cluster.not_evicted(eviction.task.uid)
-        if not plan.is_begun:
+        if not plan.is_begun:  # no pod was evicted, so there is no room to keep
             cluster.promises.end(claimant)
         if claimant == refused.job:  # the rest of a broken gang: no other job needs the room
             cluster.failures.spare([e.task.uid for e in plan.left], until)

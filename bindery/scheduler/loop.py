@@ -105,6 +105,7 @@ class SchedulingLoop:
                     # An unexpected error, perhaps of a plugin. The open Statement has been undone.
                     metrics.CYCLE_ERRORS.inc()
                     _log.exception("cycle failed")
+                    # The next cycle may fail in the same way.
                     await asyncio.sleep(self._engine.configuration.cycle_seconds)
 
     async def configure(self, configuration: SchedulerConfiguration) -> None:
@@ -149,6 +150,7 @@ class SchedulingLoop:
                     self._evictor.submit(self._engine.report.evictions)
                 raise
             finally:
+                # Nobody writes these: as if the API server had refused them.
                 for draft in runner.dropped:
                     self._engine.refused(draft)
                 self._writer.abandon()

@@ -36,6 +36,7 @@ class Budgets:
         known = self._by_namespace[budget.metadata.namespace]
         before = known.get(key_of(budget.metadata))
         known[key_of(budget.metadata)] = budget
+        # A new budget allows no more than no budget did.
         if before is None or not _allows_more(before, budget):
             return ()
         return self._note(before, budget)

@@ -45,6 +45,7 @@ class Grants:
         if gpushare.is_reservation(meta.namespace, meta.labels):
             return pod
         if not pod.spec.node_name:
+            # The share of the plan counts, even if the owner changed the annotations since.
             hold = self._holds.get(uid)
             share = _handed_over(hold) if hold is not None else {}
             return _rewritten(pod, share, meta.labels) if share else pod
@@ -62,7 +63,7 @@ class Grants:
     def reservation_seen(self, pod: Pod) -> list[Pod]:
         """Add a reservation pod; return the pods whose shares are proven by it."""
         uid, groups = Uid(pod.metadata.uid), gpushare.groups(pod.metadata.labels)
-        self._reservation_gone(uid)
+        self._reservation_gone(uid)  # this may be an update of a known one
         if not groups or not pod.spec.node_name:
             return []
         place = self._places[uid] = (pod.spec.node_name, groups[0])

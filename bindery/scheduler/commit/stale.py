@@ -46,6 +46,7 @@ def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[S
     statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)
     for request in cluster.holds.requests.values():
         statements[request.metadata.namespace, request.spec.statement.id].append(request)
+    # One failed part fails its whole Statement.
     failing = {key for key, parts in statements.items() if any(map(_has_failed, parts))}
     live: list[BindRequest] = []
     for (namespace, identity), parts in statements.items():

@@ -119,7 +119,7 @@ def _scheduled(
     """Return the condition `Scheduled` of a gang in `state`."""
     old = find(group, SCHEDULED_CONDITION)
     if state is GangState.FINISHED and not job.tasks and old is not None:
-        return old
+        return old  # its pods are deleted and cannot be counted any more
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
         reason: str = JobReason.SCHEDULED
         text = notes(job)
@@ -167,6 +167,7 @@ def _evicted(group: PodGroup, record: EvictionRecord | None) -> Condition | None
         return old
     reason = _REASONS.get(record.action, record.action.capitalize() or EVICTED)
     new = _condition(EVICTED, "True", reason, eviction_text(record))
+    # The same evictions, from which the gang has recovered already.
     has_recovered = old is not None and old.status == "False" and old.message == new.message
     return old if has_recovered else new
 

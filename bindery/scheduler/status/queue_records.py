@@ -66,7 +66,7 @@ class QueueRecorder:
             await asyncio.gather(*(self._write(uid, record) for uid, record in due))
 
     async def _write(self, uid: Uid, record: _Record) -> None:
-        del self._waiting[uid]
+        del self._waiting[uid]  # before the call: a record offered during it must stay
         self._tried[uid] = (record, self._clock())
         # RBAC allows the scheduler only pods/status; a status patch may also change metadata.
         annotations = {CHARGED_QUEUE_ANNOTATION: record.queue}

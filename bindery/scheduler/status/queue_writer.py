@@ -117,7 +117,7 @@ class QueueStatusWriter:
 
     async def _write(self, write: QueueWrite) -> None:
         uid = Uid(write.meta.uid)
-        del self._waiting[uid]
+        del self._waiting[uid]  # before the call: a write offered during it must stay
         body = {"metadata": {"uid": write.meta.uid}, "status": _patch(write.said, write.wanted)}
         try:
             await self._client.patch(QUEUES, write.meta.name, body, subresource="status")

@@ -90,6 +90,7 @@ class StatusWriter:
         if written is not None and written.at > shown and written.says(write):
             self._waiting.pop(uid, None)
             return
+        # A newer write takes over the waiting time, so that changes cannot delay it forever.
         since, _ = self._waiting.get(uid, (self._clock(), write))
         self._waiting[uid] = (since, write)
         self._wake.set()
@@ -148,7 +149,7 @@ class StatusWriter:
 
     async def _write(self, write: ConditionWrite) -> None:
         uid = Uid(write.meta.uid)
-        self._waiting.pop(uid, None)
+        self._waiting.pop(uid, None)  # before the call: a write offered during it must stay
         # A strategic merge patch keeps other conditions; custom resources do not support it.
         kind = PatchKind.STRATEGIC if write.subject is Subject.POD else PatchKind.MERGE
         conditions = (write.condition,) if write.subject is Subject.POD else write.all_conditions
@@ -183,7 +184,7 @@ class StatusWriter:
         except KubeError as error:
             _log.warning("condition not written", object=write.meta.name, error=str(error))
             self._failed[uid] = self._clock()
-            self._waiting.setdefault(uid, (self._clock(), write))
+            self._waiting.setdefault(uid, (self._clock(), write))  # a newer one comes first
             return
         self._failed.pop(uid, None)
         self._written[uid] = _Written(write, self._clock())

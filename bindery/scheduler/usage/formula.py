@@ -101,10 +101,7 @@ class History:
         return np.divide(held, capacity, out=np.zeros_like(held), where=capacity > 0)
 
     def within(self, after: float, before: float) -> "History":
-        """Return the history without slices that end at or before `after`, or start at `before`.
-
-        Slices that start later than `before` are left out too.
-        """
+        """Return the slices that end after `after` and start before `before`."""
         is_within = (self.end > after) & (self.start < before)
         return self if is_within.all() else self._choose(np.flatnonzero(is_within))
 

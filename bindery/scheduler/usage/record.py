@@ -99,6 +99,7 @@ class UsageRecord:
 
     def _continues(self, history: History, since: float, now: float) -> bool:
         """Return whether the time from `since` to `now` belongs to the newest slice."""
+        # Equal floats: `since` is the very end of the slice, unless there was an interruption.
         return bool(history.end[-1] == since and now - history.start[-1] <= self._slice_s)
 
 
