@@ -43,6 +43,7 @@ class FairShare:
         self, session: SessionView, job: Job, tasks: Sequence[Task]
     ) -> Refusal | None:
         """Refuse non-preemptible `tasks` if a queue would exceed its quota."""
+        # Preemptible pods may use more than the quota: reclaim takes it back.
         pinned = total(task.shape.request for task in tasks if not task.is_preemptible)
         ledger, axis, quota = session.queue_ledger, session.state.axis, session.shares.quota
         for row in ledger.chains[session.queue_row(job)] if pinned else ():

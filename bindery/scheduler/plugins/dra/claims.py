@@ -114,6 +114,7 @@ def _wish(
         raise ClaimError(f"request {name}: device class {asked.device_class_name} does not exist")
     if asked.allocation_mode not in ("", "ExactCount", "All"):
         raise ClaimError(f"request {name}: unsupported count mode {asked.allocation_mode}")
+    # A device must pass the selectors of the class and of the request.
     rules = _rules(f"class {asked.device_class_name}", device_class.spec.selectors)
     rules += _rules(f"request {name}", asked.selectors)
     for rule in rules:

@@ -57,6 +57,7 @@ class DeviceRequests:
         if request.rounded is not None:
             self._problems[shape] = _rounded_text(request.rounded)
         planned = self._planned(request)
+        # Without devices of planned vendors, the request is for other plugins.
         return ShapeRequest(planned, wanted) if any(planned.slots) else None
 
     def _planned(self, request: PodRequest) -> PodRequest:

@@ -67,6 +67,7 @@ class Fleet:
         """Add or update a node; return whether its devices changed."""
         name = node.metadata.name
         found = read_node(node, self._vendors)
+        # Nodes change with every heartbeat; only changed devices make cached filters stale.
         if found == self.nodes.get(name):
             return False
         if found is None:
@@ -138,6 +139,7 @@ def _devices(node: Node, vendor: Vendor) -> tuple[NodeDevice, ...]:
     text = node.metadata.annotations.get(vendor.register_key)
     if text is None:
         return ()
+    # Two vendors have formats of their own.
     if vendor.register is Register.METAX:
         return nodedevices.decode_metax(text, vendor.word)
     if vendor.register is Register.DRS:
@@ -148,7 +150,7 @@ def _devices(node: Node, vendor: Vendor) -> tuple[NodeDevice, ...]:
 def _from_capacity(node: Node, vendor: Vendor, rule: Capacity) -> tuple[NodeDevice, ...]:
     offered = _offered(node)
     amount = offered(rule.resource)
-    count = -(-amount // rule.per_device)
+    count = -(-amount // rule.per_device)  # rounded up
     memory_mib = rule.memory_mib
     if rule.memory_resource and count:
         total_mib = offered(rule.memory_resource) * vendor.memory_unit_mib

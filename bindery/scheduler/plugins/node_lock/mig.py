@@ -39,7 +39,7 @@ def _candidates(profiles: Sequence[MigProfile], preferred: Sequence[str]) -> lis
         for profile in by_size
         if entry in (profile.name, _slices(profile))
     ]
-    return list(dict.fromkeys([*wanted, *by_size]))
+    return list(dict.fromkeys([*wanted, *by_size]))  # each profile once, at its first place
 
 
 def _place(profile: MigProfile, taken: Sequence[MigPlacement]) -> MigPlacement | None:

@@ -41,7 +41,7 @@ class Tally:
 
     def copy(self) -> "Tally":
         """Return an independent copy."""
-        copied = Tally()
+        copied = Tally()  # holdings are immutable, lists of places are not
         copied.used.update(self.used)
         for uuid, placements in self.instances.items():
             copied.instances[uuid] = list(placements)

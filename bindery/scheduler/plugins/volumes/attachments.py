@@ -61,7 +61,7 @@ class Attachments:
         `volume` is None for a claim whose volume is not made yet.
         """
         if volume is not None:
-            source = volume.spec.csi
+            source = volume.spec.csi  # other kinds of volumes have no limits
             if source is None or source.driver not in self._limits:
                 return None
             return Attachment(source.driver, source.volume_handle)

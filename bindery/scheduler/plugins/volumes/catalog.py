@@ -94,7 +94,7 @@ class Catalog:
         former = self.pods.pop(uid, None)
         for key in former.claims if former is not None else ():
             self.users[key].discard(uid)
-            if not self.users[key]:
+            if not self.users[key]:  # claims come and go, so empty sets would pile up
                 del self.users[key]
         if gone or not pod.spec.volumes or pod.status.phase in ENDED_POD_PHASES:
             return
@@ -129,6 +129,7 @@ def read_pod(pod: Pod) -> PodVolumes:
 
 def class_name(claim: Claim) -> str:
     """Return the name of the claim's storage class; empty for none."""
+    # As in Kubernetes, the old annotation goes before the field.
     old = claim.metadata.annotations.get(_OLD_CLASS)
     return old if old is not None else claim.spec.storage_class_name or ""
 

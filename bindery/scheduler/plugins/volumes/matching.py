@@ -128,6 +128,7 @@ class Matching:
         if self._by_class is None:
             self._by_class = defaultdict(list)
             for name, volume in self._catalog.volumes.items():
+                # A new volume has no phase until the volume controller has seen it.
                 if volume.spec.claim_ref is None and volume.status.phase in ("", "Available"):
                     self._by_class[class_of_volume(volume)].append((capacity_bytes(volume), name))
             for found in self._by_class.values():
@@ -157,6 +158,7 @@ class Matching:
         ]
         if driver is None and not published:
             return None
+        # As in kube-scheduler, such a driver's capacities are ignored.
         if driver is not None and not driver.spec.storage_capacity:
             return None
         segments = (self._segment(capacity) for capacity in published)

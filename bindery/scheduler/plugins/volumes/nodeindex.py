@@ -53,6 +53,7 @@ class NodeIndex:
         if affinity is None or affinity.required is None:
             return None
         found = [self._term(term) for term in affinity.required.node_selector_terms]
+        # Terms are alternatives and may have rows in common.
         return np.unique(np.concatenate(found)) if found else np.zeros(0, dtype=np.intp)
 
     def zones(self, volume: PersistentVolume) -> BoolColumn | None:
