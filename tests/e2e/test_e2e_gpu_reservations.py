@@ -18,7 +18,7 @@ from gpunodes import (
     wait_healed,
     wait_reservations,
 )
-from support import Corner, Observer, binder_configuration, wait_for
+from support import Corner, Gang, Observer, binder_configuration, wait_for
 from traps import ready, trapped
 
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION, RESERVATION_NAMESPACE, groups
@@ -183,3 +183,33 @@ async def test_a_reservation_goes_although_the_end_of_its_only_user_was_never_se
         proxy.cut_streams()
 
         await wait_reservations(stand_in, 0)
+
+
+def whole_gpus(name: str, count: int) -> Gang:
+    container = {"name": "worker", "image": "worker"}
+    container |= {"resources": {"limits": {"nvidia.com/gpu": "1"}}}
+    return Gang(name, count, pod={"containers": [container]})
+
+
+async def test_the_gpu_of_a_reservation_stays_taken_until_the_node_has_ended_its_pod(
+    corner: Corner, components: Components, stand_in: GpuDevicePlugins
+) -> None:
+    components.start_binder(binder_configuration(sharing())).wait_ready()
+    node = start_gpu_nodes(components, corner, 1, gpus=4).wait_ready()
+    await corner.submit(whole_gpus("first", 1))
+    await corner.wait_bound(whole_gpus("first", 1))
+    stand_in.taken_elsewhere.add("0")
+    await submit_share(corner, "share", HALF)
+    await bound(corner, "share")
+    node.process.pause()
+
+    await corner.delete_pod("share-0")
+    three = whole_gpus("three", 3)
+    await corner.submit(three)
+    await corner.wait_condition(three, "False", "WaitsForRelease")
+
+    assert len(stand_in.reservations()) == 1, "the frozen node has not ended it"
+    assert await corner.bound_count(three) == 0
+    node.process.resume()
+    await corner.wait_bound(three)
+    assert stand_in.reservations() == []
