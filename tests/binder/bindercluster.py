@@ -2,7 +2,8 @@
 
 import asyncio
 import textwrap
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -64,7 +65,11 @@ class Cluster:
         )
 
     def remove_nodes(self) -> None:
-        self.kubectl("delete", "nodes", f"--selector=made-by={self.namespace}", "--wait=false")
+        async def remove(client: Client) -> None:
+            for node in await client.list(NODES, label_selector=f"made-by={self.namespace}"):
+                await client.delete(NODES, node.metadata.name)
+
+        self.administrator(remove)
 
     def add_pods(self, name: str, count: int) -> list[dict[str, str]]:
         """Create pods that nobody schedules; return their bindings, pod i to node i."""
@@ -105,11 +110,13 @@ class Cluster:
 
     def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
         """Wait until the request is in `phase`; return its status."""
-        self.kubectl(
-            "wait", f"bindrequest/{name}", f"--for=jsonpath={{.status.phase}}={phase}",
-            f"--timeout={timeout_s}s",
-        )  # fmt: skip
-        return self.status(name)
+
+        def has_come(request: Plain) -> bool:
+            return bool((request.status or {}).get("phase") == phase)
+
+        found = self._wait("BindRequest", name, has_come, f"phase {phase}", timeout_s)
+        status: dict[str, Any] = found.status
+        return status
 
     def status(self, name: str) -> dict[str, Any]:
         status: dict[str, Any] = self.get("BindRequest", name).status or {}
@@ -127,9 +134,24 @@ class Cluster:
         return self.namespace if KINDS[kind].namespaced else ""
 
     def wait_bound(self, pod: str, timeout_s: int = 30) -> None:
-        self.kubectl(
-            "wait", f"pod/{pod}", "--for=jsonpath={.spec.nodeName}", f"--timeout={timeout_s}s"
-        )
+        self._wait("Pod", pod, lambda found: "nodeName" in found.spec, "a node", timeout_s)
+
+    def _wait(
+        self, kind: str, name: str, check: Callable[[Plain], bool], what: str, timeout_s: int
+    ) -> Plain:
+        """Wait until `check` holds for the object; return it."""
+
+        async def wait(client: Client) -> Plain:
+            deadline = time.monotonic() + timeout_s
+            while True:
+                found = await client.get(KINDS[kind], name, self._place(kind))
+                if check(found):
+                    return found
+                if time.monotonic() > deadline:
+                    raise AssertionError(f"{kind} {name} has no {what}: {found.status}")
+                await asyncio.sleep(0.05)
+
+        return self.administrator(wait)
 
     def wait_event(self, reason: str, regarding: str) -> str:
         """Wait for an event; return its note."""
