@@ -68,6 +68,7 @@ _FAULTS_OF_OTHERS: Final = frozenset(
         BindFailureReason.GANG_ABORTED,
         BindFailureReason.HELD_BY_OTHER_REQUEST,
         BindFailureReason.MALFORMED,
+        BindFailureReason.PART_GONE,
         BindFailureReason.POD_GONE,
         BindFailureReason.POD_REPLACED,
         BindFailureReason.PREDECESSOR_FAILED,

@@ -78,7 +78,6 @@ def test_a_failure_of_the_pod_the_gang_or_the_scheduler_does_not_blame_the_node(
         BindFailureReason.CHECK_FAILED,
         BindFailureReason.INTERNAL_ERROR,
         BindFailureReason.NODE_GONE,
-        BindFailureReason.PART_GONE,
         BindFailureReason.PLUGIN_FAILED,
         BindFailureReason.UNCERTAIN,
     }
