@@ -39,6 +39,11 @@ class Leadership:
         self._clock = clock
         self._valid_until = valid_until
 
+    @classmethod
+    def without_election(cls) -> "Leadership":
+        """Return the leadership of a process that has no rivals."""
+        return cls(0, time.monotonic, math.inf)
+
     def is_valid(self) -> bool:
         """Whether the Lease was renewed recently enough to act on it.
 
@@ -54,6 +59,10 @@ class Leadership:
     def extend(self, valid_until: float) -> None:
         """Take note of a renewal."""
         self._valid_until = valid_until
+
+    def end(self) -> None:
+        """Take note that the Lease is lost."""
+        self._valid_until = -math.inf
 
 
 @dataclass(frozen=True)
@@ -102,7 +111,7 @@ class LeaderElector:
         again. The Lease is released when `lead` returns or raises and when `run` is cancelled.
         """
         if not self._configuration.enabled:
-            await lead(Leadership(0, self._clock, math.inf))
+            await lead(Leadership.without_election())
             return
         while True:
             leadership = await self._win()
@@ -166,6 +175,8 @@ class LeaderElector:
             return False
         finally:
             lost = keeping.done()
+            if lost:
+                leadership.end()
             leading.cancel()
             keeping.cancel()
             # Only when `lead` has stopped acting may somebody else begin.

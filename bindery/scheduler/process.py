@@ -78,6 +78,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
 
         async def lead(leadership: Leadership) -> None:
             await feed.catch_up()  # with older state, room could be used twice
+            writer.begin(leadership)
             metrics.LEADING.set(1)
             try:
                 async with usage.kept(leadership):
@@ -90,9 +91,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
                 metrics.LEADING.set(0)
                 # Commits are finished: an incomplete Statement would hold room until it is stale.
                 await evictor.stop()
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_DRAIN_S):
-                        await writer.drain()
+                await writer.stop(_DRAIN_S)
 
         elector = LeaderElector(
             client,

@@ -71,6 +71,34 @@ async def test_a_status_write_that_waits_to_be_tried_again_ends_with_the_lease(
             assert proxy.count("PATCH", written) == attempts
 
 
+@pytest.mark.usefixtures("installation")
+async def test_a_commit_that_waits_to_be_tried_again_ends_with_the_lease(
+    corner: Corner, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """The next leader has listed the requests by then, and would give the room away again."""
+    await corner.add_nodes("a")
+    async with FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy:
+        retry = {"Retry-After": str(RETRY_AFTER_S)}
+        proxy.break_next(Fault("POST", "/bindrequests", times=99, status=503, headers=retry))
+        async with scheduler(proxy, corner, tmp_path) as lease:
+            await corner.submit(Gang("gang", size=1))
+
+            async def refused() -> bool:
+                return proxy.count("POST", "/bindrequests") > 0
+
+            await wait_for(refused, "the first attempt is refused")
+            await take(corner, lease)
+            await wait_for(deposed, "the scheduler leads no more")
+            attempts, looks = proxy.count("POST", "/bindrequests"), proxy.count("GET", lease)
+
+            async def time_has_passed() -> bool:
+                return proxy.count("GET", lease) > looks + ELECTION_ROUNDS
+
+            await wait_for(time_has_passed, "the scheduler has stood again and again")
+            assert proxy.count("POST", "/bindrequests") == attempts
+    assert await corner.requests() == []
+
+
 async def take(corner: Corner, lease: str) -> None:
     """Let somebody else hold the Lease for long."""
     spec = {"holderIdentity": "another", "leaseTransitions": 99, "leaseDurationSeconds": 3600}

@@ -16,7 +16,7 @@ import structlog
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
-from bindery.kube.resources import Resource
+from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.served import served
 from bindery.kube.store import Change
 from bindery.kube.watch import Reflector
@@ -85,7 +85,11 @@ class Feed:
         scheduler could use the same room twice.
         """
         await self.synced()
-        await asyncio.gather(*(reflector.catch_up() for reflector in self._reflectors))
+        # BindRequests first: one that is bound and removed before they are listed shows at its
+        # pods, which are listed later.
+        first = [each for each in self._reflectors if each.resource is BIND_REQUESTS]
+        for some in (first, [each for each in self._reflectors if each not in first]):
+            await asyncio.gather(*(reflector.catch_up() for reflector in some))
 
     def is_synced(self) -> bool:
         """Whether every kind has been listed."""

@@ -4,10 +4,14 @@ The parts of a Statement are written together: if one is refused, the others are
 that a gang is committed whole or not at all. Several Statements are written concurrently, but a
 Statement only after its prerequisite. So if the binder does not find a prerequisite, it is gone,
 not late.
+
+Nothing is created after the Lease is lost: the next leader lists the requests when its term begins,
+and would give the room of a later one away a second time.
 """
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +27,7 @@ from bindery.kube.errors import (
     OutcomeUnknownError,
     UnreachableError,
 )
+from bindery.kube.lease import Leadership
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.scheduler.cache.holds import RequestKey
 from bindery.scheduler.commit.drafts import BindRequestDraft
@@ -34,6 +39,8 @@ UNCONFIRMED_AFTER_S = 30.0
 """Time after which a request that the watch does not show is looked up, in seconds."""
 _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
 """Pauses before a create call with an unknown outcome is repeated, in seconds."""
+
+_NO_LEADER = "this scheduler no longer leads"
 
 _Statement = tuple[str, str | None]
 """Namespace and id of a Statement."""
@@ -63,6 +70,7 @@ class RequestWriter:
     def __init__(self, client: Client, wake: Callable[[], None]) -> None:
         self._client = client
         self._wake = wake
+        self._leadership = Leadership.without_election()
         self.ending: set[str] = set()
         """Namespaces that are being deleted, in which nothing can be created."""
         self.refused: list[Refused] = []
@@ -72,10 +80,16 @@ class RequestWriter:
         self._tasks: set[asyncio.Task[None]] = set()
         self._parts: dict[_Statement, list[BindRequestDraft]] = {}
         self._writing: set[RequestKey] = set()
+        self._sent: set[RequestKey] = set()
+        """Those of `_writing` that may exist."""
         self._statements: dict[_Statement, asyncio.Event] = {}
         """Statements that are being written -> event that is set at the end."""
         self._removing: set[str] = set()
         """UIDs of stale requests whose deletion is in progress or done."""
+
+    def begin(self, leadership: Leadership) -> None:
+        """Create requests as long as `leadership` is valid."""
+        self._leadership = leadership
 
     def submit(self, draft: BindRequestDraft) -> None:
         """Write `draft` when all parts of its Statement have been submitted."""
@@ -111,6 +125,19 @@ class RequestWriter:
         while self._tasks:
             await asyncio.wait(self._tasks)
 
+    async def stop(self, grace_s: float) -> None:
+        """Wait at most `grace_s` for what is being written, and only while we lead; drop the rest.
+
+        A request whose creation was sent may exist. Its pods stay held until it is looked up.
+        """
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(grace_s, self._leadership.valid_for_s())):
+                await self.drain()
+        tasks = tuple(self._tasks)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
     def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
         self._tasks.add(task)
@@ -126,9 +153,13 @@ class RequestWriter:
                 return
             async with self._slots:
                 await self._write_parts(parts)
+        except asyncio.CancelledError:
+            self._refuse([part for part in parts if part.key not in self._sent], _NO_LEADER)
+            raise
         finally:
             # Also after a refusal: Statements that wait for this one then look into `refused`.
             self._writing.difference_update(part.key for part in parts)
+            self._sent.difference_update(part.key for part in parts)
             self._statements.pop(statement).set()
 
     async def _problem_before(self, draft: BindRequestDraft) -> str | None:
@@ -159,6 +190,8 @@ class RequestWriter:
         """Create one request; return why it does not exist, None if it does or may exist."""
         pauses_s = iter(_REPEAT_AFTER_S)
         while True:
+            if not self._leadership.is_valid():
+                return None if draft.key in self._sent else _NO_LEADER
             try:
                 return await self._create_once(draft)
             except (OutcomeUnknownError, UnreachableError) as error:
@@ -178,8 +211,14 @@ class RequestWriter:
         Raises:
             OutcomeUnknownError, UnreachableError: it may exist.
         """
+        self._sent.add(draft.key)
         try:
-            await self._client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
+            # The client repeats by itself what the API server could not take. It must not do so
+            # when others may lead already.
+            async with asyncio.timeout(self._leadership.valid_for_s()):
+                await self._client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
+        except TimeoutError as error:
+            raise OutcomeUnknownError("the Lease was not renewed in time") from error
         except AlreadyExistsError:
             return await self._compare(draft)
         except ApiError as error:
