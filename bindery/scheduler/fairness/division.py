@@ -1,12 +1,12 @@
 """The two-phase division of a cluster among a tree of queues.
 
-Phase 1 gives every queue its quota, as far as it asks for it. Phase 2 divides what is left by
-over-quota weight, priority by priority, highest first, in rounds: who wants less than its slice
-leaves with what it wants, and the rest is divided anew. A child level divides its parent's share.
-The formulas are KAI-Scheduler's (v0.17, plugins/proportion/resource_division), time-based term
-included. Unlike there, a priority gives out its leftovers before the next lower one divides: a
-lower priority gets nothing that a higher one still wants. All sibling groups of one depth, and all
-resources, are divided at once.
+Phase 1 gives every queue its quota, up to its requests. Phase 2 divides the rest by over-quota
+weight, one priority after the other, highest first. It works in rounds: a queue that wants less
+than its slice gets what it wants, and the rest is divided again. Children divide the share of their
+parent. The formulas are KAI-Scheduler's (v0.17, plugins/proportion/resource_division), with the
+time-based term. Unlike there, a priority gives out its leftovers before the next lower one divides:
+a lower priority gets nothing that a higher one still wants. All sibling groups of one depth, and
+all resources, are divided at once.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Amounts = NDArray[np.float64]
 UNLIMITED = np.inf
 
 _DIGITS = 9
-"""Of slices in units: what differs by less comes from floating-point arithmetic."""
+"""Decimal digits of slices in units; smaller differences are floating-point errors."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class QueueTree:
 
 @dataclass(frozen=True)
 class Demand:
-    """What the queues are granted and ask for; every array is [resource, queue].
+    """The rules and requests of the queues; every array is [resource, queue].
 
     `quota`, `limit`: UNLIMITED where there is none. `weight`: over-quota weight, >= 0. `request`:
     allocated and pending, with all queues below. `usage`: past usage as a part of capacity.
@@ -74,8 +74,8 @@ def fair_shares(
 
     Args:
         tree: the queues.
-        demand: what they are granted and ask for.
-        total: [resource] what there is to divide.
+        demand: their rules and requests.
+        total: [resource] the amounts to divide.
         unit: [resource] the smallest amount that phase 2 gives: one device, one milli-core.
         k_value: how strongly past usage counts; no effect while nothing has been used.
     """
@@ -92,7 +92,7 @@ def fair_shares(
 
 
 class _Level:
-    """All queues of one depth, sorted by `group`, which numbers the sibling group of each."""
+    """All queues of one depth. `group`: number of the sibling group of each, ascending."""
 
     def __init__(
         self,
@@ -124,7 +124,7 @@ class _Level:
         return share
 
     def _buckets(self) -> list[NDArray[np.bool_]]:
-        """Return the members by rank of their priority among their siblings, highest first."""
+        """Return masks of members by rank of their priority among siblings, highest first."""
         order = np.lexsort((-self._priority, self._group))
         group, priority = self._group[order], self._priority[order]
         new_group = np.r_[True, group[1:] != group[:-1]]
@@ -136,10 +136,10 @@ class _Level:
         return [rank == r for r in range(int(rank.max(initial=-1)) + 1)]
 
     def _divide_bucket(self, share: Amounts, left: Amounts, bucket: NDArray[np.bool_]) -> Amounts:
-        """Divide `left` [resource, group] among the members of `bucket`; return what remains.
+        """Divide `left` [resource, group] among the members of `bucket`; return the rest.
 
-        A further round is held only for those of whose group somebody wanted less than its slice:
-        what happens to other resources and groups must not touch their fractions.
+        A group gets another round only if a member wanted less than its slice. Otherwise its
+        fractions must stay as they are, whatever happens in other groups and resources.
         """
         fraction = np.zeros_like(share)
         goes_on = np.ones(left.shape, dtype=np.bool_)
@@ -149,7 +149,7 @@ class _Level:
             asking = bucket & (missing > 0) & (self._weight > 0) & divisible
             if not asking.any():
                 break
-            # Equal parts of a third must be equal, and three of them a whole.
+            # Rounded, so that three thirds are a whole unit.
             in_units = np.round(left[:, self._group] * self._parts(asking) / self._unit, _DIGITS)
             slice_ = in_units * self._unit
             content = asking & (missing <= slice_)
@@ -163,7 +163,7 @@ class _Level:
         return self._give_leftovers(share, left, bucket, fraction)
 
     def _parts(self, asking: NDArray[np.bool_]) -> Amounts:
-        """Return the part of each asking member: its weight, corrected by past usage."""
+        """Return the part of each asking member, from its weight and its past usage."""
         weight = np.where(asking, self._weight, 0.0)
         normal = _ratio(weight, self._sum(weight)[:, self._group])
         corrected = np.maximum(0.0, normal + self._k_value * (normal - self._usage))
@@ -173,7 +173,7 @@ class _Level:
     def _give_leftovers(
         self, share: Amounts, left: Amounts, bucket: NDArray[np.bool_], fraction: Amounts
     ) -> Amounts:
-        """Give one unit each by largest remembered fraction, the older queue first."""
+        """Give leftovers by unit: the largest remembered fraction first, then the older queue."""
         for resource in np.flatnonzero(((fraction > 0) & bucket).any(axis=1)):
             members = np.flatnonzero(bucket & (fraction[resource] > 0))
             order = np.lexsort(
@@ -183,7 +183,7 @@ class _Level:
             group = self._group[members]
             missing = self._wanted[resource, members] - share[resource, members]
             wish = np.minimum(missing, self._unit[resource, 0])
-            # What those before it in its group wish for is taken off what is left.
+            # Each gets what is left after the wishes before it in its own group.
             before = np.cumsum(wish) - wish
             before -= before[np.searchsorted(group, group)]
             gift = np.clip(left[resource, group] - before, 0.0, wish)

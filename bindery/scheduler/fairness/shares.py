@@ -1,6 +1,6 @@
-"""What each queue deserves in one session, and how much of it it holds.
+"""The fair share of each queue in one session, and its holdings relative to it.
 
-Made once a session from the queue table; the queue ledger says what queues hold at any moment.
+Made once a session from the queue table. The queue ledger has the holdings at any moment.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,7 +19,7 @@ from bindery.scheduler.usage.formula import Moment
 from bindery.scheduler.usage.source import PastUsage
 
 NOTHING = 1000.0
-"""By what a queue's holdings are multiplied where it deserves nothing (KAI-Scheduler's value)."""
+"""Factor on the holdings of a queue without a share (KAI-Scheduler's value)."""
 
 
 class Shares:
@@ -31,14 +31,14 @@ class Shares:
         self._axis, self._entries = axis, list(queues.entries)
         self.quota, self.weight, self.limit = queues.rules()
         self.total: Amounts = state.nodes.total().astype(np.float64)
-        """[resource]: what there is to divide."""
+        """[resource]: the amounts to divide."""
         self.pending = ledger.rolled_up(queues.pending).astype(np.float64)
         self.request: Amounts = ledger.allocated + self.pending
-        """What queues hold and ask for, with all below."""
+        """Held and pending amounts, with all queues below."""
         _ask_for_models(axis, self.request, self.pending)
-        # Every node has room for far more pods than queues could share fairly.
+        # The number of pods is not scarce, so it is not divided.
         self.counted = np.array([name != PODS for name in axis.names])
-        """[resource]: whether it is divided at all."""
+        """[resource]: whether it is divided."""
         self.request[~self.counted] = 0.0
         demand = Demand(
             quota=self.quota,
@@ -57,16 +57,16 @@ class Shares:
             self.limit,
             np.minimum(self.limit, np.maximum(self.quota, self.fair)),
         )
-        """The most that a queue may keep when others want their share."""
+        """The most that a queue may keep if other queues want their share."""
         self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
-        """Places of what every queue's share is judged by."""
+        """Axis positions of the resources for `is_over`."""
         of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
         self._of_model = of_model
         self._whole: Amounts = np.where(
             np.isinf(self.allocatable) & ~of_model[:, None], self.total[:, None], self.allocatable
         )
-        """What a queue's part is measured by: all that there is, where no limit is set. A model of
-        which a queue says nothing does not count beside the GPUs of any model."""
+        """The denominator of a queue's part: the total where there is no limit. A GPU model without
+        rules for the queue does not count, because it counts as GPU already."""
         divided = self.counted & (self.total > 0)
         most = self.total[divided, None]
         self._sizes = (np.minimum(self._whole[divided], most) / most).sum(axis=0)
@@ -89,9 +89,9 @@ class Shares:
         }
 
     def requested(self, resources: Collection[int]) -> BoolColumn:
-        """Return which divided resources a request for `resources` (axis places) concerns.
+        """Return the divided resources that a request for `resources` concerns: mask [resource].
 
-        [resource]; a request for GPUs concerns those of every model.
+        `resources`: axis positions. A request for GPUs concerns the GPUs of every model.
         """
         mask = np.zeros(len(self.counted), dtype=np.bool_)
         mask[list(resources)] = True
@@ -100,10 +100,10 @@ class Shares:
         return np.asarray(mask & self.counted)
 
     def dominant(self, row: int, added: Mapping[int, int] | None = None) -> float:
-        """Return the largest part of its allocatable share that the queue holds of a resource.
+        """Return the largest part, over all resources, of its allocatable share that a queue holds.
 
-        Where that is unlimited, the part of all that there is (KAI-Scheduler's rule).
-        `added`: place on the resource axis -> units that it would hold beside.
+        If the share is unlimited, the part of the total counts (KAI-Scheduler's rule). `added`:
+        change of the holdings (position on the resource axis -> units).
         """
         held = self._ledger.allocated[:, row].astype(np.float64)
         for index, amount in (added or {}).items():
@@ -113,26 +113,26 @@ class Shares:
         return float(np.max(ratio[self.counted], initial=0.0))
 
     def size(self, row: int) -> float:
-        """Return the queue's allocatable share: the sum of its parts of all that there is."""
+        """Return the size of the allocatable share: the sum of its parts of the totals."""
         return float(self._sizes[row])
 
     def is_undeserving(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue would hold, with `added`, what it deserves nothing of."""
+        """Return whether the queue, with `added`, holds a resource without a share of it."""
         held = self._ledger.allocated[:, row].copy()
         for index, amount in added.items():
             held[index] += amount
         return bool(((held > 0) & (self.allocatable[:, row] <= 0) & self.counted).any())
 
     def is_over(self, row: int) -> bool:
-        """Return whether the queue holds more than its fair share of cores, memory and GPUs alike.
+        """Return whether the queue exceeds its fair shares of cores, of memory and of GPUs.
 
-        KAI-Scheduler's rule: one that is within its share of any of them is served in its turn.
+        KAI-Scheduler's rule: a queue within any of these shares is served in its turn.
         """
         held, fair = self._ledger.allocated[self._common, row], self.fair[self._common, row]
         return bool((held > fair).all())
 
     def fits_quota(self, row: int, added: Mapping[int, int]) -> bool:
-        """Return whether the queue stays within its quota with `added` (axis place -> units)."""
+        """Return whether the queue stays within its quota with `added` (axis position -> units)."""
         held, quota = self._ledger.allocated[:, row].copy(), self.quota[:, row]
         for index, amount in added.items():
             held[index] += amount
@@ -140,7 +140,7 @@ class Shares:
 
 
 def _ask_for_models(axis: ResourceAxis, request: Amounts, pending: Amounts) -> None:
-    """Let pending GPUs count as asked for of every model: a pod that names none takes any."""
+    """Add pending GPUs to the request of every model: a pod without a model takes any of them."""
     for index, name in enumerate(axis.names):
         if name.startswith(MODEL_PREFIX):
             request[index] += pending[axis.index(GPU_RESOURCE)]
@@ -150,7 +150,7 @@ def _tree(state: PlanState, ledger: QueueLedger) -> QueueTree:
     entries = state.queues.entries
     parent = [chain[1] if len(chain) > 1 else -1 for chain in ledger.chains]
     for row in range(len(entries)):
-        if state.queues.flaw(row) is ChainFlaw.CYCLE:  # it waits; for the division it stands alone
+        if state.queues.flaw(row) is ChainFlaw.CYCLE:  # its jobs wait; the division needs a tree
             parent[row] = -1
     by_age = sorted(range(len(entries)), key=lambda row: (entries[row].created, entries[row].name))
     seniority = np.empty(len(entries), dtype=np.int64)

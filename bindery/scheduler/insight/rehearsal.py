@@ -1,7 +1,7 @@
-"""What would happen if this were submitted now: the cluster in memory, played on until it settles.
+"""The rehearsal of a submission: the cluster in memory, played until nothing changes any more.
 
-Called by `bindery whatif`. It is played twice, with and without what is submitted, so that only the
-difference is told: who runs, who waits and why, who is evicted or moved, who waits instead.
+`bindery whatif` calls this. The cluster is played with and without the submission, and the outcome
+has only the differences: jobs that run, wait, are evicted or moved, and the reasons.
 """
 
 from collections import Counter
@@ -25,29 +25,29 @@ from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
 from bindery.scheduler.planning.reports import RefusedPlan
 
 MOST_CYCLES = 50
-"""More cycles are not played: a plan that has not settled by then is said not to have."""
+"""Maximum number of cycles; an outcome that still changes after them is not settled."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobOutcome:
-    """What becomes of one job."""
+    """The outcome for one job."""
 
     job: JobKey
     queue: str
     runs: bool
-    """Whether its gang has what it needs in the end."""
+    """Whether its gang has its minimum at the end."""
     since_cycle: int
-    """In which cycle it got that; 0 if it never does."""
+    """The cycle in which it got the minimum; 0 if it never does."""
     pods: tuple[PlannedPod, ...]
-    """The pods that run in the end, and where."""
+    """The pods that run at the end, with their nodes."""
     waiting_pods: int
     explanation: Explanation | None
-    """Why it, or what is left of it, waits; None if nothing does."""
+    """Why pods of it wait; None if none does."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsedEviction:
-    """An eviction, and when."""
+    """An eviction and its cycle."""
 
     cycle: int
     eviction: PlannedEviction
@@ -58,7 +58,7 @@ class RehearsedEviction:
 
 @dataclass(frozen=True, slots=True)
 class OverLimit:
-    """What a queue holds of a resource beyond its limit, in devices, cores or bytes."""
+    """The amount of a resource that a queue holds beyond its limit, in devices, cores or bytes."""
 
     held: float
     limit: float
@@ -66,63 +66,63 @@ class OverLimit:
 
 @dataclass(frozen=True, slots=True)
 class QueueOutcome:
-    """What a queue that was submitted means for what is there."""
+    """The outcome for a submitted queue."""
 
     name: str
     problem: str
-    """Why nothing of it can be planned; empty if it can."""
+    """Why none of its jobs can be planned; empty if they can."""
     over_limit: dict[str, OverLimit]
     """By resource."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What would happen, as far as it would not happen anyway."""
+    """The differences that the submission makes."""
 
     cycles: int
     settled: bool
     jobs: tuple[JobOutcome, ...]
-    """What was submitted."""
+    """The submitted jobs."""
     evictions: tuple[RehearsedEviction, ...]
     would_run_too: tuple[JobKey, ...]
-    """Others that would run, and would not otherwise."""
+    """Other jobs that run only with the submission."""
     would_wait_instead: tuple[JobKey, ...]
-    """Others that would not run, and would otherwise."""
+    """Other jobs that run only without the submission."""
     queues: tuple[QueueOutcome, ...] = ()
-    """What was submitted, as far as something is to be said of it."""
+    """The submitted queues with a problem or beyond a limit."""
 
     @property
     def runs(self) -> bool:
-        """Whether all that was submitted would run."""
+        """Whether all submitted jobs would run."""
         return all(job.runs for job in self.jobs)
 
 
 class _Play:
-    """One world, played until nothing happens any more."""
+    """One world, played cycle by cycle."""
 
     def __init__(self, world: World) -> None:
         self.world = world
         self.evictions: list[RehearsedEviction] = []
         self.since: dict[JobKey, int] = {}
-        """Job -> the cycle after which its gang first had what it needs."""
+        """Job -> the first cycle after which its gang had its minimum."""
         self.cycles = 0
         self.settled = False
 
     def run(self) -> None:
-        """Play cycles until one changes nothing, or there have been too many."""
+        """Play cycles until one changes nothing, or up to `MOST_CYCLES`."""
         while self.cycles < MOST_CYCLES and not self.settled:
             self.cycles += 1
             self.settled = not self._cycle()
             self.world.clock.now += 1
-        self.cycles -= self.settled
+        self.cycles -= self.settled  # the last cycle, which changed nothing, does not count
 
     def running(self) -> set[JobKey]:
-        """Return the jobs whose gangs have what they need."""
+        """Return the jobs with a satisfied gang."""
         jobs = self.world.engine.cluster.state.jobs
         return {key for key, job in jobs.items() if job.tasks and job.is_satisfied}
 
     def _cycle(self) -> bool:
-        """Play one cycle and the step after it; return whether anything happened."""
+        """Play one cycle, its bindings, evictions and releases; return whether anything changed."""
         world, engine = self.world, self.world.engine
         drafts = list(engine.cycle())
         evictions = list(engine.report.evictions)
@@ -135,7 +135,7 @@ class _Play:
         return bool(drafts or evictions or released)
 
     def _evict(self, plan: Sequence[Eviction]) -> None:
-        """Carry out a plan's evictions; if a disruption budget forbids one, none."""
+        """Carry out the evictions of a plan, or none if a disruption budget forbids one."""
         world = self.world
         refused = world.refused(eviction.task.uid for eviction in plan)
         if refused is not None:
@@ -160,9 +160,9 @@ def _controller(pod: Pod) -> str:
 
 
 def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -> Outcome:
-    """Play the world that `make_world` makes with `submitted` added, and once without.
+    """Return the outcome of `submitted`: play a world with and a world without it.
 
-    `make_world` is called twice and must make equal worlds.
+    `make_world` is called twice and must return equal worlds.
     """
     without = _Play(make_world())
     without.run()
@@ -191,9 +191,9 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
 
 
 def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutcome]:
-    """Yield the submitted queues that cannot be used, or hold more than their limit as it is now.
+    """Yield the submitted queues with a problem, or with holdings beyond their limit.
 
-    A limit is a gate: nothing is evicted for it.
+    A limit only stops further pods: nothing is evicted for it.
     """
     names = {item.metadata.name for item in submitted if isinstance(item, Queue)}
     with world.engine.session() as session:
@@ -211,7 +211,7 @@ def _queues(world: World, submitted: Sequence[KubeObject]) -> Iterator[QueueOutc
 def _beyond(
     evictions: Sequence[RehearsedEviction], anyway: Collection[RehearsedEviction]
 ) -> tuple[RehearsedEviction, ...]:
-    """Return those of `evictions` that would not happen anyway."""
+    """Return the `evictions` that are not in `anyway`."""
     expected = {(e.eviction.namespace, e.eviction.pod, e.eviction.preemptor) for e in anyway}
     return tuple(
         told

@@ -1,7 +1,7 @@
-"""Why a job waits: one cycle in memory, and what can be read from it.
+"""The explanation of a waiting job: one cycle in memory, and what it found out.
 
-Called by `bindery explain` for what is in a cluster, and by the rehearsal for what might be. The
-cycle is the engine's own, so the answer is what the scheduler would do now and why not.
+`bindery explain` and the rehearsal call this. The cycle is the engine's own, so the explanation is
+what the scheduler would do now.
 """
 
 from collections import defaultdict
@@ -27,21 +27,21 @@ from bindery.scheduler.planning.session import Session
 
 @dataclass(frozen=True, slots=True)
 class NodeCounts:
-    """Which nodes would take one of some equal pods as it is, and why the others would not."""
+    """The nodes that would take one of some equal pods, and the reasons against the others."""
 
     pod_count: int
     requests: dict[str, str]
-    """What one of them asks for, by resource."""
+    """The requests of one pod, by resource."""
     node_count: int
     open_nodes: int
-    """How many nodes would take one such pod on its own."""
+    """Number of nodes that would take one such pod."""
     against: dict[str, int]
-    """By reason: nodes, each counted once; the most first."""
+    """Reason -> number of nodes, most first. Each node is counted once."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedPod:
-    """A pod and the node that it would get."""
+    """A pod and its planned node."""
 
     name: str
     node: str
@@ -49,7 +49,7 @@ class PlannedPod:
 
 @dataclass(frozen=True, slots=True)
 class PlannedEviction:
-    """A pod that would be evicted, by which action, for whom."""
+    """A planned eviction: the pod, the action and the job that needs the room."""
 
     action: str
     namespace: str
@@ -58,13 +58,13 @@ class PlannedEviction:
     queue: str
     node: str
     moves_to: str
-    """The node that it is promised instead; empty if it has to wait."""
+    """The node that is promised to it instead; empty if it must wait."""
     preemptor: JobKey
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Where a job stands, and why it waits if it does."""
+    """The state of a job, and why it waits."""
 
     job: JobKey
     queue: str
@@ -74,30 +74,30 @@ class Explanation:
     placed_pods: int
     waiting_pods: int
     satisfied: bool
-    """Whether its gang has what it needs; extra pods may still wait."""
+    """Whether its gang has its minimum; extra pods may still wait."""
     reason: str
-    """One CamelCase word; empty when nothing of it waits."""
+    """One CamelCase word; empty if none of its pods waits."""
     message: str
     would_bind: tuple[PlannedPod, ...]
-    """What the next cycle would commit for it."""
+    """The pods that the next cycle would commit."""
     evictions: tuple[PlannedEviction, ...]
-    """Whom the next cycle would evict for it."""
+    """The pods that the next cycle would evict for it."""
     refused_by: str
-    """The disruption budget that does not allow these evictions; empty if none is in the way."""
+    """The disruption budget that forbids these evictions; empty if none does."""
     nodes: tuple[NodeCounts, ...]
     shares: tuple[QueueShare, ...]
     """Its queue and those above it, from the top down."""
     position: Position | None
     victims: VictimPlan | None
-    """What would have to go for it to fit, although a rule forbids it."""
+    """The victims that would make it fit, although a rule may forbid it."""
     reservation: ReservationReport | None
-    """Room that is kept for it until it fits."""
+    """The room that is reserved for it."""
     advice: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Before:
-    """What was read of a job before the cycle."""
+    """The state of a job before the cycle."""
 
     job: Job
     priority: int
@@ -110,22 +110,22 @@ class _Before:
 
 @dataclass(frozen=True, slots=True)
 class _AtEnd:
-    """What was read of a job that waits, from the session at the end of the cycle."""
+    """The state of a waiting job in the session at the end of the cycle."""
 
     position: Position | None = None
     victims: VictimPlan | None = None
 
 
 def explain(world: World, key: JobKey) -> Explanation | None:
-    """Run a cycle in `world` and say what it means for the job `key`; None: there is no such job.
+    """Run a cycle in `world` and return the explanation of the job `key`; None if it is unknown.
 
-    The pods that the cycle commits count as Binding in `world` afterwards.
+    Afterwards, the committed pods are Binding in `world`.
     """
     return explain_all(world, (key,)).get(key)
 
 
 def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanation]:
-    """Return the explanations of those jobs of `keys` that exist, all of the same cycle."""
+    """Return the explanations of the jobs of `keys` that exist, all from one cycle."""
     engine = world.engine
     jobs = engine.cluster.state.jobs
     with engine.session() as session:
@@ -136,7 +136,7 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
         turns = Turns(session)
         for key, known in before.items():
             if known.job.pending and not known.job.promised.total:
-                # What the cycle has just placed is no victim yet: then what was before has to do.
+                # Pods that the cycle has just placed cannot be victims; those before it can.
                 victims = _victims(session, known.job, world) or known.victims
                 at_end[key] = _AtEnd(turns.position(known.job), victims)
 
@@ -202,7 +202,7 @@ def _explanation(
 
 
 def _is_guarded(victims: VictimPlan | None) -> bool:
-    """Return whether nothing but disruption budgets stands against the plan."""
+    """Return whether disruption budgets are the only objections to the plan."""
     if victims is None or victims.objections:
         return False
     reasons = {each.reason for victim in victims.victims for each in victim.objections}
@@ -210,7 +210,7 @@ def _is_guarded(victims: VictimPlan | None) -> bool:
 
 
 def planned(eviction: Eviction, world: World) -> PlannedEviction:
-    """Return `eviction` in names."""
+    """Return `eviction` with the names of its objects."""
     task, job = eviction.task, world.engine.cluster.state.jobs.get(eviction.task.job)
     return PlannedEviction(
         action=eviction.action,
@@ -225,7 +225,7 @@ def planned(eviction: Eviction, world: World) -> PlannedEviction:
 
 
 def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
-    """Return what would have to go, for a job that is sound itself."""
+    """Return the cheapest victims for a valid job; None for an invalid one."""
     for plugin in session.plugins.validity:
         if plugin.invalid(session, job) is not None:
             return None
@@ -241,7 +241,7 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
 
 
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:
-    """Return the counts for the pods of `job`: once for pods that meet the same everywhere."""
+    """Return the node counts of the pods of `job`, merged for pods with equal counts."""
     alike: defaultdict[Shape | Uid, list[Task]] = defaultdict(list)
     for task in session.pods_in_order(job):
         filtered = session.placement.is_filtered(task.shape)

@@ -1,7 +1,7 @@
-"""An engine over objects that were read once: the cluster as the scheduler would know it now.
+"""An engine over a fixed set of objects: the cluster as the scheduler would see it now.
 
-Used by everything that answers questions. Who reads the objects, from an API server or from a file,
-is the caller's business. What it plans can be carried out here, as binder and nodes would.
+All commands that answer questions use it. The caller reads the objects from an API server or from a
+file. A world can carry out its plans, as the binder and the nodes would.
 """
 
 import math
@@ -24,7 +24,7 @@ from bindery.scheduler.model.jobs import TaskStatus, Uid
 
 @dataclass
 class Clock:
-    """The time in a world that stands still. `now`: seconds since the epoch."""
+    """A clock that only its owner moves. `now`: seconds since the epoch."""
 
     now: float
 
@@ -34,7 +34,7 @@ class Clock:
 
 
 class World:
-    """An engine, its clock, and the pods that it has been told of."""
+    """An engine, its clock, and its pods."""
 
     def __init__(
         self, objects: Iterable[KubeObject], configuration: SchedulerConfiguration, now: float
@@ -45,13 +45,13 @@ class World:
         self.workload_jobs: dict[str, WorkloadJob] = {}
         """UID -> Job, as far as its pods' fate is asked for."""
         self._lives = 0
-        """How many pods have come back after an eviction."""
+        """Number of pods that were created again after an eviction."""
         for item in objects:
             self.add(item)
         self._spare(self.pods)
 
     def add(self, item: KubeObject) -> None:
-        """Let `item` come into being, or be what has become of one with its name."""
+        """Add `item`, or replace the object of its name."""
         if isinstance(item, WorkloadJob):
             self.workload_jobs[item.metadata.uid] = item
             return
@@ -59,10 +59,10 @@ class World:
             self.pods[Uid(item.metadata.uid)] = item
         self.engine.cluster.apply(Change(EventType.ADDED, item, None))
 
-    # -- what binder and nodes do ----------------------------------------------------------------
+    # -- binder and nodes ------------------------------------------------------------------------
 
     def bind(self, drafts: Sequence[BindRequestDraft]) -> None:
-        """Let the pods of `drafts` run on the nodes that were planned."""
+        """Let the pods of `drafts` run on their planned nodes."""
         for draft in drafts:
             request = msgspec.convert(draft.to_object(), BindRequest)
             self._apply(EventType.ADDED, request)
@@ -78,10 +78,9 @@ class World:
             self._apply(EventType.DELETED, msgspec.structs.replace(request, status=status))
 
     def refused(self, pods: Iterable[Uid]) -> tuple[Uid, str] | None:
-        """Count the evictions of `pods` against their budgets; or return the first that may not go,
-        and the budget that forbids it.
+        """Count the evictions of `pods` against their budgets.
 
-        Then nothing is counted.
+        If a budget forbids one, count nothing and return that pod and the name of the budget.
         """
         counted: dict[Key, DisruptionBudget] = {}
         refused = self._count(pods, counted)
@@ -91,23 +90,23 @@ class World:
         return refused
 
     def refusing_budget(self, pods: Iterable[Uid]) -> str:
-        """Return the budget that does not allow all of `pods` to be evicted; empty if all do."""
+        """Return the budget that forbids to evict all of `pods` together; empty if none does."""
         refused = self._count(pods, {})
         return "" if refused is None else refused[1]
 
     def evict(self, uid: Uid) -> None:
-        """Begin to delete a pod."""
+        """Start the deletion of a pod."""
         pod = self.pods[uid]
         meta = msgspec.structs.replace(pod.metadata, deletion_timestamp=timestamp(self.clock.now))
         self._put(msgspec.structs.replace(pod, metadata=meta))
 
     def release(self) -> bool:
-        """Let the pods go that are being deleted; return whether there were any.
+        """Remove the pods that are being deleted; return whether there were any.
 
-        One with a controller comes back and waits. One that is stuck stays.
+        A pod with a controller comes back and waits. A pod that is stuck in deletion stays.
         """
         tasks = self.engine.cluster.state.tasks
-        # Pods of other pools are no tasks here.
+        # Pods of other pools are not tasks in this engine.
         going = [
             uid
             for uid, pod in self.pods.items()
@@ -146,7 +145,7 @@ class World:
         return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=status)
 
     def _spare(self, pods: Iterable[Uid]) -> None:
-        """Let the engine know of pods whose budgets allow no disruption: it would soon find out."""
+        """Spare the pods of exhausted budgets, as the engine would after the first refusal."""
         cluster = self.engine.cluster
         spared = [
             uid
@@ -158,7 +157,10 @@ class World:
     def _count(
         self, pods: Iterable[Uid], counted: dict[Key, DisruptionBudget]
     ) -> tuple[Uid, str] | None:
-        """Take the evictions of `pods` off their budgets, whose new states go into `counted`."""
+        """Count `pods` against their budgets and write the new budgets into `counted`.
+
+        Returns the first pod that may not go and its budget; None if all may.
+        """
         for uid in pods:
             meta = self.pods[uid].metadata
             for known in self.engine.cluster.budgets.covering(meta.namespace, meta.labels):
