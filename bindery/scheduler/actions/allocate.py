@@ -226,6 +226,7 @@ class Attempts:
         if over is not None:
             attempt.bar_what_exceeds(tasks, lambda some: over_capacity(session, job, some) is None)
             return over
+        # Saves an attempt for each of many equal gangs in a full cluster.
         shortage = self._known_shortage(attempt, tasks)
         if shortage is not None:
             barred.add_shape(tasks[0])
@@ -241,6 +242,7 @@ class Attempts:
         """Turn the placed gang into promises and keep them for this session."""
         session = self._session
         rows = [task.row for task in tasks]
+        # The pods are placed in a second Statement, because an allocated pod cannot be promised.
         statement.discard()
         with session.statement() as promises:
             self._refuse(job, Refusal(JobReason.WAITS_FOR_RELEASE, _WAITS_FOR_RELEASE))
@@ -380,7 +382,7 @@ def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: in
                 statement.pipeline(task, place.row)
         except LedgerRefusalError as refusal:
             finder.exclude(task, place.row, str(refusal))
-            if refusal.fits_later:
+            if refusal.fits_later:  # tried last: idle room elsewhere is better than a promise
                 later.append(place.row)
         else:
             return True

@@ -116,6 +116,7 @@ class _Level:
 
     def divide(self, available: Amounts) -> Amounts:
         """Return [resource, member]; `available`: [resource, group]."""
+        # An unlimited quota would take more than there is: it is cut to the group's amount.
         quota = np.minimum(self._quota, available[:, self._group])
         share = np.minimum(np.where(np.isinf(self._quota), quota, self._quota), self._wanted)
         left = np.maximum(available - self._sum(share), 0.0)

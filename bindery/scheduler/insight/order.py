@@ -67,6 +67,7 @@ class Turns:
 def can_ever_run(session: Session, job: Job) -> bool:
     """Return whether more pods of `job` would fit if nothing else ran."""
     refusals = [plugin.invalid(session, job) for plugin in session.plugins.validity]
+    # A job with a temporary refusal keeps its turn.
     if any(refusal is not None and refusal.reason not in _PASSING for refusal in refusals):
         return False
     tasks = session.next_pods(job)

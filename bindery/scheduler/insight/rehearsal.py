@@ -140,6 +140,7 @@ class _Play:
         refused = world.refused(eviction.task.uid for eviction in plan)
         if refused is not None:
             uid, budget = refused
+            # As the engine does after a refusal of the API server: the whole plan is dropped.
             (at,) = (each for each in plan if each.task.uid == uid)
             problem = f"PodDisruptionBudget {budget} does not allow it"
             world.engine.dropped(RefusedPlan(at, tuple(plan), problem, is_begun=False))

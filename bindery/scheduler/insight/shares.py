@@ -104,7 +104,7 @@ def _in_tree_order(session: Session) -> Iterator[tuple[int, int]]:
     below: dict[int | None, list[int]] = {}
     for row in sorted(range(len(entries)), key=lambda row: entries[row].name):
         below.setdefault(chains[row][1] if len(chains[row]) > 1 else None, []).append(row)
-    seen: set[int] = set()
+    seen: set[int] = set()  # a cycle of parents has no root, so its queues are never reached
     stack = [(row, 0) for row in reversed(below.get(None, []))]
     while stack:
         row, depth = stack.pop()

@@ -138,12 +138,14 @@ def cheapest_victims(
     judge = Judge(session, claim, table, actions, blocking_budget)
     hardness = judge.hardness(table)
     others = np.array([unit.job is not job for unit in table.units], dtype=np.bool_)
+    # Moves come first: they cost the victims least.
     if exceeds_idle(session, claim) is None:
         movable = others & (hardness < _HARDEST)
         mover = _Permissive(movable, moves_all=True, name=ConsolidationRule.name)
         found = _search(session, claim, mover, table)
         if found is not None:
             return _moving(session, judge, table, found, (actions, most_moved))
+    # Softer rules first. Among equal plans of a level, `min` takes those of a single action.
     own_queue = table.queue == session.queue_row(job)
     for level in range(_HARDEST + 1):
         softer = others & (hardness <= level)

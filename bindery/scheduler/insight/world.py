@@ -43,7 +43,7 @@ class World:
         self.engine = Engine(configuration, self.clock)
         self.pods: dict[Uid, Pod] = {}
         self.workload_jobs: dict[str, WorkloadJob] = {}
-        """UID -> Job, as far as its pods' fate is asked for."""
+        """UID -> Job; the fate of evicted pods depends on it."""
         self._lives = 0
         """Number of pods that were created again after an eviction."""
         for item in objects:

@@ -1,4 +1,4 @@
-"""What plugins expect of the binder, for rehearsals and scenarios."""
+"""The effects of the binder that plugins expect, for rehearsals and scenarios."""
 
 import msgspec
 
@@ -8,9 +8,9 @@ from bindery.scheduler.plugins.registry import PluginSet
 
 
 def bind_effects(plugins: PluginSet, pod: Pod, binding: PodBinding) -> list[KubeObject]:
-    """Return the objects, `pod` among them, as they are once the binder has done its work.
+    """Return the objects, including `pod`, after the work of the binder.
 
-    The binding of the pod itself is not among it.
+    The node of the pod is not set yet.
     """
     effects: list[KubeObject] = []
     if binding.selected_gpu_groups:

@@ -1,7 +1,7 @@
-"""Why a pod fits nowhere: nodes counted by the first reason against each.
+"""The reasons why a pod fits nowhere: nodes are counted by the first reason against each.
 
-Computed from the masks that the session itself planned with, so it cannot say something else than
-what was decided. The engine puts it into conditions; `bindery explain` shows it.
+Computed from the masks that the session planned with, so text and decision agree. The engine writes
+it into conditions, and `bindery explain` shows it.
 """
 
 from collections import Counter
@@ -16,10 +16,10 @@ from bindery.scheduler.planning.view import PlanningView
 def node_reasons(
     session: PlanningView, placement: Placement, finder: JobFinder, task: Task
 ) -> Counter[str]:
-    """Return how many nodes cannot take `task`, by reason.
+    """Return the number of nodes that cannot take `task`, by reason.
 
-    A node is counted once: by the first static filter against it, else by a filter of the job's
-    own, else by the first resource that it lacks.
+    A node counts once: for the first static filter against it, else for an own filter of the job,
+    else for the first missing resource.
     """
     rows, shape = session.order, task.shape
     open_rows = np.ones(len(rows), dtype=np.bool_)
@@ -43,6 +43,7 @@ def node_reasons(
         short = (future[rows] < amount) & open_rows
         counts[f"insufficient {axis.names[index]}"] += int(short.sum())
         open_rows &= ~short
+    # Plugins last: a node that lacks a plain resource is counted for that.
     for room in placement.rooms(shape):
         full = ~room.has_room(session, shape, rows, True) & open_rows
         counts[room.no_room_text(shape)] += int(full.sum())

@@ -1,6 +1,6 @@
-"""What of a gang's wishes has no effect, for its condition. Pure.
+"""The fields of a gang without effect, for its condition. Pure.
 
-Used by `job_reports` for gangs that wait, by `status/gangs.py` for those with their minimum.
+Used by `job_reports` for gangs that wait, by `status/gangs.py` for gangs with their minimum.
 """
 
 from bindery.scheduler.model.jobs import Job
@@ -8,7 +8,7 @@ from bindery.scheduler.model.shapes import ignored_text
 
 
 def notes(job: Job) -> str:
-    """Return which wishes of `job` have no effect, and why; "" if all have."""
+    """Return which fields of `job` have no effect, and why; "" if all have one."""
     return "; ".join(text for text in (_queue_text(job), _ignored_text(job)) if text)
 
 

@@ -1,4 +1,4 @@
-"""The report of one job: where it and its pods stand when the cycle has ended. Pure."""
+"""The report of one job and its pods at the end of the cycle. Pure."""
 
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
@@ -8,7 +8,7 @@ from bindery.scheduler.planning.session import Session
 
 
 def job_report(session: Session, job: Job) -> JobReport:
-    """Return what the session has found out about `job`."""
+    """Return the results of the session for `job`."""
     refusal = session.refusals.get(job)
     satisfied = job.exists and job.invalid is None and job.is_satisfied
     if refusal is None:
@@ -18,9 +18,11 @@ def job_report(session: Session, job: Job) -> JobReport:
     else:
         reason, message = refusal.reason, refusal.message
         refused_room = session.memory.refused_room(job)
+        # If room is being released now, an earlier refusal no longer matters.
         if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
+    # A gang with its minimum is scheduled, although extra pods of it still wait.
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = JobReason.SCHEDULED

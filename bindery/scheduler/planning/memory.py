@@ -1,6 +1,6 @@
-"""The memory of earlier cycles, as one session reads it: failures, promises, stale gangs.
+"""The memory of earlier cycles in one session: failures, promises, stale gangs.
 
-Used by `session`. The cache keeps the memory; every answer here is for the time of the session.
+Used by `session`. The cache has the memory; all answers are for the time of the session.
 """
 
 from collections.abc import Sequence

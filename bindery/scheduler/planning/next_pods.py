@@ -1,8 +1,8 @@
-"""Which pods of a job are placed next: what its gang lacks, then one extra at a time.
+"""The choice of the next pods of a job: the missing pods of its gang, then one extra at a time.
 
-Asked through the session, by actions and plugins. Pure: it reads the job's counts and the order in
-which the session's plugins would place its pods. A gang takes the first pods that can be placed: an
-attempt bars those that cannot, and asks again.
+Actions and plugins call it through the session. Pure: it reads the counts of the job, and its pods
+in the order of the plugins. A gang takes the first pods that can be placed: an attempt bars the
+others and asks again.
 """
 
 from collections import Counter
@@ -20,7 +20,7 @@ from bindery.scheduler.planning.view import PlanningView
 
 
 class Barred:
-    """Pods that an attempt leaves out: single ones, or all that are alike."""
+    """The pods that an attempt leaves out: single pods, or all equal pods."""
 
     def __init__(self, placement: Placement) -> None:
         self._placement = placement
@@ -32,7 +32,7 @@ class Barred:
         self._pods.add(task.uid)
 
     def add_shape(self, task: Task) -> None:
-        """Leave out `task`, for which no node has room, and with it all pods that need as much."""
+        """Leave out `task`, which fits on no node, and all pods of its shape."""
         if self._placement.is_filtered(task.shape):
             self._pods.add(task.uid)
         else:
@@ -43,47 +43,47 @@ class Barred:
 
 
 def kind(task: Task) -> tuple[Shape, bool]:
-    """Return what makes pods of one job alike for its queue."""
+    """Return the properties of a pod that its queue limits depend on."""
     return task.shape, task.is_preemptible
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Pods of which some are placed together: as many as are needed, the first that can be."""
+    """Candidates for pods that are placed together: the first ones that fit, as many as needed."""
 
     candidates: Sequence[Task]
-    """In the order in which they are tried."""
+    """In the order of attempts."""
     _select: Callable[[Sequence[Task]], Sequence[Task] | None]
 
     def next(self, barred: Barred) -> Sequence[Task] | None:
-        """Return the pods that fill up what is lacking now, without those that are `barred`.
+        """Return the missing pods, without `barred` ones; None if too few are left.
 
-        Nothing lacks: none. None: the others are too few.
+        Empty if nothing is missing.
         """
         return self._select(_pending(self.candidates, barred))
 
 
 def of_gang(session: PlanningView, job: Job) -> Wanted:
-    """Return what fills up the sub-groups, roles and minimum of `job`."""
+    """Return the candidates for the sub-groups, roles and minimum of `job`."""
     return Wanted(session.pods_in_order(job), partial(_minimum, job))
 
 
 def of_leaf(session: PlanningView, job: Job, leaf: Group) -> Wanted:
-    """Return what fills up the sub-group `leaf` of `job`."""
+    """Return the candidates for the sub-group `leaf` of `job`."""
     tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
     return Wanted(tasks, lambda pending: _first(pending, job.lacking(leaf)))
 
 
 def of_one(task: Task) -> Wanted:
-    """Return `task` by itself."""
+    """Return `task` as the only candidate."""
     return Wanted([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
 
 
 def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:
-    """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+    """Return the next pods of `job` to place together: its gang, or one extra pod.
 
-    Of a job with sub-groups, extra pods come as a whole sub-group where one is not complete. None
-    if too few are left without those that are `barred`.
+    If a sub-group is incomplete, its missing pods come together as extra pods. Empty if too few are
+    left without the `barred` pods.
     """
     tasks = _pending(session.pods_in_order(job), barred)
     minimum = _minimum(job, tasks)
@@ -115,9 +115,7 @@ def _first(pending: Sequence[Task], count: int) -> Sequence[Task] | None:
 
 
 def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
-    """Return those of `tasks` that fill up the sub-groups, roles and minimum of `job`; None if they
-    are too few.
-    """
+    """Return the first of `tasks` that complete the gang of `job`; None if there are too few."""
     lacking = job.lacking_roles()
     chosen: dict[Uid, Task] = {}
     if job.tree is not None:
@@ -137,6 +135,7 @@ def _minimum(job: Job, tasks: Sequence[Task]) -> Sequence[Task] | None:
     rest = [task.uid for task in islice(others, missing)]
     if len(rest) < missing or any(count > 0 for count in lacking.values()):
         return None
+    # In the order of `tasks` again: placement goes by it.
     uids = {*chosen, *rest}
     return [task for task in tasks if task.uid in uids]
 

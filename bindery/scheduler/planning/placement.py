@@ -1,9 +1,9 @@
-"""Finding nodes: equal pods are placed together.
+"""Finding nodes for pods; equal pods share their vectors.
 
-For each pod shape one mask and one score vector over all nodes are made once; placing a pod changes
-one node, so only that node's entries are made anew. A gang of N equal pods thus costs little more
-than one. All vectors here are in *position* order, nodes sorted by name, so that ties always go to
-the first name and the same input gives the same plan.
+Each pod shape has one mask and one score vector over all nodes. Placing a pod changes one node, so
+only the entries of that node are computed again. A gang of N equal pods costs little more than one.
+All vectors here are in *position* order, nodes sorted by name. So ties go to the first name, and
+the same input gives the same plan.
 """
 
 from collections import defaultdict
@@ -25,11 +25,11 @@ _NOWHERE = -np.inf
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a pod can go."""
+    """A node for a pod."""
 
     row: int
     fits_now: bool
-    """False: it fits only once room that is being released has become free."""
+    """False: it fits only after pending releases."""
 
 
 class FilterCache:
@@ -41,7 +41,7 @@ class FilterCache:
         self._passing: dict[Shape, BoolColumn] = {}
 
     def failures(self, session: PlanningView, shape: Shape) -> tuple[NodeFailure, ...]:
-        """Return what the filter plugins say against nodes for `shape`."""
+        """Return the failures of nodes for `shape` from the filter plugins."""
         if session.state.nodes.version != self._version:
             self._failures.clear()
             self._passing.clear()
@@ -57,7 +57,7 @@ class FilterCache:
         return found
 
     def passing(self, session: PlanningView, shape: Shape) -> BoolColumn:
-        """Return which rows pass all static filters for `shape`."""
+        """Return the rows that pass all static filters for `shape`, as a shared mask."""
         failures = self.failures(session, shape)
         mask = self._passing.get(shape)
         if mask is None:
@@ -69,7 +69,7 @@ class FilterCache:
 
 
 class ShapeVectors:
-    """Scores of one shape over all positions, kept true as nodes change."""
+    """Scores of one shape over all positions, updated when nodes change."""
 
     def __init__(
         self,
@@ -85,7 +85,7 @@ class ShapeVectors:
         self.now: NDArray[np.float64] = np.full(len(session.order), _NOWHERE)
         """Score by position; minus infinity where the pod does not fit into idle room."""
         self._later: BoolColumn = np.zeros(len(session.order), dtype=np.bool_)
-        """Position -> whether the pod fits once all that is being released has gone."""
+        """Position -> whether the pod fits after all pending releases."""
         self._rooms = rooms
         self._seen = len(session.node_ledger.touched)
         candidates = np.flatnonzero(self._allowed)
@@ -94,13 +94,14 @@ class ShapeVectors:
     def best(self, *, may_wait: bool = True) -> Place | None:
         """Return the best place for one more pod; None if it fits nowhere.
 
-        `may_wait`: room that is being released may win over idle room, where plugins want that.
+        `may_wait`: plugins may prefer room that is being released to idle room.
         """
         self._catch_up()
         if not len(self.now):
             return None
         position = int(self.now.argmax())
         is_releasing = self._session.is_releasing
+        # Without idle room, any room that is being released will do.
         if self.now[position] == _NOWHERE:
             return self._best_later(self._later) if is_releasing else None
         row = int(self._session.order[position])
@@ -116,14 +117,14 @@ class ShapeVectors:
         return Place(row, False) if self._later[position] else None
 
     def exclude(self, row: int) -> None:
-        """Offer the node at `row` no more."""
+        """Exclude the node at `row` from now on."""
         position = self._session.position[row]
         self._allowed[position] = False
         self._later[position] = False
         self.now[position] = _NOWHERE
 
     def _worth_waiting(self, row: int) -> Place | None:
-        """Return the place that a pod waits for although it fits at `row` now."""
+        """Return the place that plugins prefer to wait for, although the pod fits at `row` now."""
         rows = self._session.order[self._later]
         for plugin in self._session.plugins.waits:
             better = plugin.worth_waiting(self._session, self._shape, row, rows)
@@ -134,7 +135,7 @@ class ShapeVectors:
         return None
 
     def _best_later(self, wanted: BoolColumn) -> Place | None:
-        """Return the best of the `wanted` positions, for room that is being released."""
+        """Return the best of the `wanted` positions (mask), after pending releases."""
         session = self._session
         rows = session.order[wanted]
         if not len(rows):
@@ -143,7 +144,7 @@ class ShapeVectors:
 
     def _catch_up(self) -> None:
         touched = self._session.node_ledger.touched
-        if self._seen == len(touched):
+        if self._seen == len(touched):  # no operation since the last call
             return
         positions = self._session.position[touched[self._seen :]]
         self._seen = len(touched)
@@ -163,6 +164,7 @@ class ShapeVectors:
             if session.is_releasing or session.node_ledger.has_kept:
                 future = idle + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
                 fits_later &= future >= amount
+                # Promised room is not idle for others: `future` is smaller where it was promised.
                 idle = np.minimum(idle, future)
             else:
                 fits_later &= idle >= amount
@@ -183,7 +185,7 @@ class Placement:
         self._vectors: dict[Shape, ShapeVectors] = {}
 
     def finder(self, job: Job, domain: BoolColumn | None = None) -> "JobFinder":
-        """Return what finds places for the pods of `job`, within `domain` (rows) if given."""
+        """Return a finder for the pods of `job`, within `domain` (mask over node rows) if given."""
         against = [
             failure
             for plugin in self._session.plugins.job_node_filters
@@ -192,7 +194,7 @@ class Placement:
         return JobFinder(self, tuple(against), domain)
 
     def shared(self, shape: Shape) -> ShapeVectors:
-        """Return the vectors that all jobs without wishes of their own share."""
+        """Return the vectors of `shape` that all jobs without own node filters share."""
         vectors = self._vectors.get(shape)
         if vectors is None:
             passing = self._filters.passing(self._session, shape)
@@ -202,16 +204,16 @@ class Placement:
         return vectors
 
     def rooms(self, shape: Shape) -> list[NodeRoom]:
-        """Return the plugins that keep room for pods of `shape` in ledgers of their own."""
+        """Return the plugins whose own ledgers have room for pods of `shape`."""
         return [room for room in self._session.plugins.rooms if room.keeps_room_for(shape)]
 
     def is_filtered(self, shape: Shape) -> bool:
-        """Return whether pods of `shape` may have wishes of their own."""
+        """Return whether single pods of `shape` may have own node filters."""
         plugins = self._session.plugins.task_node_filters
         return any(plugin.filters_tasks_of(shape) for plugin in plugins)
 
     def task_failures(self, task: Task) -> tuple[NodeFailure, ...]:
-        """Return what plugins say against nodes for `task` alone, as the plan stands now."""
+        """Return the failures of nodes for `task` alone, with the plan so far."""
         return tuple(
             failure
             for plugin in self._session.plugins.task_node_filters
@@ -220,11 +222,11 @@ class Placement:
         )
 
     def passing(self, shape: Shape) -> BoolColumn:
-        """Return which rows pass all static filters for `shape`; not to be written to."""
+        """Return the rows that pass all static filters for `shape`. Do not write to the mask."""
         return self._filters.passing(self._session, shape)
 
     def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
-        """Return vectors for a job whose nodes are cut down to `allowed` (rows) if given."""
+        """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given."""
         passing = self._filters.passing(self._session, shape)
         mask = passing if allowed is None else passing & allowed
         return ShapeVectors(self._session, shape, mask, self.rooms(shape))
@@ -236,12 +238,12 @@ class Placement:
         return mask
 
     def failures(self, shape: Shape) -> Sequence[NodeFailure]:
-        """Return what static filters say against nodes for `shape`."""
+        """Return the failures of nodes for `shape` from static filters."""
         return self._filters.failures(self._session, shape)
 
 
 class JobFinder:
-    """Finds places for one job: the shared vectors, unless the job avoids nodes of its own."""
+    """Finds places for one job, with the shared vectors unless the job has own node filters."""
 
     def __init__(
         self, placement: Placement, against: tuple[NodeFailure, ...], domain: BoolColumn | None
@@ -252,13 +254,13 @@ class JobFinder:
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
         self._own: dict[Shape, ShapeVectors] = {}
         self._last: tuple[Task, ShapeVectors] | None = None
-        """The vectors of the last pod with wishes of its own: true until another one is placed."""
+        """The vectors of the last pod with own filters, valid until another pod is placed."""
         self._refused: defaultdict[Shape | Uid, dict[int, str]] = defaultdict(dict)
-        """Shape, or pod with wishes -> row -> why a ledger has refused it there."""
+        """Shape, or pod with own filters -> row -> why a ledger refused it there."""
 
     @property
     def is_restricted(self) -> bool:
-        """Whether the job's nodes differ from those of other jobs with equal pods."""
+        """Whether the nodes for the job differ from the nodes for equal pods of other jobs."""
         return self._allowed is not None or bool(self._refused)
 
     def speaks_for_others(self, task: Task) -> bool:
@@ -270,8 +272,9 @@ class JobFinder:
         return self._vectors(task).best(may_wait=not task.spreads_devices)
 
     def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
-        """Return the best place for `task`, or the one that is kept for it if it does as well:
-        room that is free now wins over room that is yet to come.
+        """Return the promised place of `task` if it is as good as the best place; else the best.
+
+        Free room is better than room that is being released. `kept_row`: the promised node.
         """
         best = self.best(task)
         if kept_row is None or best is None or best.row == kept_row:
@@ -280,14 +283,14 @@ class JobFinder:
         return kept if kept is not None and kept.fits_now >= best.fits_now else best
 
     def allowed(self, shape: Shape) -> BoolColumn:
-        """Return which rows may take a pod of `shape` if there is room; not to be written to."""
+        """Return the rows that a pod of `shape` may use, apart from room. Do not write to it."""
         passing = self._placement.passing(shape)
         return passing if self._allowed is None else passing & self._allowed
 
     def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
-        """Return which rows may take `task` if there is room, as a mask of its own.
+        """Return the rows that `task` may use, apart from room, as a new mask.
 
-        `emptied`: or may take it once others have been evicted.
+        `emptied`: include rows that it may use after evictions.
         """
         allowed = self.allowed(task.shape).copy()
         for failure in self._placement.task_failures(task):
@@ -296,16 +299,18 @@ class JobFinder:
         return allowed
 
     def exclude(self, task: Task, row: int, reason: str) -> None:
-        """Offer the node at `row` no more for `task`, nor for pods of its shape that have no wishes
-        of their own: a ledger has refused it for `reason`.
+        """Exclude the node at `row` for `task`, and for equal pods if it has no own filters.
+
+        `reason`: why a ledger refused it.
         """
         filtered = self._placement.is_filtered(task.shape)
+        # Never the shared vectors: other jobs may still use the node.
         vectors = self._vectors(task) if filtered else self._own_vectors(task.shape)
         vectors.exclude(row)
         self._refused[task.uid if filtered else task.shape][row] = reason
 
     def against(self, task: Task) -> Iterator[NodeFailure]:
-        """Yield what is said against nodes for `task`, beyond what is said for its shape."""
+        """Yield the failures of nodes for `task` beyond the failures for its shape."""
         yield from self._against
         yield from self._placement.task_failures(task)
         for key in (task.shape, task.uid):

@@ -1,8 +1,7 @@
-"""The walk over the queue tree: what queues have to offer, best queue first, from the root down.
+"""The walk over the queue tree: items of queues, best queue first, from the root down.
 
-Used by the work list of the actions, which serves jobs, and by the solver, which takes victims. A
-queue's key is made anew each time something of it has been taken, as that changes what it holds;
-those of all others stay as they are.
+The work list of the actions uses it for jobs, the solver for victims. The key of a queue is
+computed again after each item taken from it, because its holdings change. Other keys stay valid.
 """
 
 import heapq
@@ -23,7 +22,7 @@ Item = TypeVar("Item")
 def serving_key(session: PlanningView, row: int, job: Job) -> SortKey:
     """Return the key of the queue at `row`; the queue with the smallest key is served next.
 
-    `job`: the next that the queue would serve.
+    `job`: the next job of the queue.
     """
     keys = (plugin.queue_key(session, row, job) for plugin in session.plugins.queue_order)
     return (*keys, *_age(session, row))
@@ -39,17 +38,17 @@ def victim_key(session: PlanningView, row: int, job: Job, released: Mapping[int,
 
 
 def _age(session: PlanningView, row: int) -> SortKey:
-    """Return what decides between queues that no plugin prefers: the older queue goes first."""
+    """Return the tie-break between queues: the older queue is served first."""
     entry = session.state.queues.entries[row]
     return entry.created, entry.name
 
 
 class QueueWalk(ABC, Generic[Item]):
-    """Items of leaf queues in the order of the tree; subclasses say where the items are."""
+    """Iterates over the items of queues in the order of the tree. Subclasses have the items."""
 
     def __init__(self, chains: Sequence[Sequence[int]]) -> None:
         self._chains = chains
-        """Queue row -> itself and the queues above it, up to the top."""
+        """Queue row -> its row and the rows above it, up to the top."""
         self._below: defaultdict[int, list[tuple[SortKey, int]]] = defaultdict(list)
         """Queue row, or _ROOT -> heap of the queues below it that have items."""
 
@@ -78,10 +77,10 @@ class QueueWalk(ABC, Generic[Item]):
 
     @abstractmethod
     def _key(self, row: int, item: Item) -> SortKey:
-        """Return the key of a queue whose next item, of its own or from below, is `item`."""
+        """Return the key of the queue at `row`; its next item, or the next below it, is `item`."""
 
     def _plant(self, rows: Iterable[int]) -> None:
-        """Hang the queues `rows`, and all above them, into the tree; lowest queues first."""
+        """Add the queues `rows`, and all queues above them, to the tree, lowest queues first."""
         chains = [self._chains[row] for row in rows]
         parents = {row: above for chain in chains for row, above in pairwise((*chain, _ROOT))}
         depth = {row: len(chain) - i for chain in chains for i, row in enumerate(chain)}
@@ -91,9 +90,9 @@ class QueueWalk(ABC, Generic[Item]):
             heapq.heapify(heap)
 
     def _settle(self, above: int) -> None:
-        """Put the first queue below `above`, of which has just been taken, into its new place.
+        """Move the first queue below `above` to its new position after an item was taken.
 
-        Where there is nothing to choose from, no key is made.
+        A single queue needs no key.
         """
         heap = self._below[above]
         _, row = heap[0]

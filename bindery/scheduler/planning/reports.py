@@ -1,4 +1,4 @@
-"""What a cycle found out, job by job: the source of conditions, `explain` and scenarios."""
+"""The results of a cycle, job by job: the source of conditions, `explain` and scenarios."""
 
 from dataclasses import dataclass, field
 
@@ -11,33 +11,33 @@ from bindery.scheduler.model.jobs import JobKey, Uid
 
 @dataclass(frozen=True, slots=True)
 class PodReport:
-    """Where one pod stands after the cycle."""
+    """The state of one pod after the cycle."""
 
     name: str
     state: str
     """Pending, Gated, Pipelined or Binding."""
     node: str
     message: str
-    """Why it waits; empty for one that does not."""
+    """Why it waits; empty if it does not."""
     devices: tuple[int, ...] = ()
-    """The GPUs of the node that it is promised."""
+    """The GPUs of the node that are promised to it."""
     given_up_node: str = ""
-    """Where it had a place in this cycle, before its gang was given up for lack of others."""
+    """The node that it had in this cycle, before its gang was given up."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationReport:
-    """Room that is kept for a gang until it fits."""
+    """The room that is reserved for a gang until it fits."""
 
     nodes: tuple[str, ...]
-    """In the order of their names."""
+    """Sorted by name."""
     start: float | None
-    """When the gang is expected to start, seconds since the epoch; None: nothing says."""
+    """Expected start of the gang, seconds since the epoch; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """Where one job stands after the cycle."""
+    """The state of one job after the cycle."""
 
     key: JobKey
     uid: Uid
@@ -49,39 +49,39 @@ class JobReport:
     pods: dict[Uid, PodReport]
     reservation: ReservationReport | None = None
     is_known: bool = True
-    """Whether a cycle has found out why it waits; else nothing is said about it yet."""
+    """Whether a cycle has found out why it waits; if not, nothing is reported yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class RefusedPlan:
-    """A plan of which an eviction was refused, so that the rest of it is dropped."""
+    """A plan with a refused eviction; the rest of the plan is dropped."""
 
     refused: Eviction
     left: tuple[Eviction, ...]
-    """All that stays, the one that was refused among them."""
+    """The evictions that were not carried out, including the refused one."""
     problem: str
     is_begun: bool
-    """Whether other evictions of it had been carried out before."""
+    """Whether other evictions of it were carried out before."""
     retry_after_s: float | None = None
-    """After how long the API server may answer otherwise, if it says so."""
+    """The time after which the API server may allow it, if the server gave one."""
     budget_easings: int | None = None
-    """The cluster's when the refused eviction was asked for; None: it was not asked for."""
+    """The cluster's count when the eviction was requested; None: it was not requested."""
 
 
 @dataclass(slots=True)
 class CycleReport:
-    """What a whole cycle found out."""
+    """The results of a whole cycle."""
 
     jobs: dict[JobKey, JobReport] = field(default_factory=dict)
-    """The jobs that waited at the beginning of the cycle."""
+    """The jobs that waited at the start of the cycle, and stale gangs."""
     evictions: list[Eviction] = field(default_factory=list)
-    """In the order in which they are to be asked for."""
+    """In the order in which they must be requested."""
     fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
-    """Queue -> resource -> what it deserves: devices, cores, bytes."""
+    """Queue -> resource -> fair share, in devices, cores or bytes."""
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))
     """The same as columns: [resource, queue], in ledger units."""
     is_cut: bool = False
-    """Whether it ran out of time: the next cycle continues it."""
+    """Whether it ran out of time; the next cycle continues it."""
     committed_pods: int = 0
     committed_statements: int = 0
     seconds_by_action: dict[str, float] = field(default_factory=dict)

@@ -1,9 +1,9 @@
-"""Reservations: room that is kept for gangs which do not fit now, in one session.
+"""Reservations of one session: room that is kept for gangs that do not fit now.
 
-Made by `actions/reserving.py` while jobs are served, lifted by `actions/backfill.py` for jobs that
-end in time, given back when the session closes. Room is kept by entering it as promised, so every
-placement sees it taken without asking. The invariant: of a node, as much is kept as the gang needs
-there when it starts and as pods that end by then do not give back, and never more than there is.
+`actions/reserving.py` makes them while jobs are served, `actions/backfill.py` lifts them for jobs
+that end in time, and the end of the session drops them. Reserved room is entered as promised, so
+every placement sees it as taken. The invariant: a node keeps what the gang needs there at its start
+minus what ending pods give back by then, and never more than it has.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -27,68 +27,68 @@ class Reservation:
 
     job: Job
     rows: tuple[int, ...]
-    """The node rows on which its pods would stand, each once, sorted by name."""
+    """The node rows of its pods, each once, sorted by name."""
     start: float | None
-    """When it is expected to start, seconds since the epoch; None: nothing says."""
+    """Its expected start, seconds since the epoch; None if unknown."""
     needs: IntColumns
-    """What it needs: [resource, node]."""
+    """Its needs: [resource, node]."""
     returned: IntColumns
-    """What pods that end by its start give back: [resource, node]."""
+    """Amounts that pods with an end before its start give back: [resource, node]."""
     queue_needs: IntColumns
-    """What it adds to its queue and those above: [resource, queue]."""
+    """Amounts that it adds to its queue and the queues above: [resource, queue]."""
     queue_returned: IntColumns
-    """What pods that end by its start give back to queues, with all below: [resource, queue]."""
+    """Amounts that ending pods give back to queues, with all queues below: [resource, queue]."""
     awaited: int = 0
-    """How many of its nodes wait for pods of which nobody knows when they end."""
+    """Number of its nodes that wait for pods with an unknown end."""
 
     may_be_lent: bool = True
     """Whether jobs that end before its start may use its room."""
 
     def lends_until(self, end: float) -> bool:
-        """Return whether its room may be used by jobs that end at `end`."""
+        """Return whether jobs that end at `end` may use its room."""
         return self.may_be_lent and self.start is not None and self.start >= end
 
 
 class Reservations:
-    """The reservations of a session, in the order in which they were made."""
+    """The reservations of a session, in the order of creation."""
 
     def __init__(self, nodes: NodeTable, node_ledger: NodeLedger, queues: QueueLedger) -> None:
         self._nodes = nodes
         self._node_ledger = node_ledger
         self._queues = queues
         self._kept: list[tuple[int, Request]] = []
-        """Node row and what is kept there."""
+        """Node row and reserved amounts."""
         self.all: list[Reservation] = []
         self.kept: IntColumns | None = None
-        """What is kept on nodes: [resource, node]; None while nothing has been."""
+        """Reserved amounts on nodes: [resource, node]; None without reservations."""
         self.kept_in_queues: IntColumns | None = None
-        """What is kept of queues' limits: [resource, queue]."""
+        """Reserved amounts of the limits of queues: [resource, queue]."""
 
     @property
     def keep_something(self) -> bool:
-        """Whether anything is kept that could be lent, on a node or of a queue's limit."""
+        """Whether any room is reserved, on a node or in a queue's limit."""
         kept = (self.kept, self.kept_in_queues)
         return any(columns is not None and bool(columns.any()) for columns in kept)
 
     def of(self, job: Job) -> Reservation | None:
-        """Return the reservation of `job`, if it has one."""
+        """Return the reservation of `job`; None if it has none."""
         return next((each for each in self.all if each.job is job), None)
 
     def add(self, reservation: Reservation) -> None:
-        """Keep room for one more gang."""
+        """Reserve room for one more gang."""
         self.all.append(reservation)
         self._keep(self.all)
 
     def drop(self, job: Job) -> None:
-        """Keep no room for `job` any more: it has got its places."""
+        """Drop the reservation of `job`: it has its places."""
         self.all = [each for each in self.all if each.job is not job]
         self._keep(self.all)
 
     @contextmanager
     def lifted(self, which: Callable[[Reservation], bool]) -> Iterator[None]:
-        """Give free, for a while, what is kept for those reservations only for which `which` holds.
+        """Lift the reservations that `which` selects, inside the block.
 
-        What is placed meanwhile is taken into account afterwards.
+        Afterwards room is reserved again, with regard to the pods placed meanwhile.
         """
         if not any(which(each) for each in self.all):
             yield
@@ -100,7 +100,7 @@ class Reservations:
             self._keep(self.all)
 
     def lend(self, tasks: Iterable[Task], end: float) -> None:
-        """Note that `tasks`, placed just now, end by `end`, before some of the gangs start."""
+        """Note that `tasks`, which were just placed, end by `end`, before some gangs start."""
         for task in tasks:
             index, amounts = list(task.shape.request.indices), task.shape.request.amounts
             for reservation in self.all:
@@ -110,11 +110,12 @@ class Reservations:
                         reservation.queue_returned[index, row] += amounts
 
     def close(self) -> None:
-        """Give everything back."""
+        """Drop all reservations."""
         self._keep(())
 
     def _keep(self, reservations: Sequence[Reservation]) -> None:
-        """Keep room for `reservations`, and for nobody else."""
+        """Replace all reserved room with the room of `reservations`."""
+        # Take back the old room first: the new room is computed from the room that is left.
         for row, request in self._kept:
             self._node_ledger.keep(row, request, -1)
         self._kept.clear()
@@ -139,15 +140,15 @@ class Reservations:
 def kept_room(
     reservations: Sequence[tuple[IntColumns, IntColumns]], room: NDArray[np.int64]
 ) -> IntColumns:
-    """Return what must not be taken now by pods that stay: [resource, place].
+    """Return the room that pods without an end must not take: [resource, node or queue].
 
-    `reservations`: what each needs, and what others give back by its start. At the start of each,
-    all that were made before it are there too. `room`: the most that can be kept.
+    `reservations`: the needs of each, and the amounts that other pods give back by its start. All
+    earlier reservations count as started by then. `room`: the maximum that can be kept.
     """
     kept, needed = np.zeros_like(room), np.zeros_like(room)
     for needs, returned in reservations:
         needed = needed + needs
-        # Only where the gang itself stands: elsewhere it does not matter when others start.
+        # Only on nodes of the gang itself: the start of earlier gangs elsewhere does not matter.
         here = np.maximum(needed - returned - kept, 0) * (needs > 0)
         kept = kept + here
     return np.asarray(np.minimum(kept, room))

@@ -1,12 +1,12 @@
-"""Rounds: a cycle that runs out of time is continued by the next, so that every job has its turn.
+"""Rounds: the next cycle continues a cycle that ran out of time, so every job has its turn.
 
 A round runs every action over the jobs that wait when the action begins. A cycle without a deadline
-is one whole round. A cycle whose deadline passes ends between two jobs; the next cycle, with fresh
-state, continues with the jobs that the action has not tried, then with the actions after it. The
-bound: every cycle tries at least one of these jobs, and no job joins them later, so `n` waiting
-jobs and `a` actions need at most `a * (n + 1)` cycles a round.
+is one whole round. At the deadline a cycle ends between two jobs. The next cycle, with fresh state,
+continues with the untried jobs of the action, and then with the later actions. The bound: every
+cycle tries at least one of these jobs, and no job joins them later, so `n` waiting jobs and `a`
+actions need at most `a * (n + 1)` cycles a round.
 
-The clock is passed in. Nothing here reads or changes the plan.
+The clock is an argument. Nothing here reads or changes the plan.
 """
 
 import threading
@@ -18,17 +18,17 @@ from enum import Enum, auto
 from bindery.scheduler.model.jobs import Job, JobKey
 
 LEAST_PART = 0.5
-"""The part of its budget that a cycle always spends on the action that it continues, counted from
-the first job on: what is done for all jobs, and promised room, may have taken the rest. As much it
-spends at most on free room before that."""
+"""The part of its budget that a cycle has at least for the action that it continues, counted from
+the first job. Work for all jobs and promised room may take the rest. Before that, the cycle spends
+at most this part on free room."""
 
 
 class CycleStoppedError(Exception):
-    """The cycle was told to stop: what it has not handed out is taken back."""
+    """The cycle was stopped; it takes back what it has not yielded."""
 
 
 class Deadline:
-    """The time until which a cycle takes up further jobs. `clock`: seconds, monotonic."""
+    """The end of a cycle's time for further jobs. `clock`: seconds, monotonic."""
 
     def __init__(self, budget_s: float, clock: Callable[[], float] = time.monotonic) -> None:
         self.clock = clock
@@ -37,44 +37,44 @@ class Deadline:
         self._is_stopped = threading.Event()
 
     def has_passed(self) -> bool:
-        """Return whether the budget has been used."""
+        """Return whether the budget is used up."""
         return self.clock() - self._started_s >= self.budget_s
 
     def stop(self) -> None:
-        """Let the cycle end with an error. May be called from another thread."""
+        """End the cycle with an error. Other threads may call this."""
         self._is_stopped.set()
 
     def check(self) -> None:
-        """Raise CycleStoppedError if the cycle is to stop."""
+        """Raise CycleStoppedError if the cycle must stop."""
         if self._is_stopped.is_set():
             raise CycleStoppedError
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a cycle ended before its round was over."""
+    """The point at which a cycle ended before the end of its round."""
 
     action: str
     """The action to continue with."""
     left: frozenset[JobKey] | None = None
-    """The jobs that it has not tried; None: it has not begun."""
+    """The untried jobs; None: the action has not begun."""
     reserved: frozenset[JobKey] = frozenset()
-    """The jobs that had a reservation: it is made again before others are served."""
+    """The jobs with a reservation, which is made again before other jobs are served."""
 
 
 class TurnKind(Enum):
-    """Which part of a cycle's time a turn has."""
+    """The part of a cycle's time for a turn."""
 
     PRELIMINARY = auto()
-    """Only free room is used before a later action is continued: `LEAST_PART`, and no more."""
+    """`LEAST_PART` at most: it uses free room before a later action is continued."""
     FIRST = auto()
-    """Until the deadline, and `LEAST_PART` even if it passes earlier."""
+    """Until the deadline, but at least `LEAST_PART`."""
     LATER = auto()
     """Until the deadline."""
 
 
 class Turn:
-    """What one action may try in one cycle; by default everything."""
+    """The jobs that one action may try in one cycle; all by default."""
 
     def __init__(
         self,
@@ -90,13 +90,13 @@ class Turn:
         self._members: frozenset[JobKey] = frozenset()
         self._tried: set[JobKey] = set()
         self.reserved = reserved
-        """Jobs that had a reservation in the last cycle, which this one continues."""
+        """Jobs with a reservation in the last cycle, if this cycle continues it."""
         self.is_cut = False
-        """Whether it ended before its work did."""
+        """Whether it ended before its work was done."""
 
     @property
     def untried(self) -> frozenset[JobKey]:
-        """The members that have not been tried."""
+        """The untried members."""
         return self._members - self._tried
 
     def has_tried(self, job: Job) -> bool:
@@ -104,7 +104,7 @@ class Turn:
         return job.key in self._tried
 
     def members(self, jobs: Iterable[Job]) -> list[Job]:
-        """Return those of `jobs` that the action has not tried in this round."""
+        """Return the `jobs` that the action has not tried in this round."""
         left = self._left
         found = [job for job in jobs if left is None or job.key in left]
         self._members = frozenset(job.key for job in found)
@@ -114,7 +114,7 @@ class Turn:
         """Yield jobs of `work` until the deadline passes; at least one.
 
         Raises:
-            CycleStoppedError: the cycle is to stop.
+            CycleStoppedError: the cycle must stop.
         """
         deadline, since_s = self._deadline, None
         for job in work:
@@ -125,11 +125,12 @@ class Turn:
                     return
             self._tried.add(job.key)
             yield job
+            # After the first job: preparations for all jobs do not count.
             if deadline is not None and since_s is None:
                 since_s = deadline.clock()
 
     def _is_over(self, deadline: Deadline, since_s: float) -> bool:
-        """Return whether no more jobs are taken up. `since_s`: when the first had been tried."""
+        """Return whether the time is over. `since_s`: when the first job had been tried."""
         has_had_part = deadline.clock() - since_s >= LEAST_PART * deadline.budget_s
         if self._kind is TurnKind.PRELIMINARY:
             return has_had_part
@@ -137,9 +138,9 @@ class Turn:
 
 
 class Round:
-    """The turns of one cycle. `actions`: those that try job by job, in their order.
+    """The turns of one cycle. `actions`: the actions that try job by job, in order.
 
-    `position`: where the last cycle ended, if it was cut. `deadline`: None for a whole round.
+    `position`: the end of the last cycle, if it was cut. `deadline`: None for a whole round.
     """
 
     def __init__(
@@ -155,7 +156,7 @@ class Round:
         """Whether an action of this round has had its turn in this cycle."""
         self._position: Position | None = None
         self.is_cut = False
-        """Whether the cycle ended before its work did."""
+        """Whether the cycle ended before its work was done."""
 
     @property
     def has_deadline(self) -> bool:
@@ -163,14 +164,15 @@ class Round:
         return self._deadline is not None
 
     def turn(self, action: str, *, fills: bool) -> Turn | None:
-        """Return the turn of `action`, which comes next; None: it has none in this cycle.
+        """Return the turn of the next action, `action`; None: it has none in this cycle.
 
-        `fills`: it uses free room, so it has a turn also where the cycle continues a later one.
+        `fills`: it uses free room, so it also has a turn if the cycle continues a later action.
         """
         start = self._start
         if self.is_cut:
             return None
         if start is None or self._has_begun:
+            # The first action of a cycle always has a turn, so every cycle makes progress.
             if self._has_begun and self._deadline is not None and self._deadline.has_passed():
                 self.is_cut, self._position = True, Position(action)
                 return None
@@ -185,7 +187,8 @@ class Round:
         return Turn(self._deadline, TurnKind.PRELIMINARY, reserved=start.reserved)
 
     def finish(self, action: str, turn: Turn) -> None:
-        """Take note of how `turn` ended."""
+        """Note how `turn` ended."""
+        # A cut preliminary turn only used free room; the round is at another action.
         if not turn.is_cut or not self._has_begun:
             return
         self.is_cut = True
@@ -198,7 +201,7 @@ class Round:
     def position(self, reserved: Iterable[Job]) -> Position | None:
         """Return where the next cycle continues; None: it begins a round.
 
-        `reserved`: the jobs that have a reservation at the end of this cycle.
+        `reserved`: the jobs with a reservation at the end of this cycle.
         """
         if self._position is None:
             return None

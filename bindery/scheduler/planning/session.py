@@ -1,9 +1,8 @@
-"""The session: one cycle's view of the cluster, borrowed and given back.
+"""The session: the cluster during one cycle.
 
-Opened by the engine, used by actions and plugins. It borrows the cache's columns (it never rebuilds
-the world), adds what is computed once a cycle, and opens Statements. Promises (pipelined pods) live
-in statements that the session holds; closing it discards them, so that between cycles the columns
-say what is true.
+The engine opens it; actions and plugins use it. It borrows the columns of the cache, adds values
+that are computed once a cycle, and opens Statements. Promises (pipelined pods) are in a Statement
+of the session. Closing discards them, so between cycles the columns have the true state.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -45,7 +44,7 @@ T = TypeVar("T")
 
 
 class _Last:
-    """Comes after every part of a sort key that a plugin makes."""
+    """Compares greater than every part of a plugin's sort key."""
 
     def __lt__(self, other: object) -> bool:
         return False
@@ -55,11 +54,11 @@ class _Last:
 
 
 LAST = _Last()
-"""Begins the sort key of what no key can be made for."""
+"""First part of the sort key of an item whose plugin failed."""
 
 
 class _JobGuard(AbstractContextManager[None, bool]):
-    """Fails a job in a session when its block raises. No generator: hot loops enter it."""
+    """Fails a job in a session if its block raises. No generator: it is slow in hot loops."""
 
     __slots__ = ("_job", "_session")
 
@@ -82,7 +81,7 @@ class _JobGuard(AbstractContextManager[None, bool]):
 
 
 class Session:
-    """What planning reads and writes during one cycle. `now`: seconds since the epoch."""
+    """The state of planning during one cycle. `now`: seconds since the epoch."""
 
     def __init__(
         self,
@@ -101,11 +100,11 @@ class Session:
         self._priorities: dict[Job, int] = {}
         self._queue_problems: dict[int, tuple[str, str] | None] = {}
         self.refusals: dict[Job, Refusal] = {}
-        """Why jobs that were tried in this cycle wait."""
+        """Job -> why it waits, for the jobs tried in this cycle."""
         self.failed: set[Job] = set()
-        """Jobs of which the planning has raised an error: left alone until the session ends."""
+        """Jobs whose planning raised an error. They are skipped until the session ends."""
         self.last_places: dict[Job, dict[Uid, int]] = {}
-        """Of gangs that were given up: pod -> node row of those that had found a place."""
+        """Job whose gang was given up -> pod -> row of the node that it had found."""
         self.order: NDArray[np.intp] = self.state.nodes.in_name_order()
         """Position -> node row, nodes sorted by name."""
         self.position: NDArray[np.intp] = np.zeros(len(self.state.nodes.nodes), dtype=np.intp)
@@ -115,7 +114,7 @@ class Session:
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
         self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
-        """What each queue deserves."""
+        """The fair share of each queue."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]
         self._ledger_by_type = {type(ledger): ledger for ledger in self.ledgers}
@@ -123,9 +122,9 @@ class Session:
         self._made: dict[type[Any], Any] = {}
         self._promises = self.statement()
         self.stale: list[Job] = []
-        """Jobs that have less than their minimum."""
+        """Jobs below their minimum."""
         self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
-        """Room that is kept for gangs which do not fit now."""
+        """Room that is reserved for gangs that do not fit now."""
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -134,39 +133,41 @@ class Session:
         return Statement(self.state, self.ledgers)
 
     def hold(self, statement: Statement) -> None:
-        """Take over the promises of an open `statement` until the session ends."""
+        """Keep the promises of the open `statement` until the session ends; it is merged."""
         self._promises.merge([statement])
 
     def commit(self, statement: Statement) -> tuple[Operation, ...]:
-        """Make `statement` final; its promises are kept until the session ends."""
+        """Commit `statement`, keep its promises until the session ends, return its operations."""
         operations = statement.commit()
         self._promises.take_over(o for o in operations if o.kind is OperationKind.PIPELINE)
         return operations
 
     def undo(self, statement: Statement) -> None:
-        """Discard `statement`; what a ledger raises is held to the job whose step is undone."""
+        """Discard `statement` step by step; an error of a ledger fails the job of that step."""
         for operation in reversed(statement.operations):
+            # One step at a time: an error in one must not keep the others from being undone.
             with self.guarded(self.state.jobs[operation.task.job]):
                 statement.rollback(Savepoint(statement.savepoint() - 1))
         statement.discard()
 
     def give_up(self, job: Job, operations: Sequence[Operation]) -> None:
-        """Note which pods had a place in a plan for the gang `job` that is about to be undone."""
+        """Note the places of pods of the gang `job` in a plan that is about to be undone."""
         places = {o.task.uid: o.row for o in operations if o.task.job == job.key}
+        # Several domains may be tried: the largest attempt tells users most.
         if len(places) > len(self.last_places.get(job, ())):
             self.last_places[job] = places
 
     @property
     def is_releasing(self) -> bool:
-        """Whether any room is being released: without it nothing can be pipelined."""
+        """Whether any room is being released. If not, nothing can be pipelined."""
         return self._was_releasing or self.node_ledger.has_evicted
 
     def close(self) -> None:
-        """Give the columns back: promises and reservations end here."""
+        """End all promises and reservations, so that the columns have the true state again."""
         self.reservations.close()
         self.undo(self._promises)
 
-    # -- what plugins offer each other ---------------------------------------------------------
+    # -- between plugins -----------------------------------------------------------------------
 
     def ledger(self, kind: type[L]) -> L:
         """Return the ledger of this type.
@@ -179,7 +180,7 @@ class Session:
         return found
 
     def once(self, kind: type[T], make: Callable[["Session"], T]) -> T:
-        """Return what `make` returned when this was first asked for `kind` in this session."""
+        """Return the one `kind` of this session; the first call makes it with `make`."""
         if kind not in self._made:
             self._made[kind] = make(self)
         made = self._made[kind]
@@ -187,12 +188,12 @@ class Session:
         return made
 
     def chosen_devices(self, task: Task, row: int) -> Sequence[str] | None:
-        """Return the devices that the first `DeviceChoice` with a wish wants for `task`."""
+        """Return the devices from the first `DeviceChoice` with an answer for `task`, or None."""
         choices = (each.choose_devices(self, task, row) for each in self.plugins.device_choices)
         return next((devices for devices in choices if devices is not None), None)
 
     def gpu_strategy(self) -> str | None:
-        """Return how the first `GpuStrategy` places pods that ask for GPUs."""
+        """Return the strategy of the first `GpuStrategy`; None if there is none."""
         return self.plugins.gpu_strategy
 
     def passing(self, shape: Shape) -> BoolColumn:
@@ -201,25 +202,25 @@ class Session:
 
     @property
     def reserved_in_queues(self) -> IntColumns | None:
-        """What reservations keep of queues [resource, queue row]; None if there are none."""
+        """Reserved amounts of queues: [resource, queue row]; None without reservations."""
         return self.reservations.kept_in_queues
 
     # -- errors --------------------------------------------------------------------------------
 
     def guarded(self, job: Job) -> AbstractContextManager[None, bool]:
-        """Hold what the block raises to `job`, which then waits for that reason.
+        """Return a context that turns an exception of its block into a refusal of `job`.
 
-        Open Statements are to be inside the block, so that they are discarded.
+        Statements must be opened inside the block, so that an exception discards them.
         """
         return _JobGuard(self, job)
 
     def fail(self, job: Job, error: Exception) -> None:
-        """Leave `job` alone until the session ends: `error` was raised when it was planned."""
+        """Skip `job` until the session ends: planning it raised `error`."""
         text = self._cluster.defects.note(Stage.PLANNING, of_job(job.key), error)
         self.failed.add(job)
         self.refusals[job] = Refusal(JobReason.INTERNAL_ERROR, f"planning it has failed: {text}")
 
-    # -- what plugins ask ----------------------------------------------------------------------
+    # -- jobs and queues -----------------------------------------------------------------------
 
     def priority(self, job: Job) -> int:
         """Return the priority of `job`."""
@@ -229,7 +230,7 @@ class Session:
         return priority
 
     def priority_is_known(self, job: Job) -> bool:
-        """Whether the job's PriorityClass exists; a job without one has its pods' priority."""
+        """Return whether the job's PriorityClass exists; True for a job without one."""
         known = self._cluster.priority_classes
         return job.priority_class is None or job.priority_class in known
 
@@ -238,11 +239,11 @@ class Session:
         return self._cluster.priority_classes.never_preempts(job.priority_class)
 
     def task_refusal(self, task: Task) -> Refusal | None:
-        """Return why `task` cannot be planned whatever is free, if so."""
+        """Return why `task` cannot be planned even with free nodes; None if it can."""
         shape = task.shape
         if shape.refusal is not None:
             return Refusal(JobReason.NOT_SUPPORTED, shape.refusal)
-        if not shape.needs:
+        if not shape.needs:  # most pods: no plugin is called for them
             return None
         if not shape.needs <= self.plugins.supported:
             return Refusal(
@@ -252,17 +253,18 @@ class Session:
         return next((refusal for refusal in answers if refusal is not None), None)
 
     def pod(self, task: Task) -> Pod | None:
-        """Return the pod of `task`, if it is one of this scheduler's that is not bound."""
+        """Return the pod of `task` if it is unbound and belongs to this scheduler; else None."""
         return self._cluster.pods.get(task.uid)
 
     def handed_over(self, plugin: str) -> Iterator[tuple[Uid, str, Mapping[str, Any]]]:
-        """Yield pod, node name and what `plugin` has handed to the binder, of pods that are on
-        their way to their node, or have come there while this process was running.
+        """Yield pod, node name and the data of `plugin` for the binder.
+
+        For pods with a BindRequest, and for pods that were bound while this process was running.
         """
         holds = self._cluster.holds
         for uid, hold in chain(holds.all(), holds.settled.items()):
             data = hold.data.get(plugin)
-            if isinstance(data, dict):  # a request may come from anybody
+            if isinstance(data, dict):  # other clients can create requests too
                 yield uid, hold.node_name, data
 
     def queue_row(self, job: Job) -> int:
@@ -270,23 +272,23 @@ class Session:
         return self.state.queues.row(job.queue)
 
     def queue_problem(self, row: int) -> tuple[str, str] | None:
-        """Return why nothing of the queue at `row` can be planned: (reason, text), or None."""
+        """Return why no job of the queue at `row` can be planned: (reason, text), or None."""
         if row not in self._queue_problems:
             self._queue_problems[row] = self.state.queues.problem(row)
         return self._queue_problems[row]
 
     def pending_since(self, job: Job) -> float:
-        """Return since when `job` waits: its creation, or that of its newest pending pod."""
+        """Return the latest creation of `job` and its pending pods: seconds since the epoch."""
         times = [seconds(task.created) for task in job.pending.values()]
         return max((at for at in (*times, seconds(job.created)) if at is not None), default=0.0)
 
     def running_since(self, job: Job) -> float:
-        """Return when `job` began to run: when the first of its pods was bound."""
+        """Return when the first pod of `job` was bound: seconds since the epoch, or 0."""
         times = [task.bound_at for task in job.tasks.values() if task.bound_at is not None]
         return min(times, default=0.0)
 
     def await_release(self, job: Job) -> None:
-        """Note that room is being made for `job`."""
+        """Let `job` wait for evicted pods to go: drop its reservation and set its refusal."""
         self.reservations.drop(job)
         self.refusals[job] = Refusal(JobReason.WAITS_FOR_RELEASE, "it waits for evicted pods to go")
 
@@ -297,12 +299,12 @@ class Session:
 
     @cached_property
     def cluster_total(self) -> NDArray[np.int64]:
-        """What all nodes together offer [resource], at least 1 so that it can divide."""
+        """Sum of allocatable over all nodes [resource]; at least 1, because it is a divisor."""
         return np.asarray(np.maximum(self.state.nodes.allocatable.sum(axis=1), 1))
 
     @cached_property
     def largest_allocatable(self) -> NDArray[np.int64]:
-        """The most that one node offers [resource], at least 1 so that it can divide."""
+        """Maximum of allocatable over nodes [resource]; at least 1, because it is a divisor."""
         return np.asarray(np.maximum(self.state.nodes.allocatable.max(axis=1, initial=0), 1))
 
     @cached_property
@@ -311,7 +313,7 @@ class Session:
         return ExpectedEnds(self.state, self.now)
 
     def domains(self, job: Job) -> Iterator[BoolColumn | None]:
-        """Yield the sets of nodes (rows) for `job` to try, the best first; None: all nodes."""
+        """Yield the domains of `job` (masks over node rows), best first; None means all nodes."""
         for plugin in self.plugins.domains:
             domains = plugin.domains(self, job)
             if domains is not None:
@@ -337,21 +339,21 @@ class Session:
         return total
 
     def next_pods(self, job: Job, barred: next_pods.Barred | None = None) -> Sequence[Task]:
-        """Return the pods of `job` that are placed next, together: its gang, or one extra pod.
+        """Return the next pods of `job` to place together: its gang, or one extra pod.
 
-        None if too few are left without those that are `barred`.
+        Empty if too few are left without the `barred` pods.
         """
         return next_pods.next_pods(self, job, barred)
 
     def pods_in_order(self, job: Job) -> list[Task]:
-        """Return the pending pods of `job` in the order in which they are placed."""
+        """Return the pending pods of `job` in the order of placement."""
         return sorted(job.pending.values(), key=self.pod_sort_key)
 
     def pod_sort_key(self, task: Task) -> SortKey:
-        """Return the key by which pods of a job are placed; the last go first when it must."""
+        """Return the sort key of pods of a job for placement. Evictions use the reverse order."""
         return (*(p.pod_key(self, task) for p in self.plugins.pod_order), task.order)
 
     def job_sort_key(self, job: Job) -> SortKey:
-        """Return the key by which jobs of a queue are served; the last go first when they must."""
+        """Return the sort key of jobs of a queue for serving. Evictions use the reverse order."""
         keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
         return (*keys, job.created, job.key)

@@ -6,9 +6,10 @@
         statement.rollback(savepoint)
         statement.commit()
 
-Leaving the block without `commit` discards. Every operation enters all ledgers or none; undoing
-replays the typed log backwards, so a discard restores everything by construction (invariants I1 to
-I4; Volcano's Statement, whose known leaks they name). Cost: O(1) to open, O(operations) to undo.
+Leaving the block without `commit` discards the Statement. Every operation enters all ledgers or
+none. Undoing replays the typed log backwards, so a discard restores everything by construction
+(invariants I1 to I4, which name the known leaks of Volcano's Statement). Cost: O(1) to open,
+O(operations) to undo.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +24,7 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.state import PlanState
 
 Savepoint = NewType("Savepoint", int)
-"""A place in a Statement's log."""
+"""A position in a Statement's log."""
 
 _STATUS_AFTER = {
     OperationKind.ALLOCATE: TaskStatus.ALLOCATED,
@@ -33,7 +34,7 @@ _STATUS_AFTER = {
 
 
 class StatementClosedError(RuntimeError):
-    """A Statement was used after its commit, discard or merge: a mistake of the caller."""
+    """A Statement was used after its commit, discard or merge; a bug of the caller."""
 
 
 class StatementState(Enum):
@@ -47,7 +48,7 @@ class StatementState(Enum):
 
 @dataclass(frozen=True, slots=True)
 class PlannedOperation:
-    """One step of a plan, free of the state that it was made in."""
+    """One step of a plan, independent of the state in which it was made."""
 
     kind: OperationKind
     task: Task
@@ -57,20 +58,20 @@ class PlannedOperation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a Statement would do: can be replayed in a later Statement, or shown to people."""
+    """The steps of a Statement. A later Statement can replay them, and users can see them."""
 
     operations: tuple[PlannedOperation, ...]
 
 
 class Statement:
-    """One transaction. Mutates tasks, jobs and ledgers; undoes all of it unless committed."""
+    """One transaction. Changes tasks, jobs and ledgers, and undoes all of it unless committed."""
 
     def __init__(self, state: PlanState, ledgers: Sequence[Ledger]) -> None:
         self._plan_state = state
         self._ledgers = ledgers
         self._log: list[Operation] = []
         self._evicted: set[Uid] = set()
-        """Pods of which the log has the eviction."""
+        """Pods with an eviction in the log."""
         self.state = StatementState.OPEN
 
     # -- operations ----------------------------------------------------------------------------
@@ -85,15 +86,15 @@ class Statement:
         self._do(Operation(OperationKind.ALLOCATE, task, row, "", task.status, task.row))
 
     def pipeline(self, task: Task, row: int) -> None:
-        """Promise `task` room of the node at `row` that is being released.
+        """Promise `task` room on the node at `row` that is free or being released.
 
-        A pending task; or one that this Statement evicts, which so moves to the node at `row`. One
-        that another Statement evicts would be left on its way if that were undone first.
+        The task is pending, or this Statement evicts it; then it moves to the node at `row`. A task
+        that another Statement evicts is refused: undoing that one first would leave it halfway.
 
         Raises:
             LedgerRefusalError: it does not fit; nothing has changed.
         """
-        moves = task.uid in self._evicted
+        moves = task.uid in self._evicted  # the eviction is in this Statement
         self._demand(task, TaskStatus.RELEASING if moves else TaskStatus.PENDING)
         self._do(Operation(OperationKind.PIPELINE, task, row, "", task.status, task.row))
 
@@ -110,13 +111,13 @@ class Statement:
 
     @property
     def operations(self) -> tuple[Operation, ...]:
-        """What has been done so far, oldest first."""
+        """The operations so far, oldest first."""
         return tuple(self._log)
 
     # -- going back ----------------------------------------------------------------------------
 
     def savepoint(self) -> Savepoint:
-        """Return a place that `rollback` can go back to."""
+        """Return a position for `rollback`."""
         self._demand_open()
         return Savepoint(len(self._log))
 
@@ -141,7 +142,7 @@ class Statement:
     # -- plans ---------------------------------------------------------------------------------
 
     def extract(self) -> Plan:
-        """Return what has been done so far, in a form that outlives this Statement."""
+        """Return the operations so far as a plan that outlives this Statement."""
         self._demand_open()
         return Plan(
             tuple(
@@ -151,7 +152,7 @@ class Statement:
         )
 
     def replay(self, plan: Plan) -> None:
-        """Do the whole `plan`, or nothing of it.
+        """Do the whole `plan`, or none of it.
 
         Raises:
             LedgerRefusalError: a step does not fit, or its node is gone; nothing has changed.
@@ -165,7 +166,7 @@ class Statement:
             raise
 
     def merge(self, others: Iterable["Statement"]) -> None:
-        """Take over what `others` have done, in order; they cannot be used again."""
+        """Take over the operations of `others`, in order; they cannot be used again."""
         self._demand_open()
         for other in others:
             if other is self:
@@ -173,7 +174,7 @@ class Statement:
             self._extend(other.surrender())
 
     def surrender(self) -> tuple[Operation, ...]:
-        """Give what has been done to another Statement; this one cannot be used again."""
+        """Return the operations for another Statement; this one cannot be used again."""
         self._demand_open()
         self.state = StatementState.MERGED
         return tuple(self._log)
@@ -181,12 +182,12 @@ class Statement:
     # -- the end -------------------------------------------------------------------------------
 
     def take_over(self, operations: Iterable[Operation]) -> None:
-        """Take over operations of a Statement that was committed, to undo them some time."""
+        """Take over operations of a committed Statement, to undo them later."""
         self._demand_open()
         self._extend(operations)
 
     def commit(self) -> tuple[Operation, ...]:
-        """Make the plan final; return its operations for whoever carries them out."""
+        """Make the plan final and return its operations; this Statement cannot be used again."""
         self._demand_open()
         self.state = StatementState.COMMITTED
         return tuple(self._log)
@@ -219,6 +220,7 @@ class Statement:
     def _do(self, operation: Operation) -> None:
         applied = 0
         try:
+            # The tasks change last, so that ledgers see them as they were before the operation.
             for ledger in self._ledgers:
                 ledger.apply(operation)
                 applied += 1
@@ -261,9 +263,9 @@ def _revert(ledgers: Sequence[Ledger], operation: Operation) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a committed Statement did, and how it was meant."""
+    """The operations of a committed Statement, with their job."""
 
     job: Job
     operations: tuple[Operation, ...]
     is_gang: bool
-    """Whether its pods stand or fall together; False for one extra or independent pod."""
+    """Whether its pods must be bound together; False for an extra or independent pod."""

@@ -1,4 +1,4 @@
-"""What the parts of a session use of it: the view of plugins, and what planning adds."""
+"""The view of a session for its own parts: the view of plugins with more members."""
 
 from typing import Protocol
 
@@ -16,7 +16,7 @@ from bindery.scheduler.plugins.view import SessionView
 
 
 class PlanningView(SessionView, Protocol):
-    """A session as placement, the choice of pods and the explanation of places see it."""
+    """The session for placement, the choice of pods and the explanation of places."""
 
     @property
     def state(self) -> PlanState:
@@ -30,7 +30,7 @@ class PlanningView(SessionView, Protocol):
 
     @property
     def node_ledger(self) -> NodeLedger:
-        """What the plan has changed on nodes."""
+        """The changes of the plan on nodes."""
         ...
 
     @property
@@ -40,7 +40,7 @@ class PlanningView(SessionView, Protocol):
 
     @property
     def reservations(self) -> Reservations:
-        """Room that is kept for gangs which do not fit now."""
+        """Room that is reserved for gangs that do not fit now."""
         ...
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
@@ -48,5 +48,5 @@ class PlanningView(SessionView, Protocol):
         ...
 
     def pods_in_order(self, job: Job) -> list[Task]:
-        """Return the pending pods of `job` in the order in which they are placed."""
+        """Return the pending pods of `job` in the order of placement."""
         ...

@@ -1,4 +1,4 @@
-"""The work list of the actions and of consolidation: jobs in the order in which they are served."""
+"""The work list of actions and of consolidation: jobs in the order of serving."""
 
 import heapq
 from collections import defaultdict
@@ -11,9 +11,7 @@ from bindery.scheduler.planning.session import LAST, Session
 
 
 class WorkList(QueueWalk[Job]):
-    """Jobs in the order in which they are served: from the root down the best queue, in it the best
-    job.
-    """
+    """Jobs in the order of serving: the best queue from the root down, and its best job."""
 
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         super().__init__(session.queue_ledger.chains)
@@ -29,9 +27,9 @@ class WorkList(QueueWalk[Job]):
         self._plant(list(self._jobs))
 
     def put_back(self, job: Job) -> None:
-        """Serve `job`, which has just been yielded, once more when its turn comes."""
+        """Add `job`, which was just yielded, again at its new position."""
         session = self._session
-        if job in session.failed:
+        if job in session.failed:  # its state may be wrong: no further attempts in this session
             return
         with session.guarded(job):
             heapq.heappush(self._jobs[session.queue_row(job)], (session.job_sort_key(job), job))

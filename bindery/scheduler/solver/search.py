@@ -126,6 +126,7 @@ class Search:
         refusal = over_capacity(self._session, self._claim.job, tasks)
         if refusal is None:
             return True
+        # Moved pods stay in their queue, so moves cannot lower what the queue holds.
         if refusal.is_lasting or self._rule.moves_all:
             return False
         chains = self._session.queue_ledger.chains
@@ -154,9 +155,9 @@ class Search:
                 return True
             blocking = [index for index in self.gone[chosen:] if index in stuck]
             self._go_back(savepoint, chosen)
-            self._left[blocking] = False
+            self._left[blocking] = False  # leave these alone, and try others on this node
             kept += blocking
-            if not blocking:
+            if not blocking:  # the stuck units stood in the plan before: other victims cannot help
                 break
         self._go_back(savepoint, chosen)
         self._left[kept] = True
@@ -211,6 +212,7 @@ class Search:
         if lacking:
             return False
         chosen, needed = self.gone[before:], shortfall(session, task, row)
+        # The last victims are worth most, so they are spared first.
         for index in reversed(list(chosen)):
             freed = table.held_on(index, row, task.shape.request.indices)
             if (needed + freed > 0).any() or table.goes_with_its_core(index, chosen):

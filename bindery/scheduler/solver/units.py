@@ -68,6 +68,7 @@ def _extras(job: Job, running: Sequence[Task], free: AbstractSet[Uid]) -> Iterab
                 yield tasks
                 running = [task for task in running if task not in tasks]
         spare_leaves = {leaf.name: -job.lacking(leaf) for leaf in job.tree.leaves()}
+        # Pods of incomplete leaves count for nothing while the tree is satisfied without them.
         if job.tree.is_satisfied(job.lacking):
             useless = (leaf.name for leaf in _useless_leaves(job, job.tree))
             spare_leaves.update((name, job.placed.groups[name]) for name in useless)
@@ -110,6 +111,7 @@ def _roles_allow(tasks: Sequence[Task], spare: dict[str, int]) -> bool:
     for task in tasks:
         if spare.get(task.role, 1) <= 0:
             return False
+    # Counted only when all are allowed, so that a refused group changes nothing.
     for task in tasks:
         if task.role in spare:
             spare[task.role] -= 1

@@ -30,6 +30,7 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
         with session.guarded(unit.job):
             key = session.job_sort_key(unit.job)
         keys.append(key)
+        # The last unit of a job leaves nothing to compare.
         if position + 1 < len(units) and units[position + 1].job is unit.job:
             with session.guarded(unit.job), suppress(LedgerRefusalError):
                 for task in unit.tasks:
