@@ -32,6 +32,7 @@ class Backfill:
         """Serve the waiting jobs that end before the start of a reserved gang."""
         starts = [each.start for each in session.reservations.all if each.start is not None]
         latest = max(starts, default=session.now)
+        # Without reserved room, allocate has tried all that fits.
         if latest <= session.now or not session.reservations.keep_something:
             return
         candidates = turn.members(
@@ -53,7 +54,7 @@ def _fill(session: Session, candidates: Sequence[Job], turn: Turn) -> Iterator[C
     for job in turn.take(work):
         end = _end(session, job)
         lent = frozenset(r.job for r in session.reservations.all if r.lends_until(end))
-        if not lent:
+        if not lent:  # it would only see the room that allocate has tried
             continue
         # One memory of failures for each set of lenders: room of the same lenders only shrinks.
         served = _serve(session, job, end, attempts.setdefault(lent, Attempts(session)))

@@ -109,6 +109,7 @@ class MakeRoom:
             found, lost = self._find(session, statement, claim)
             if found is None:
                 return _Tried(_Outcome.NO_PLAN, lost)
+            # Before the commit: a plan without its promises would evict for nothing.
             votes = (p.is_pipelined(session, claim.job) for p in session.plugins.pipelining)
             if not all(votes):
                 return _Tried(_Outcome.HELD_BACK, None)
@@ -184,7 +185,7 @@ def _has_idle(session: Session, claim: Claim) -> bool:
 
 def _likeness(session: Session, claim: Claim) -> Hashable:
     """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
-    if session.plugins.domains or session.plugins.victim_filters:
+    if session.plugins.domains or session.plugins.victim_filters:  # they see the job itself
         return None
     if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
         return None

@@ -120,6 +120,7 @@ class ReclaimRule:
         requested = shares.requested(claim.request)
         held = session.queue_ledger.allocated[:, other]
         with_claim = self._with_claim(session, claim, own)
+        # The quota is guaranteed: a claim within it needs less to win than one beyond it.
         within_quota = not ((with_claim > shares.quota[:, own]) & requested).any()
         if within_quota and ((held > shares.quota[:, other]) & requested).any():
             return True
@@ -198,7 +199,7 @@ def is_reclaimable(session: Session, queue: int, level: int) -> bool:
     for row in session.queue_ledger.chains[queue]:
         if not session.state.queues.entries[row].reclaimable:
             return False
-        if row == level:
+        if row == level:  # the queues above belong to both sides
             break
     return True
 

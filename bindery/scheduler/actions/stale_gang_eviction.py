@@ -45,6 +45,7 @@ class StaleGangEviction:
             grace_s = self._grace_s if job.staleness_grace_s is None else job.staleness_grace_s
             is_due = 0 <= grace_s < session.now - staleness.since
             is_spared = any(task.uid in memory.spared for task in tasks)
+            # A complete gang is reported as usual, although one of its sub-groups goes.
             if not name:
                 _report(session, job, _outlook(staleness, grace_s, is_due, is_spared))
             if is_due and not is_spared:
@@ -66,7 +67,7 @@ def _stale_parts(job: Job) -> Iterator[_Part]:
     """
     if not job.exists or job.invalid is not None or not job.placed.total:
         return
-    if job.is_satisfied and job.tree is None:
+    if job.is_satisfied and job.tree is None:  # without sub-groups nothing is left over
         return
     statuses = {task.status for task in job.tasks.values()}
     if TaskStatus.RUNNING not in statuses or TaskStatus.SUCCEEDED in statuses:

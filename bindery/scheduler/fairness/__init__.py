@@ -1,1 +1,1 @@
-"""Fair shares: what each queue deserves of the cluster, as array arithmetic over queues."""
+"""The fair share of each queue in the cluster, as array arithmetic over queues."""

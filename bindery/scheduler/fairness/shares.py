@@ -60,6 +60,7 @@ class Shares:
         """The most that a queue may keep if other queues want their share."""
         self._common = [axis.index(name) for name in ("cpu", "memory", GPU_RESOURCE)]
         """Axis positions of the resources for `is_over`."""
+        # A GPU with a model is on the axis twice: as GPU, and as GPU of its model.
         of_model = np.array([name.startswith(MODEL_PREFIX) for name in axis.names])
         self._of_model = of_model
         self._whole: Amounts = np.where(

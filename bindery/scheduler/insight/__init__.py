@@ -1,4 +1,4 @@
-"""What people ask of the scheduler, answered by its own engine in memory.
+"""Answers about the scheduler from its own engine in memory.
 
 Used by `bindery explain`, `bindery queues` and `bindery whatif`. Nothing here decides anything and
 nothing is written: every plan that is tried is discarded again.

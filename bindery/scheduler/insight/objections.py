@@ -56,6 +56,7 @@ class Judge:
         self._own = session.queue_row(claim.job)
         self._rules: tuple[Rule, Rule] = (PreemptRule(), ReclaimRule())
         self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
+        # Now, because the plan will count the pods of the claim as held by their queue.
         self._against_claim = [tuple(rule.against_claim(session, claim)) for rule in self._rules]
 
     def action_for(self, unit: EvictionUnit) -> str:
@@ -137,6 +138,7 @@ class Judge:
 
         Either a disruption budget, or a recent refusal of the API server.
         """
+        # The budget first: it tells users more than the refusal that it caused.
         for task in unit.tasks:
             budget = self._blocking_budget(task)
             if budget is not None:

@@ -173,6 +173,7 @@ def rehearse(make_world: Callable[[], World], submitted: Sequence[KubeObject]) -
         world.add(item)
     queues = tuple(_queues(world, submitted))
     state = world.engine.cluster.state
+    # Jobs are known by their pods: an empty PodGroup has no outcome.
     new = [key for key, job in state.jobs.items() if key not in known and job.tasks]
     play = _Play(world)
     play.run()

@@ -128,6 +128,7 @@ def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanat
     """Return the explanations of the jobs of `keys` that exist, all from one cycle."""
     engine = world.engine
     jobs = engine.cluster.state.jobs
+    # A session of its own, because the cycle takes nodes and shares before it ends.
     with engine.session() as session:
         before = {key: _before(session, jobs[key], world) for key in keys if key in jobs}
     at_end: dict[JobKey, _AtEnd] = {}

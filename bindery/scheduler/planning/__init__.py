@@ -1,1 +1,1 @@
-"""Planning of one cycle: the session, its Statements, placement and what is reported of them."""
+"""Planning of one cycle: the session, its Statements, placement and reports."""

@@ -12,7 +12,7 @@ from bindery.scheduler.model.jobs import Job, Uid
 
 
 class Memory:
-    """What earlier cycles found out. `now`: seconds since the epoch."""
+    """The results of earlier cycles. `now`: seconds since the epoch."""
 
     def __init__(self, cluster: Cluster, now: float) -> None:
         self._cluster = cluster

@@ -32,7 +32,7 @@ class Barred:
         self._pods.add(task.uid)
 
     def add_shape(self, task: Task) -> None:
-        """Leave out `task`, which fits on no node, and all pods of its shape."""
+        """Leave out `task` and all pods of its shape, because they fit on no node."""
         if self._placement.is_filtered(task.shape):
             self._pods.add(task.uid)
         else:

@@ -264,7 +264,7 @@ class JobFinder:
         return self._allowed is not None or bool(self._refused)
 
     def speaks_for_others(self, task: Task) -> bool:
-        """Return whether what fits for `task` fits for all pods of its shape, of any job."""
+        """Return whether a result for `task` is valid for all pods of its shape, of any job."""
         return not self.is_restricted and not self._placement.is_filtered(task.shape)
 
     def best(self, task: Task) -> Place | None:

@@ -69,7 +69,7 @@ class QueueWalk(ABC, Generic[Item]):
 
     @abstractmethod
     def _first(self, row: int) -> Item:
-        """Return the next item of the queue at `row`, which has some."""
+        """Return the next item of the queue at `row`, which must not be empty."""
 
     @abstractmethod
     def _pop(self, row: int) -> Item:

@@ -96,7 +96,7 @@ class Session:
         self.now = now
         self._cluster = cluster
         self.memory = Memory(cluster, now)
-        """What earlier cycles found out."""
+        """The results of earlier cycles."""
         self._priorities: dict[Job, int] = {}
         self._queue_problems: dict[int, tuple[str, str] | None] = {}
         self.refusals: dict[Job, Refusal] = {}
@@ -197,7 +197,7 @@ class Session:
         return self.plugins.gpu_strategy
 
     def passing(self, shape: Shape) -> BoolColumn:
-        """Return which node rows pass all `NodeFilter`s for pods of `shape`."""
+        """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
         return self.placement.passing(shape)
 
     @property

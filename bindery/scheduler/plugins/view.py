@@ -23,7 +23,7 @@ L = TypeVar("L", bound=Ledger)
 
 
 class MemoryView(Protocol):
-    """What earlier cycles found out."""
+    """The results of earlier cycles."""
 
     def avoided_nodes(self, job: Job) -> Sequence[str]:
         """Return the names of the nodes of the job's recent binding failures."""
@@ -51,7 +51,7 @@ class SessionView(Protocol):
 
     @property
     def memory(self) -> MemoryView:
-        """What earlier cycles found out."""
+        """The results of earlier cycles."""
         ...
 
     @property

@@ -19,6 +19,7 @@ def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColum
     fit = np.full(room.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
     for index, amount in session.state.nodes.demands(request, every):
         np.minimum(fit, np.maximum(room[index], 0) // amount, out=fit)
+    # A request of nothing fits without end on each node; the sum must not overflow.
     return int(fit[nodes].clip(max=10**9).sum())
 
 
@@ -54,6 +55,7 @@ def _exceeding(session: Session, claim: Claim, room: IntColumns) -> Task | None:
 
     `room`: [resource, node]. Counts the least that each pod takes on any node.
     """
+    # The least on any node, as some devices take more on one node than on another.
     nodes = session.state.nodes
     asked = total(nodes.least(task.shape.request) for task in claim.tasks)
     left = {index: int(np.maximum(room[index], 0).sum()) for index in asked}

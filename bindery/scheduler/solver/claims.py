@@ -16,6 +16,7 @@ def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
     Pods that a plugin refuses are added to `barred`, and barred pods are left out.
     """
     while tasks := session.next_pods(job, barred):
+        # Barring one pod can bring in others, so the choice is repeated.
         refused = [task for task in tasks if session.task_refusal(task) is not None]
         if not refused:
             return Claim(job, tuple(tasks))

@@ -1,4 +1,4 @@
-"""What an attempt to make room works with. Used by `search`, `rearrange` and `moves`."""
+"""The arguments of one attempt to make room. Used by `search`, `rearrange` and `moves`."""
 
 from dataclasses import dataclass
 

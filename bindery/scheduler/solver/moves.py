@@ -77,6 +77,7 @@ def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_sta
     if over_capacity(session, job, tasks) is not None:
         return False
     savepoint = statement.savepoint()
+    # A gang must be in one domain after the move, too.
     for domain in session.domains(job):
         if all(_move(session, statement, t, domain, may_stay=may_stay) for t in tasks) and all(
             plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining
@@ -127,6 +128,7 @@ def _move(
     finder = session.placement.finder(session.state.jobs[task.job], domain)
     place = finder.best(task)
     if place is not None and place.row == task.row and not may_stay:
+        # Other GPUs of the same node count as a move: they can make room for a whole GPU.
         if _changes_devices(session, statement, task):
             return True
         finder.exclude(task, task.row, "it is moved away from it")

@@ -60,7 +60,7 @@ class Rearrangement:
         for index in victims(
             session, table, permitted(session, claim, table, eligible, self._rule.name)
         ):
-            if not table.returning.of(index):
+            if not table.returning.of(index):  # it would be killed, not moved
                 continue
             pods += len(table.units[index].tasks)
             if pods > _MOST_PODS or len(self.gone) == _MOST_VICTIMS:
@@ -110,6 +110,7 @@ class Rearrangement:
 
     def _spare(self) -> None:
         """Leave out victims, the last first, if all pods still find places without their move."""
+        # Each trial starts from nothing: a place that one victim frees may suit another.
         best, plan = list(self.gone), self._statement.extract()
         for index in reversed(tuple(self.gone)):
             trial = [i for i in best if i != index]

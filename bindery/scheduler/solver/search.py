@@ -72,7 +72,7 @@ class Search:
         """
         if not self._is_possible() or not self._place_all():
             return False
-        # Without victims the claim uses room that is being released; or room is not what it lacks.
+        # Without victims, the claim uses room that is being released, or it lacks something else.
         if not self.gone:
             return self._waits
         return self._is_acceptable()
@@ -81,6 +81,7 @@ class Search:
         """Return False if cheap bounds show that no plan exists."""
         if not self._left.any() and not self._session.is_releasing:
             return False
+        # The caller reads it: the next claim leaves out the pods that need as much.
         self.lost = can_never_fit(self._session, self._claim, self._table, self._left)
         return self.lost is None
 
