@@ -32,6 +32,24 @@ async def driver(corner: Corner) -> AsyncIterator[Driver]:
     await driver.clean()
 
 
+CONDITIONS = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
+
+
+async def claim_what_must_be_attached(corner: Corner, driver: Driver) -> tuple[str, Gang]:
+    """Let a gang claim a device that is ready only when the driver says so; return its node."""
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(1, **CONDITIONS))
+    await driver.make_claim("fabric")
+    gang = Gang("fabric", size=1, pod=named("fabric"))
+    await corner.submit(gang)
+
+    async def is_allocated() -> bool:
+        return (await driver.claim("fabric")).status.allocation is not None
+
+    await wait_for(is_allocated, "the claim is allocated")
+    return node, gang
+
+
 def devices_of(claims: Sequence[ResourceClaim]) -> list[tuple[str, str]]:
     return sorted(
         (result.pool, result.device)
@@ -87,17 +105,7 @@ async def test_pods_share_a_named_claim_on_the_node_of_its_device(
 async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
     corner: Corner, driver: Driver
 ) -> None:
-    (node,) = await corner.add_nodes("a", cpu="8")
-    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
-    await driver.publish(node, gpus(1, **fabric))
-    await driver.make_claim("fabric")
-    gang = Gang("fabric", size=1, pod=named("fabric"))
-    await corner.submit(gang)
-
-    async def allocated() -> bool:
-        return (await driver.claim("fabric")).status.allocation is not None
-
-    await wait_for(allocated, "the claim is allocated")
+    _, gang = await claim_what_must_be_attached(corner, driver)
     assert await corner.bound_count(gang) == 0
     await driver.report("fabric", "gpu-0", "Attached")
     await corner.wait_bound(gang)
@@ -106,20 +114,11 @@ async def test_a_pod_is_bound_once_the_driver_says_that_the_device_is_ready(
 async def test_a_gang_is_not_bound_to_a_device_that_is_withdrawn_while_it_is_prepared(
     corner: Corner, driver: Driver
 ) -> None:
-    (node,) = await corner.add_nodes("a", cpu="8")
-    fabric = gpus(1, bindingConditions=["Attached"], bindingFailureConditions=["Broken"])
-    await driver.publish(node, fabric)
-    await driver.make_claim("fabric")
-    gang = Gang("fabric", size=1, pod=named("fabric"))
-    await corner.submit(gang)
-
-    async def is_allocated() -> bool:
-        return (await driver.claim("fabric")).status.allocation is not None
+    node, gang = await claim_what_must_be_attached(corner, driver)
 
     async def is_free() -> bool:
-        return not await is_allocated()
+        return (await driver.claim("fabric")).status.allocation is None
 
-    await wait_for(is_allocated, "the claim is allocated")
     await driver.withdraw(node)
     await driver.report("fabric", "gpu-0", "Attached")
     await wait_for(is_free, "the claim is given back")
@@ -127,17 +126,7 @@ async def test_a_gang_is_not_bound_to_a_device_that_is_withdrawn_while_it_is_pre
 
 
 async def test_a_device_that_fails_to_attach_is_given_back(corner: Corner, driver: Driver) -> None:
-    (node,) = await corner.add_nodes("a", cpu="8")
-    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
-    await driver.publish(node, gpus(1, **fabric))
-    await driver.make_claim("fabric")
-    gang = Gang("fabric", size=1, pod=named("fabric"))
-    await corner.submit(gang)
-
-    async def allocated() -> bool:
-        return (await driver.claim("fabric")).status.allocation is not None
-
-    await wait_for(allocated, "the claim is allocated")
+    _, gang = await claim_what_must_be_attached(corner, driver)
     await driver.report("fabric", "gpu-0", "Broken")
 
     async def given_back() -> bool:
@@ -170,14 +159,19 @@ async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves
     corner: Corner, driver: Driver
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
-    fabric = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["Broken"]}
-    await driver.publish(node, gpus(1, **fabric))
+    await driver.publish(node, gpus(1, **CONDITIONS))
     await driver.make_claim("fabric")
     claim = await driver.claim("fabric")
     gang = Gang("gated", size=1, pod={"schedulingGates": [{"name": "test/held"}]})
     await corner.submit(gang)
     (pod,) = await corner.pods(gang)
-    result = {"request": "gpu", "driver": driver.name, "pool": node, "device": "gpu-0", **fabric}
+    result = {
+        "request": "gpu",
+        "driver": driver.name,
+        "pool": node,
+        "device": "gpu-0",
+        **CONDITIONS,
+    }
     planned = {
         "name": "fabric",
         "uid": claim.metadata.uid,

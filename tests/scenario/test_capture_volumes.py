@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 from ownscenarios import FOLDER, scenarios_of
-from test_capture import read_back
+from snapshots import read_back
 
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.format import Scenario
