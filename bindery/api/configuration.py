@@ -73,7 +73,7 @@ class BindRequestConfiguration(ApiModel):
     backoff_limit: NonNegative = 5
     """How many attempts of the binder may fail before the pods are planned elsewhere."""
     timeout_seconds: float = Field(default=600.0, gt=0)
-    """A request that has no outcome after so long is removed and its pods are planned anew."""
+    """A request without an outcome after so long is removed and its pods are planned again."""
     merge_above: NonNegative = 4
     """A cycle that commits more single-pod Statements of one namespace than this merges them."""
 

@@ -70,7 +70,7 @@ class QueueStatus(ApiModel):
     allocated: dict[str, str] = Field(default_factory=dict)
     """What pods hold that are bound, or about to be."""
     fair_share: dict[str, str] = Field(default_factory=dict)
-    """What the queue deserves now."""
+    """The fair share of the queue now."""
     requested: dict[str, str] = Field(default_factory=dict)
     """Allocated and pending."""
     pending: dict[str, str] = Field(default_factory=dict)

@@ -13,7 +13,7 @@ INVALID: Final = "Invalid"
 """The reason of that condition when the PodGroup itself has to be mended."""
 
 EVICTED: Final = "Evicted"
-"""The PodGroup condition that keeps the trail of its last eviction. True while the gang has not
+"""The PodGroup condition with the record of its last eviction. True while the gang has not
 had its minimum again since."""
 
 UNLIMITED: Final = -1

@@ -162,7 +162,7 @@ class ReclaimRule:
         """
         (own, other), shares, ledger = levels, session.shares, session.queue_ledger
         for index, amount in lost.items():
-            # A queue that deserves nothing cannot be compared; it may lose all of it.
+            # A queue with a fair share of 0 cannot be compared; it may lose all of it.
             if not shares.counted[index] or shares.fair[index, other] <= 0:
                 continue
             mine = _ratio(with_claim[index], shares.fair[index, own])

@@ -23,7 +23,7 @@ from bindery.kube.claims import (
 from bindery.kube.podspec import NodeSelector
 
 CLAIM_CHANGED = "ResourceClaimChanged"
-"""The reason when a claim is not what the plan was made for: the pod is planned anew."""
+"""The reason when a claim is not what the plan was made for: the pod is planned again."""
 
 Patch = Mapping[str, Any]
 """A merge patch."""
