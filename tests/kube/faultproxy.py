@@ -156,16 +156,12 @@ class FaultProxy:
             if fault is not None and fault.hang_after_send:
                 fault.is_hanging = True
                 await asyncio.sleep(3600)
-            return web.Response(
-                status=answer.status,
-                body=body,
-                headers={"Content-Type": answer.headers.get("Content-Type", "")},
-            )
+            return web.Response(status=answer.status, body=body, headers=_of_body(answer))
 
     async def _relay(
         self, request: web.BaseRequest, answer: aiohttp.ClientResponse
     ) -> web.StreamResponse:
-        response = web.StreamResponse(headers={"Content-Type": "application/json"})
+        response = web.StreamResponse(headers=_of_body(answer))
         await response.prepare(request)
         stream = Stream(request.path_qs, response, request)
         self.streams.append(stream)
@@ -183,6 +179,12 @@ class FaultProxy:
             if stream in self.streams:
                 self.streams.remove(stream)
         return response
+
+
+def _of_body(answer: aiohttp.ClientResponse) -> dict[str, str]:
+    """Return the headers that tell how to read the body, which is passed on as it comes."""
+    names = ("Content-Type", "Content-Encoding")  # the API server compresses lists above 128 KiB
+    return {name: answer.headers[name] for name in names if name in answer.headers}
 
 
 def _abort(request: web.BaseRequest) -> web.StreamResponse:
