@@ -47,6 +47,7 @@ def configure(component: str, level: str = "info", stream: TextIO | None = None)
                 structlog.stdlib.ExtraAdder(allow={"k8s_ref"}),
                 _name_kopf_object,
                 *shared,
+                _shorten_network_error,
             ],
             processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *_rendering()],
         )
@@ -83,6 +84,20 @@ def _name_kopf_object(_logger: WrappedLogger, _method: str, event: EventDict) ->
         for field in ("kind", "namespace", "name", "uid"):
             if reference.get(field):
                 event[field] = reference[field]
+    return event
+
+
+def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
+    """Report an API server that a library cannot reach as a warning of one line.
+
+    It is no defect, and the library tries again; its traceback would hide those that matter.
+    """
+    info = event.get("exc_info")
+    error = info[1] if isinstance(info, tuple) else None
+    is_of_aiohttp = type(error).__module__.partition(".")[0] == "aiohttp"
+    if is_of_aiohttp or isinstance(error, (OSError, TimeoutError)):
+        del event["exc_info"]
+        event["level"], event["error"] = "warning", str(error) or repr(error)
     return event
 
 

@@ -79,7 +79,7 @@ async def test_a_gang_of_which_pods_have_not_come_waits_for_them(corner: Corner)
     await corner.submit(gang)
 
     condition = await corner.wait_condition(gang, "False", "NotEnoughPods")
-    assert "2 of the 3 pods" in condition.message
+    assert "2 of 3 required pods" in condition.message
     assert await corner.bound_count(gang) == 0
 
     await corner.create_pod(gang, 2)

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator
 from typing import Any
 
+import aiohttp
 import pytest
 import structlog
 
@@ -84,6 +85,24 @@ def test_exceptions_stay_on_one_line(stream: io.StringIO) -> None:
     for line in lines(stream):
         assert line["level"] == "error"
         assert line["exception"].endswith("invalid literal for int() with base 10: 'eight'")
+
+
+@pytest.mark.parametrize(
+    "error", [ConnectionRefusedError("no server"), TimeoutError(), aiohttp.ClientError("cut off")]
+)
+def test_a_server_that_a_library_cannot_reach_is_a_warning_without_a_traceback(
+    stream: io.StringIO, error: Exception
+) -> None:
+    logs.configure("binder", "info", stream)
+    try:
+        raise error
+    except type(error):
+        logging.getLogger("kopf.reactor").exception("the watcher has failed")
+
+    [line] = lines(stream)
+    assert line["level"] == "warning"
+    assert line["error"] == (str(error) or repr(error))
+    assert "exception" not in line
 
 
 def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> None:
