@@ -20,6 +20,8 @@ SELECTED_NODE_LABEL: Final = f"{GROUP}/selected-node"
 """On a BindRequest with a single pod: the node that was chosen."""
 STATEMENT_LABEL: Final = f"{GROUP}/statement"
 """On every part of a BindRequest that was split: the id of the Statement they come from."""
+FENCE_LABEL: Final = f"{GROUP}/fence"
+"""On a BindRequest without a Statement, which announces the fencing token of a new leader."""
 SHARES_GPU_LABEL: Final = f"{GROUP}/shares-gpu"
 """On a pod with a share of a GPU, of however many devices: labels of groups cannot be watched by
 prefix. The binder writes it."""

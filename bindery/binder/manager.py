@@ -20,7 +20,7 @@ from bindery.binder.fencing import Fence
 from bindery.binder.outcome import PodFailure, Wait
 from bindery.binder.pod_claims import PodClaims
 from bindery.binder.predecessors import Predecessor, Predecessors
-from bindery.binder.retention import Finished, finished
+from bindery.binder.retention import Finished, announced, finished
 from bindery.binder.run import Interruption, Run
 from bindery.binder.run_start import RunStart
 from bindery.binder.statements import (
@@ -111,6 +111,9 @@ class Manager:
         """
         key = request.key
         self._fence.note(request.metadata.labels, request.spec.fencing_token)
+        if request.is_fence:
+            self._retention.add(announced(request))
+            return
         known = self._known.get(key)
         if known is not None and known.metadata.uid != request.metadata.uid:
             self.gone(known)

@@ -15,7 +15,7 @@ import typer
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import KubeObject
+from bindery.kube.objects import BindRequest, KubeObject
 from bindery.kube.requests import Selection
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.snapshot import ClusterSnapshot
@@ -66,15 +66,21 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
         pods, groups, requests = await asyncio.gather(
             read(client, PODS, namespace),
             read(client, POD_GROUPS, namespace),
-            read(client, BIND_REQUESTS, namespace),
+            read_bind_requests(client, namespace),
         )
     return ClusterSnapshot(pods=pods, groups=groups, requests=requests)
+
+
+async def read_bind_requests(client: "Client", namespace: str = "") -> tuple[BindRequest, ...]:
+    """Read the BindRequests that carry Statements."""
+    found = await read(client, BIND_REQUESTS, namespace)
+    return tuple(request for request in found if not request.is_fence)
 
 
 async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:
     """Read what a table of BindRequests shows."""
     with demanding_kinds():
-        return ClusterSnapshot(requests=await read(client, BIND_REQUESTS, namespace))
+        return ClusterSnapshot(requests=await read_bind_requests(client, namespace))
 
 
 async def read_queues(client: "Client") -> ClusterSnapshot:

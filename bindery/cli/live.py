@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.cli.cluster import demanding_kinds, read
+from bindery.cli.cluster import demanding_kinds, read, read_bind_requests
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
 from bindery.kube.budgets import DISRUPTION_BUDGETS
@@ -21,7 +21,6 @@ from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
-    BIND_REQUESTS,
     NODES,
     POD_GROUPS,
     PODS,
@@ -77,7 +76,7 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
                 read(client, NODES),
                 read(client, POD_GROUPS),
                 read(client, QUEUES),
-                read(client, BIND_REQUESTS),
+                read_bind_requests(client),
                 read(client, PRIORITY_CLASSES),
             )
         )

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 
 import msgspec
 
+from bindery.api.names import FENCE_LABEL
 from bindery.api.states import Phase
 from bindery.kube.podspec import PodSpec
 
@@ -302,6 +303,11 @@ class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fals
     def is_final(self) -> bool:
         """Whether the binder will do no more for it."""
         return self.status.phase in _FINAL_PHASES
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it only announces a fencing token, and carries no Statement."""
+        return FENCE_LABEL in self.metadata.labels
 
 
 _FINAL_PHASES: Final = frozenset(phase.value for phase in Phase if phase.is_final)

@@ -26,6 +26,7 @@ from bindery.observability.listening import Listening
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
 from bindery.scheduler.commit.evictor import Evictor
+from bindery.scheduler.commit.fence import announce
 from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
@@ -74,9 +75,17 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         records = QueueRecorder(client, clock)
         writers = Writers(writer, evictor, status, queues, figures, records, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
+        lease_name = _lease_name(configuration)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
         async def lead(leadership: Leadership) -> None:
+            await announce(
+                client,
+                lease_name,
+                configuration.leader_election.namespace,
+                configuration.node_pool,
+                leadership.fencing_token,
+            )
             await feed.catch_up()  # with older state, room could be used twice
             writer.begin(leadership)
             metrics.LEADING.set(1)
@@ -95,7 +104,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
 
         elector = LeaderElector(
             client,
-            name=_lease_name(configuration),
+            name=lease_name,
             namespace=configuration.leader_election.namespace,
             identity=options.identity,
             configuration=configuration.leader_election,

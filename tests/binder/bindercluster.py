@@ -11,7 +11,7 @@ from typing import Any
 from administrator import Administrator, Plain
 
 from bindery.api.configuration import BinderConfiguration, LeaderElection, PluginConfiguration
-from bindery.api.names import NODE_POOL_LABEL, STATEMENT_LABEL
+from bindery.api.names import FENCE_LABEL, NODE_POOL_LABEL, STATEMENT_LABEL
 from bindery.controlplane.components import Component
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.client import Client
@@ -107,6 +107,13 @@ class Cluster:
             "metadata": {"name": name, "labels": labels},
             "spec": {"statement": {"id": name}, **spec, "pods": list(bindings)},
         }
+
+    def announcement(self, name: str, **spec: Any) -> dict[str, Any]:
+        """Return the announcement of a leader of this namespace's node pool."""
+        nobody = {"podName": "none", "podUID": "none", "selectedNode": "none"}
+        found = self.request(name, [nobody], **spec)
+        found["metadata"]["labels"][FENCE_LABEL] = "true"
+        return found
 
     def wait_for(self, name: str, phase: str, timeout_s: int = 30) -> dict[str, Any]:
         """Wait until the request is in `phase`; return its status."""

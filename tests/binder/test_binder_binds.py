@@ -169,6 +169,21 @@ def test_a_request_of_a_scheduler_that_leads_no_more_is_refused(
     assert cluster.nodes_of("old") == [""]
 
 
+def test_a_new_leader_is_announced_before_it_has_committed_anything(
+    cluster: Cluster, share_binder: Share
+) -> None:
+    cluster.add_nodes(1)
+    late = cluster.add_pods("late", 1)
+    share_binder(BinderConfiguration(leader_election=ALONE, time_to_live_seconds=5.0))
+
+    cluster.create(cluster.announcement("term-5", fencingToken=5))
+    cluster.create(cluster.request("late", late, fencingToken=4))
+
+    assert cluster.wait_for("late", "Failed")["reason"] == "StaleScheduler"
+    assert cluster.nodes_of("late") == [""]
+    cluster.kubectl("wait", "bindrequest/term-5", "--for=delete", "--timeout=30s")
+
+
 def test_a_stale_request_is_refused_even_if_it_was_there_before_the_binder(
     cluster: Cluster, start_binder: Start
 ) -> None:

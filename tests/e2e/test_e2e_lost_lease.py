@@ -11,8 +11,9 @@ from prometheus_client import REGISTRY
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.plane import ControlPlane
-from bindery.kube.resources import LEASES
+from bindery.kube.resources import BIND_REQUESTS, LEASES
 from bindery.observability.listening import Listening
 from bindery.scheduler import process
 from bindery.scheduler.configuration import ConfigurationFile
@@ -96,6 +97,30 @@ async def test_a_commit_that_waits_to_be_tried_again_ends_with_the_lease(
 
             await wait_for(time_has_passed, "the scheduler has stood again and again")
             assert proxy.count("POST", "/bindrequests") == attempts
+    assert await corner.requests() == []
+
+
+@pytest.mark.usefixtures("installation")
+async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
+    corner: Corner, control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    """What an earlier leader has sent then comes before the list, or is refused by the binder."""
+    async with FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy:
+        async with scheduler(proxy, corner, tmp_path) as lease:
+
+            async def leading() -> bool:
+                return REGISTRY.get_sample_value("bindery_leading") == 1
+
+            await wait_for(leading, "the scheduler leads")
+            found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-1", SOON.namespace)
+            await corner.client.delete(BIND_REQUESTS, f"{lease}-term-1", SOON.namespace)
+        asked = [f"{verb} {path}" for verb, path in proxy.requests if "/bindrequests" in path]
+
+    assert found.is_fence
+    assert found.spec.fencing_token == 1
+    assert found.metadata.labels[NODE_POOL_LABEL] == corner.pool
+    announced = next(n for n, request in enumerate(asked) if request.startswith("POST"))
+    assert any("limit=500" in request for request in asked[announced:])
     assert await corner.requests() == []
 
 

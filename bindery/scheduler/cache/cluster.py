@@ -190,7 +190,7 @@ class Cluster:
             return self.state.nodes.version != version
         if isinstance(item, BindRequest):
             # Requests of another pool belong to its scheduler; its nodes have no row here.
-            return self._apply_request(item, gone or not self._in_pool(item))
+            return not item.is_fence and self._apply_request(item, gone or not self._in_pool(item))
         if isinstance(item, PodGroup):
             self._apply_group(item, gone or not self._in_pool(item))
         elif isinstance(item, Queue):
