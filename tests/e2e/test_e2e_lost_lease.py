@@ -41,6 +41,11 @@ async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> Async
         running.cancel()
         await asyncio.gather(running, return_exceptions=True)
         await corner.client.delete(LEASES, lease, SOON.namespace)
+        pool = f"{NODE_POOL_LABEL}={corner.pool}"
+        for each in await corner.client.list(
+            BIND_REQUESTS, namespace=SOON.namespace, label_selector=pool
+        ):
+            await corner.client.delete(BIND_REQUESTS, each.metadata.name, SOON.namespace)
 
 
 @pytest.mark.usefixtures("installation")
@@ -113,7 +118,6 @@ async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
 
             await wait_for(leading, "the scheduler leads")
             found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-1", SOON.namespace)
-            await corner.client.delete(BIND_REQUESTS, f"{lease}-term-1", SOON.namespace)
         asked = [f"{verb} {path}" for verb, path in proxy.requests if "/bindrequests" in path]
 
     assert found.is_fence
