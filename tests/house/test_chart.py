@@ -84,7 +84,12 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
         for name, value in vars(names).items()
         if name.endswith(("_LABEL", "_ANNOTATION")) and value.startswith(f"{names.GROUP}/")
     }
-    of_requests = {names.POD_NAME_LABEL, names.SELECTED_NODE_LABEL, names.STATEMENT_LABEL}
+    of_requests = {
+        names.FENCE_LABEL,
+        names.POD_NAME_LABEL,
+        names.SELECTED_NODE_LABEL,
+        names.STATEMENT_LABEL,
+    }
 
     assert of_pods - of_requests <= podkeys.known_annotations() | podkeys.known_labels()
 
