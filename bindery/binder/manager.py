@@ -9,6 +9,7 @@ more is refused.
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
 
@@ -19,8 +20,9 @@ from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
 from bindery.binder.outcome import PodFailure, Wait
 from bindery.binder.pod_claims import PodClaims
+from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.predecessors import Predecessor, Predecessors
-from bindery.binder.retention import Finished, announced, finished
+from bindery.binder.retention import Finished, finished
 from bindery.binder.run import Interruption, Run
 from bindery.binder.run_start import RunStart
 from bindery.binder.statements import (
@@ -29,7 +31,7 @@ from bindery.binder.statements import (
     problem_of,
     problem_of_parts,
 )
-from bindery.binder.status import malformed_status
+from bindery.binder.status import announced_status, malformed_status
 from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
@@ -112,7 +114,7 @@ class Manager:
         key = request.key
         self._fence.note(request.metadata.labels, request.spec.fencing_token)
         if request.is_fence:
-            self._retention.add(announced(request))
+            self._take_announcement(request)
             return
         known = self._known.get(key)
         if known is not None and known.metadata.uid != request.metadata.uid:
@@ -248,6 +250,19 @@ class Manager:
                 if not any(part.key in self._runs for part in parts):
                     self._start(parts, adopted=True)
         self._retention.add(finished(request))
+
+    def _take_announcement(self, request: BindRequest) -> None:
+        """Finish the announcement of a new leader; it is removed as any finished request."""
+        if request.is_final:
+            self._retention.add(finished(request))
+        elif not request.metadata.deletion_timestamp:
+            self._spawn(self._acknowledge(request))
+
+    async def _acknowledge(self, request: BindRequest) -> None:
+        now = timestamp_milli(self._dependencies.clock())
+        status = announced_status(request.spec.fencing_token, now)
+        with suppress(RequestGoneError, RequestChangedError):
+            await self._dependencies.store.write_status(request, status)
 
     def _refuse(self, request: BindRequest, problem: str) -> None:
         meta = request.metadata

@@ -45,13 +45,6 @@ def finished(request: BindRequest) -> Finished:
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, request.spec.statement.id)
 
 
-def announced(request: BindRequest) -> Finished:
-    """Return what is kept of the announcement of a fencing token: it is done when it is seen."""
-    meta = request.metadata
-    created_s = seconds(meta.creation_timestamp) or 0.0
-    return Finished(created_s, meta.namespace, meta.name, meta.uid, request.spec.statement.id)
-
-
 class RetentionQueue:
     """The finished requests in the order of their completion, and the task that removes them."""
 

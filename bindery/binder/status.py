@@ -56,6 +56,16 @@ def waiting_status(wait: Wait) -> Status:
     }
 
 
+def announced_status(token: int, now: str) -> Status:
+    """Return the status of the announcement of a new leader, which has been seen."""
+    return {
+        "phase": Phase.SUCCEEDED,
+        "reason": "Announced",
+        "message": f"the binder refuses requests with a fencing token older than {token}",
+        "completionTime": now,
+    }
+
+
 def malformed_status(message: str, now: str) -> Status:
     """Return the status of a request that cannot be understood."""
     return {

@@ -181,6 +181,7 @@ def test_a_new_leader_is_announced_before_it_has_committed_anything(
 
     assert cluster.wait_for("late", "Failed")["reason"] == "StaleScheduler"
     assert cluster.nodes_of("late") == [""]
+    assert cluster.wait_for("term-5", "Succeeded")["reason"] == "Announced"
     cluster.kubectl("wait", "bindrequest/term-5", "--for=delete", "--timeout=30s")
 
 
