@@ -1,5 +1,6 @@
 """Selectors: bounds on what an expression may cost, and the functions that Kubernetes adds."""
 
+import traceback
 from itertools import count
 
 import pytest
@@ -46,6 +47,19 @@ def test_an_answer_is_kept_with_the_device() -> None:
 
     assert selectors.matches("device.driver != ''", device)
     assert device.results == {"device.driver != ''": True}
+
+
+@pytest.mark.parametrize("expression", ["this is no CEL", "device.attributes['a'].b == 1"])
+def test_an_error_that_is_raised_again_does_not_grow(expression: str) -> None:
+    selectors, device = Selectors(), view("gpu.example.com", DEVICE)
+    lengths = set()
+
+    for _ in range(4):
+        with pytest.raises(SelectorError) as raised:
+            selectors.matches(expression, device)
+        lengths.add(len(traceback.extract_tb(raised.value.__traceback__)))
+
+    assert len(lengths) == 1
 
 
 @pytest.mark.parametrize(

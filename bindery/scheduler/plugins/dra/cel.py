@@ -22,6 +22,7 @@ from bindery.scheduler.plugins.dra.celfunctions import (
     quantity_value,
     version_value,
 )
+from bindery.scheduler.plugins.dra.memo import remembered
 
 LONGEST_EXPRESSION: Final = 10 * 1024
 """The limit of the API server, in characters (CELSelectorExpressionMaxLength)."""
@@ -127,28 +128,17 @@ class Selectors:
         Raises:
             SelectorError: it does not compile, is too costly, or fails for this device.
         """
-        cached = device.results.get(expression)
-        if cached is None:
-            try:
-                cached = self._evaluate(self._program(expression), expression, device)
-            except SelectorError as error:
-                cached = error
-            device.results[expression] = cached
-        if isinstance(cached, SelectorError):
-            raise cached
-        return cached
+        return remembered(
+            device.results,
+            expression,
+            SelectorError,
+            lambda: self._evaluate(self._program(expression), expression, device),
+        )
 
     def _program(self, expression: str) -> cel.Expression:
-        cached = self._compiled.get(expression)
-        if cached is None:
-            try:
-                cached = self._compile(expression)
-            except SelectorError as error:
-                cached = error
-            self._compiled[expression] = cached
-        if isinstance(cached, SelectorError):
-            raise cached
-        return cached
+        return remembered(
+            self._compiled, expression, SelectorError, lambda: self._compile(expression)
+        )
 
     def _compile(self, expression: str) -> cel.Expression:
         if len(expression) > LONGEST_EXPRESSION:

@@ -20,6 +20,7 @@ from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.plugins.dra.cel import Selectors
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim, prepare
 from bindery.scheduler.plugins.dra.inventory import Inventory
+from bindery.scheduler.plugins.dra.memo import remembered
 from bindery.scheduler.plugins.dra.references import ClaimKey
 from bindery.scheduler.plugins.dra.usage import PoolId, Take, Usage, takes
 
@@ -75,17 +76,12 @@ class ClaimCache:
         Raises:
             ClaimError: the claim cannot be allocated, whatever is free.
         """
-        content = content_key(spec)
-        cached = self._prepared.get(content)
-        if cached is None:
-            try:
-                cached = prepare(spec, self.classes, self.selectors)
-            except ClaimError as error:
-                cached = error
-            self._prepared[content] = cached
-        if isinstance(cached, ClaimError):
-            raise cached
-        return cached
+        return remembered(
+            self._prepared,
+            content_key(spec),
+            ClaimError,
+            lambda: prepare(spec, self.classes, self.selectors),
+        )
 
     def decoded(
         self, handed_over: Iterable[tuple[str, Mapping[str, Any]]]
