@@ -9,7 +9,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.solver import protection
+from bindery.scheduler.solver import protection, rules
 from bindery.scheduler.solver.rules import Claim, UnitRefusal
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -61,8 +61,7 @@ class ConsolidationRule:
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Refuse units of the job itself."""
-        if unit.job is claim.job:
-            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
+        return rules.own_units(claim, unit)
 
     def against_plan(
         self,
@@ -71,5 +70,4 @@ class ConsolidationRule:
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Refuse plans that kill: every unit must have another place."""
-        if killed:
-            yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
+        return rules.kills(killed)

@@ -22,7 +22,7 @@ from bindery.scheduler.planning.statement import Plan
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import next_claim
 from bindery.scheduler.solver.context import SearchContext
-from bindery.scheduler.solver.rules import Claim, Rule, UnitRefusal
+from bindery.scheduler.solver.rules import Claim, Rule, UnitRefusal, kills, own_units
 from bindery.scheduler.solver.search import Search
 from bindery.scheduler.solver.units import EvictionUnit
 from bindery.scheduler.solver.victims import VictimTable
@@ -104,8 +104,7 @@ class _Permissive:
         unit: EvictionUnit,
     ) -> Iterator[UnitRefusal]:
         """Refuse units of the job itself."""
-        if unit.job is claim.job:
-            yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
+        return own_units(claim, unit)
 
     def against_plan(
         self,
@@ -114,8 +113,7 @@ class _Permissive:
         killed: Sequence[EvictionUnit],
     ) -> Iterator[Refusal]:
         """Refuse a plan that kills units which must move."""
-        if self.moves_all and killed:
-            yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
+        return kills(killed if self.moves_all else ())
 
 
 def cheapest_victims(

@@ -110,3 +110,15 @@ class Rule(Protocol):
 def is_empty(refusals: Iterator[object]) -> bool:
     """Return whether there are no refusals; at most one is computed."""
     return next(refusals, None) is None
+
+
+def own_units(claim: Claim, unit: EvictionUnit) -> Iterator[UnitRefusal]:
+    """Refuse units of the job that waits itself."""
+    if unit.job is claim.job:
+        yield UnitRefusal(JobReason.NOT_ALLOWED, lambda: "it belongs to the job that waits")
+
+
+def kills(killed: Sequence[EvictionUnit]) -> Iterator[Refusal]:
+    """Refuse plans that kill, for rules under which every victim must find another place."""
+    if killed:
+        yield Refusal(JobReason.NOT_ALLOWED, "not every pod that moves has another place")
