@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from typing import Final, TextIO
 
+import aiohttp
 import msgspec
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
@@ -94,8 +95,7 @@ def _shorten_network_error(_logger: WrappedLogger, _method: str, event: EventDic
     """
     info = event.get("exc_info")
     error = info[1] if isinstance(info, tuple) else None
-    is_of_aiohttp = type(error).__module__.partition(".")[0] == "aiohttp"
-    if is_of_aiohttp or isinstance(error, (OSError, TimeoutError)):
+    if isinstance(error, (aiohttp.ClientError, ConnectionError, TimeoutError)):
         del event["exc_info"]
         event["level"], event["error"] = "warning", str(error) or repr(error)
     return event

@@ -4,6 +4,7 @@ import io
 import json
 import logging
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -103,6 +104,18 @@ def test_a_server_that_a_library_cannot_reach_is_a_warning_without_a_traceback(
     assert line["level"] == "warning"
     assert line["error"] == (str(error) or repr(error))
     assert "exception" not in line
+
+
+def test_other_errors_of_the_system_keep_their_traceback(stream: io.StringIO) -> None:
+    logs.configure("binder", "info", stream)
+    try:
+        Path("/no/such/file").read_bytes()
+    except FileNotFoundError:
+        logging.getLogger("kopf.reactor").exception("the watcher has failed")
+
+    [line] = lines(stream)
+    assert line["level"] == "error"
+    assert line["exception"].endswith("No such file or directory: '/no/such/file'")
 
 
 def test_values_that_are_no_json_are_written_as_text(stream: io.StringIO) -> None:
