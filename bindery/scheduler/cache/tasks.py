@@ -5,6 +5,9 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 """
 
 import math
+from typing import Final
+
+import structlog
 
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
@@ -25,6 +28,7 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
+_log: Final = structlog.get_logger()
 MOST_UNKNOWN_QUEUES = 256
 """Maximum number of rows of queues that do not exist and that no pod or job names."""
 NON_PREEMPTIBLE_FROM = 100
@@ -269,7 +273,8 @@ class TaskStore:
             task.row = NO_ROW
             try:
                 self._enter(task)
-            except Exception:  # the error is reported where the event of its object is handled
+            except Exception:
+                _log.exception("pod left out: it cannot be counted", pod=task.name, uid=task.uid)
                 return task.uid
         return None
 
