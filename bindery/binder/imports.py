@@ -11,7 +11,7 @@ def absent(module: str) -> Iterator[None]:
     if module in sys.modules:
         yield
         return
-    sys.modules[module] = None  # type: ignore[assignment]  # Python's own mark of an absent module
+    sys.modules[module] = None  # type: ignore[assignment]  # the import system reads None as absent
     try:
         yield
     finally:

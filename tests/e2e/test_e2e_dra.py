@@ -36,7 +36,7 @@ CONDITIONS = {"bindingConditions": ["Attached"], "bindingFailureConditions": ["B
 
 
 async def claim_what_must_be_attached(corner: Corner, driver: Driver) -> tuple[str, Gang]:
-    """Let a gang claim a device that is ready only when the driver says so; return its node."""
+    """Submit a gang that claims a device the driver must attach first; return node and gang."""
     (node,) = await corner.add_nodes("a", cpu="8")
     await driver.publish(node, gpus(1, **CONDITIONS))
     await driver.make_claim("fabric")

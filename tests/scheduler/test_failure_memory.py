@@ -19,7 +19,7 @@ from schedulerworld import (
 )
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.objects import KubeObject, UnboundPod
+from bindery.kube.objects import BindRequest, UnboundPod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
 from bindery.scheduler.model.jobs import JobKey, Uid
 
@@ -27,7 +27,7 @@ COMPLETED = "2025-06-15T15:06:40Z"
 """The clock's time."""
 
 
-def failed(name: str, on: str, *, reason: str = "BindFailed", of: str | None = None) -> KubeObject:
+def failed(name: str, on: str, *, reason: str = "BindFailed", of: str | None = None) -> BindRequest:
     """Return a failed request for the pod `name`."""
     return request(
         f"r-{name}",
@@ -163,7 +163,7 @@ def answers(memory: FailureMemory, now: float) -> tuple[object, ...]:
 def remembering() -> FailureMemory:
     """Return a memory of failures that all end at NOW + 60."""
     memory = FailureMemory(60.0)
-    memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW)  # type: ignore[arg-type]  # a request
+    memory.note(failed("g-0", "n", of="g"), lambda _: None, NOW)
     memory.postpone(JOB, NOW + 60, "no quota")
     memory.spare([Uid("v")], NOW + 60)
     for _ in range(MOST_REFUSALS):
