@@ -27,6 +27,8 @@ from bindery.kube.resources import LEASES
 _log = structlog.get_logger()
 
 _RELEASE_TIMEOUT_S = 5.0
+_TOKENS_SINCE_S = 1_577_836_800.0
+"""2020-01-01, in seconds since the epoch; the seconds from there fit int32 until 2088."""
 _JITTER = 0.2  # of the time between attempts, so that candidates do not come in step
 
 
@@ -95,13 +97,16 @@ class LeaderElector:
         identity: str,
         configuration: LeaderElection,
         clock: Callable[[], float] = time.monotonic,
+        wall_clock: Callable[[], float] = time.time,
     ) -> None:
+        """`clock` measures durations; `wall_clock` returns seconds since the epoch."""
         self._client = client
         self._name = name
         self._namespace = namespace
         self._identity = identity
         self._configuration = configuration
         self._clock = clock
+        self._wall_clock = wall_clock
         self._seen: Observation | None = None
 
     async def run(self, lead: Callable[[Leadership], Awaitable[None]]) -> None:
@@ -148,11 +153,13 @@ class LeaderElector:
             return None
 
     async def _create(self) -> Lease | None:
-        # A Lease that somebody deleted must not start the tokens anew, as far as we remember.
+        # The binder may know tokens of a Lease that was deleted, for example with the whole
+        # installation. Terms last longer than a second, so the seconds are ahead of their count.
+        seconds = int(self._wall_clock() - _TOKENS_SINCE_S)
         last = _transitions(self._seen.lease) if self._seen is not None else 0
         lease = Lease(
             metadata=Meta(name=self._name, namespace=self._namespace),
-            spec=self._spec(last + 1, acquired_at=_now()),
+            spec=self._spec(max(last + 1, seconds), acquired_at=_now()),
         )
         try:
             created = await self._client.create(LEASES, lease, self._namespace)

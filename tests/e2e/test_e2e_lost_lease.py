@@ -117,11 +117,13 @@ async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
                 return REGISTRY.get_sample_value("bindery_leading") == 1
 
             await wait_for(leading, "the scheduler leads")
-            found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-1", SOON.namespace)
+            term = await corner.client.get(LEASES, lease, SOON.namespace)
+            token = term.spec.lease_transitions
+            found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-{token}", SOON.namespace)
         asked = [f"{verb} {path}" for verb, path in proxy.requests if "/bindrequests" in path]
 
     assert found.is_fence
-    assert found.spec.fencing_token == 1
+    assert found.spec.fencing_token == token
     assert found.metadata.labels[NODE_POOL_LABEL] == corner.pool
     announced = next(n for n, request in enumerate(asked) if request.startswith("POST"))
     assert any("limit=500" in request for request in asked[announced:])

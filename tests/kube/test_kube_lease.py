@@ -19,6 +19,8 @@ from bindery.kube.objects import Lease, LeaseSpec
 from bindery.kube.resources import LEASES
 
 WAIT_S = 20.0
+FIRST_SECOND_OF_2020 = datetime(2020, 1, 1, 0, 0, 1, tzinfo=UTC).timestamp()
+"""The time of all candidates, so that the tokens of a new Lease begin with 1."""
 
 
 class Clock:
@@ -54,6 +56,7 @@ class Candidate:
         self.tokens: list[int] = []
         self.terms: list[Leadership] = []
         self.stopped_at = 0.0
+        self.later_s = 0.0
         self.may_return = asyncio.Event()
         self.elector = LeaderElector(
             client,
@@ -62,6 +65,7 @@ class Candidate:
             identity=identity,
             configuration=LeaderElection.model_validate(settings),
             clock=clock,
+            wall_clock=lambda: FIRST_SECOND_OF_2020 + self.later_s,
         )
 
     @property
@@ -296,6 +300,23 @@ async def test_tokens_grow_even_when_somebody_deletes_the_lease(
         await wait_until(lambda: len(one.tokens) == 2)
 
     assert one.tokens == [1, 2]
+
+
+@pytest.mark.e2e
+async def test_tokens_grow_when_a_candidate_that_knows_no_earlier_lease_makes_one(
+    client: Client, namespace: str, stand: Stand
+) -> None:
+    """As after the installation was removed and made again."""
+    one, two = stand("one"), stand("two")
+    async with one.leading():
+        pass
+    await client.delete(LEASES, "election", namespace)
+    two.later_s = 60.0
+    async with two.leading():
+        pass
+
+    assert one.tokens == [1]
+    assert two.tokens == [61]
 
 
 @pytest.mark.e2e
