@@ -1,5 +1,6 @@
 """Fixtures that every test folder shares: one control plane a run, one namespace a test."""
 
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,6 +17,8 @@ from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
 
 load_profile()
+# A shell's background job ignores SIGINT, and so would every process that a test interrupts.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)  # there is none in a run without workers
