@@ -62,7 +62,7 @@ def _factory(point: EntryPoint, name_key: Location) -> Any:
     except Exception as error:  # importing a third party's module can raise anything
         message = f"plugin {point.name} cannot be loaded: {type(error).__name__}: {error}"
         raise PluginConfigurationError(name_key, message) from error
-    model = getattr(factory, "arguments", NoArguments)
+    model = _model(factory)
     if not (callable(factory) and isinstance(model, type) and issubclass(model, BaseModel)):
         message = (
             f"{point.value} is not a plugin: it is not callable, "
@@ -76,11 +76,15 @@ def _factory(point: EntryPoint, name_key: Location) -> Any:
     return factory
 
 
+def _model(factory: Any) -> Any:
+    return getattr(factory, "arguments", NoArguments)
+
+
 def _instance(factory: Any, item: PluginConfiguration, arguments_key: Location) -> Any:
-    model: type[BaseModel] | None = getattr(factory, "arguments", None)
+    model = _model(factory)
     try:
-        arguments = (model or NoArguments).model_validate(item.arguments)
-        return factory() if model is None else factory(arguments)
+        arguments = model.model_validate(item.arguments)
+        return factory() if model is NoArguments else factory(arguments)
     except ValidationError as error:
         first = error.errors()[0]
         message = f"plugin {item.name}: {describe(first)}"
