@@ -81,18 +81,19 @@ class Cluster:
         """The unbound pods of this scheduler; the status writer compares with their conditions."""
         self.queues: dict[str, Queue] = {}
         self.priority_classes = PriorityClasses()
+        self.defects = Defects()
+        """Unexpected errors, with the objects that caused them."""
         self._tasks = TaskStore(
             self.state,
             self.holds,
             configuration.scheduler_name,
             self.priority_classes,
+            self.defects,
             trusts_records=configuration.tenancy_policy_enforced,
         )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
-        self.defects = Defects()
-        """Unexpected errors, with the objects that caused them."""
         self.quarantine = Quarantine()
         self.promises = Promises()
         self.staleness = StalenessMemory()

@@ -5,13 +5,11 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 """
 
 import math
-from typing import Final
-
-import structlog
 
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
+from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
@@ -28,7 +26,6 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.shapes import ShapeBook
 from bindery.scheduler.model.state import PlanState
 
-_log: Final = structlog.get_logger()
 MOST_UNKNOWN_QUEUES = 256
 """Maximum number of rows of queues that do not exist and that no pod or job names."""
 NON_PREEMPTIBLE_FROM = 100
@@ -44,6 +41,7 @@ class TaskStore:
         holds: Holds,
         scheduler_name: str,
         priority_classes: PriorityClasses,
+        defects: Defects,
         *,
         trusts_records: bool = False,
     ) -> None:
@@ -51,6 +49,7 @@ class TaskStore:
         self._state = state
         self._trusts_records = trusts_records
         self._priority_classes = priority_classes
+        self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
         self._shapes = ShapeBook(state.axis)
@@ -273,8 +272,8 @@ class TaskStore:
             task.row = NO_ROW
             try:
                 self._enter(task)
-            except Exception:
-                _log.exception("pod left out: it cannot be counted", pod=task.name, uid=task.uid)
+            except Exception as error:
+                self._defects.note(Stage.INTAKE, Subject("Pod", task.namespace, task.name), error)
                 return task.uid
         return None
 
