@@ -262,7 +262,7 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
 
 def ignored_text(shapes: Iterable[Shape]) -> str:
     """Return a text with the preferences of these shapes that have no effect; "" if none."""
-    ignored = frozenset[Preference]().union(*(shape.ignored for shape in shapes))
+    ignored = {each for shape in shapes for each in shape.ignored}
     if not ignored:
         return ""
     return f"ignored: {', '.join(each for each in Preference if each in ignored)}"
