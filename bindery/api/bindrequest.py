@@ -1,20 +1,21 @@
-"""BindRequest (`br`): one committed Statement, which the binder carries out.
+"""BindRequest (`br`): one or more committed Statements, which the binder carries out.
 
-The scheduler writes `spec` once and never changes it; the binder alone writes `status`.
+The scheduler writes `spec` once; later it only adds to `withdrawn`. The binder alone writes
+`status`. Each Statement is bound whole or not at all, whatever becomes of its neighbours.
 """
 
 from collections.abc import Iterable
 from enum import StrEnum
 from typing import Any, ClassVar, Final
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, PrinterColumn
 from bindery.api.states import Phase
 
 __all__ = ["Phase"]
 
-_NODES_SHOWN: Final = 2
+_NAMES_SHOWN: Final = 2
 """More would make the column of `kubectl get` wider than a terminal."""
 
 
@@ -53,6 +54,8 @@ class BindFailureReason(StrEnum):
     """A binding was sent and no answer came; it is looked up before anything else is done."""
     INTERNAL_ERROR = "InternalError"
     MALFORMED = "Malformed"
+    WITHDRAWN = "Withdrawn"
+    """The scheduler has withdrawn the Statement."""
     PART_GONE = "PartGone"
     """A part of the Statement was deleted or changed while it was carried out."""
 
@@ -74,6 +77,7 @@ _FAULTS_OF_OTHERS: Final = frozenset(
         BindFailureReason.PREDECESSOR_FAILED,
         BindFailureReason.PREDECESSOR_GONE,
         BindFailureReason.STALE_SCHEDULER,
+        BindFailureReason.WITHDRAWN,
     }
 )
 
@@ -113,7 +117,7 @@ class PodGroupReference(ApiModel):
 
 
 class StatementReference(ApiModel):
-    """Which Statement this request carries, and which part of it."""
+    """Which Statement a request of the old form carries, and which part of it."""
 
     id: str
     """Unique to the Statement; the parts of one that was split share it."""
@@ -126,9 +130,36 @@ class StatementReference(ApiModel):
     Failed or is gone."""
 
 
-class RequestSummary(ApiModel):
-    """The request in two words, for people: the columns of `kubectl get`."""
+class CommittedStatement(ApiModel):
+    """Pods and their nodes that the scheduler has committed together."""
 
+    id: str
+    """Unique in the namespace; the parts of a Statement that was split share it."""
+    part: NonNegative = 0
+    parts: int = Field(default=1, ge=1, le=10000)
+    """Number of requests over which the Statement is split; the binder starts when all have come.
+    A part is alone in its request."""
+    after: str | None = None
+    """The id of the prerequisite Statement, such as the gang whose extra pods these are. The binder
+    begins this one when that one has Succeeded, and fails it when that one has Failed or is gone.
+    """
+    pod_group: PodGroupReference | None = None
+    queue: str = ""
+    """The queue that the pods are charged to."""
+    min_bound: NonNegative | None = None
+    """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
+    0: each pod succeeds or fails alone."""
+    priority: int = 0
+    """The highest priority of its jobs. Among bindings that wait for a place, the highest goes
+    first."""
+    pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
+
+
+class RequestSummary(ApiModel):
+    """The request in a few words, for the columns of `kubectl get`."""
+
+    gangs: str = ""
+    """Its PodGroups: trainer,evaluator +3."""
     pods: NonNegative
     """How many pods it binds."""
     nodes: str
@@ -136,22 +167,50 @@ class RequestSummary(ApiModel):
 
 
 class BindRequestSpec(ApiModel):
-    """What the scheduler decided."""
+    """One Statement, in the old form. The scheduler holds its Statements in this form too."""
 
     pods: tuple[PodBinding, ...] = Field(min_length=1, max_length=500)
     summary: RequestSummary | None = None
     pod_group: PodGroupReference | None = None
     queue: str = ""
-    """The queue that the pods are charged to."""
     statement: StatementReference
     min_bound: NonNegative | None = None
-    """How many pods of the whole Statement must pass PreBind for any to be bound. Default: all.
-    0: each pod succeeds or fails alone."""
     priority: int = 0
-    """The highest priority of its jobs: of bindings that wait for a place, the highest goes
-    first."""
     backoff_limit: NonNegative = 5
-    """How many times a failed attempt is tried again before the request is Failed."""
+    fencing_token: NonNegative = 0
+
+
+class StoredBindRequestSpec(ApiModel):
+    """What the scheduler decided: `statements`, or one Statement in the old form.
+
+    The fields of the old form are `pods`, `podGroup`, `queue`, `statement`, `minBound` and
+    `priority`, with the meanings of the same fields of a Statement.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": "has(self.statements) != (has(self.pods) || has(self.statement))",
+                    "message": "either statements, or pods and statement, must be given",
+                }
+            ]
+        }
+    )
+
+    statements: tuple[CommittedStatement, ...] = Field(default=(), min_length=1, max_length=500)
+    withdrawn: tuple[str, ...] = Field(default=(), max_length=500)
+    """The ids of Statements that the scheduler has withdrawn. What is not bound of them is rolled
+    back."""
+    summary: RequestSummary | None = None
+    backoff_limit: NonNegative = 5
+    """How many times a failed attempt is tried again before the Statement is Failed."""
+    pods: tuple[PodBinding, ...] = Field(default=(), min_length=1, max_length=500)
+    pod_group: PodGroupReference | None = None
+    queue: str = ""
+    statement: StatementReference | None = None
+    min_bound: NonNegative | None = None
+    priority: int = 0
     fencing_token: NonNegative = 0
     """The scheduler Lease's transition count. The binder refuses a token older than the newest it
     has seen for the node pool."""
@@ -168,9 +227,32 @@ class UnboundPod(ApiModel):
     message: str = ""
 
 
-class BindRequestStatus(ApiModel):
-    """What the binder did."""
+class StatementStatus(ApiModel):
+    """What the binder did for one Statement."""
 
+    id: str
+    phase: Phase = Phase.PENDING
+    reason: str = ""
+    message: str = ""
+    failed_attempts: NonNegative = 0
+    next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
+    """UIDs of the pods that have been bound, while the Statement has no outcome. Once it has one,
+    all its pods are bound that are not in unboundPods."""
+    unbound_pods: tuple[UnboundPod, ...] = ()
+    """Pods that were given up."""
+
+
+class BindRequestStatus(ApiModel):
+    """What the binder did.
+
+    The fields of the old form say it of its one Statement. With `statements`, `phase` is Succeeded
+    or Failed when all have ended, and Failed if one of them is; `boundPods` and `unboundPods` are
+    not used.
+    """
+
+    statements: tuple[StatementStatus, ...] = ()
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
@@ -182,11 +264,11 @@ class BindRequestStatus(ApiModel):
     unbound_pods: tuple[UnboundPod, ...] = ()
     """Pods that were given up; in phase Failed, all that are not in boundPods."""
     bound_count: NonNegative = 0
-    """The length of boundPods, for people."""
+    """How many pods have been bound."""
 
 
 class BindRequest(CustomResource):
-    """A committed plan: these pods onto these nodes, all or at least `minBound` of them."""
+    """Committed plans: these pods onto these nodes, each gang whole or not at all."""
 
     kind_info: ClassVar[Kind] = Kind(
         kind="BindRequest",
@@ -195,7 +277,7 @@ class BindRequest(CustomResource):
         namespaced=True,
         columns=(
             PrinterColumn(name="Phase", json_path=".status.phase"),
-            PrinterColumn(name="Gang", json_path=".spec.podGroup.name"),
+            PrinterColumn(name="Gangs", json_path=".spec.summary.gangs"),
             PrinterColumn(name="Pods", type="integer", json_path=".spec.summary.pods"),
             PrinterColumn(name="Bound", type="integer", json_path=".status.boundCount"),
             PrinterColumn(name="Nodes", json_path=".spec.summary.nodes"),
@@ -205,14 +287,14 @@ class BindRequest(CustomResource):
             PrinterColumn(name="Age", type="date", json_path=".metadata.creationTimestamp"),
         ),
     )
-    spec: BindRequestSpec
+    spec: StoredBindRequestSpec
     # A default of the schema, not a write: the API server shows it from the first read on.
     status: BindRequestStatus = BindRequestStatus()
 
 
-def nodes_summary(nodes: Iterable[str]) -> str:
-    """Return the nodes for people: `node-1,node-2 +3`."""
-    distinct = list(dict.fromkeys(nodes))
-    text = ",".join(distinct[:_NODES_SHOWN])
-    hidden = len(distinct) - _NODES_SHOWN
+def few_names(names: Iterable[str]) -> str:
+    """Return the first of the different `names`, and how many more there are: `a,b +3`."""
+    distinct = list(dict.fromkeys(names))
+    text = ",".join(distinct[:_NAMES_SHOWN])
+    hidden = len(distinct) - _NAMES_SHOWN
     return f"{text} +{hidden}" if hidden > 0 else text

@@ -4,6 +4,7 @@ Each is one YAML document, read by `bindery.api.yamlfile.load` and checked as a 
 used. Durations are seconds; the unit is in the key's name.
 """
 
+from enum import StrEnum
 from typing import Any, Final, Literal
 
 from pydantic import Field, field_validator
@@ -65,6 +66,15 @@ class LeaderElection(ApiModel):
     """The time between two attempts to get or renew the Lease."""
 
 
+class WriteForm(StrEnum):
+    """The form in which BindRequests are written."""
+
+    STATEMENTS = "statements"
+    """In `spec.statements`."""
+    OLD = "old"
+    """One Statement, in fields of the spec."""
+
+
 class BindRequestConfiguration(ApiModel):
     """How Statements become BindRequests."""
 
@@ -76,6 +86,11 @@ class BindRequestConfiguration(ApiModel):
     """A request without an outcome after so long is removed and its pods are planned again."""
     merge_above: NonNegative = 4
     """A cycle that commits more single-pod Statements of one namespace than this merges them."""
+    max_statements: int = Field(default=50, ge=1, le=500)
+    """How many Statements of one namespace may share a request, up to 500 pods. They share one only
+    while 16 requests are being created; 1 writes one request per Statement."""
+    write_form: WriteForm = WriteForm.STATEMENTS
+    """`old` writes one Statement a request, in the fields that older binders read."""
 
 
 class BackfillConfiguration(ApiModel):

@@ -41,6 +41,7 @@ _KEPT: Final = frozenset(
         "x-kubernetes-list-map-keys",
         "x-kubernetes-list-type",
         "x-kubernetes-preserve-unknown-fields",
+        "x-kubernetes-validations",
     }
 )
 _TRANSLATED: Final = frozenset(

@@ -7,25 +7,28 @@ outcome.
 
 import asyncio
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from typing import Final
 
 import structlog
 
-from bindery.api.names import STATEMENT_LABEL
 from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.binder.limiter import FairLimiter
 from bindery.binder.manager import Malformed
 from bindery.binder.pods import ClusterView
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.binder.shared_status import SharedStatuses
+from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import ApiError, ConflictError, KubeError, NotFoundError
 from bindery.kube.events import EventRecorder, ObjectReference
-from bindery.kube.objects import BindRequest
+from bindery.kube.objects import KubeObject
 from bindery.kube.resources import BIND_REQUESTS, metadata_only
 
 _log: Final = structlog.get_logger(__name__)
 
+_RETRY_S: Final = 0.1
 _RETRY_CAP_S: Final = 10.0
 """The longest wait between two tries of a status write."""
 
@@ -34,10 +37,16 @@ class ApiAdapter:
     """Implements `BindingPort`, `RequestStore` and `MalformedSink`."""
 
     def __init__(
-        self, client: Client, view: ClusterView, events: EventRecorder, limiter: FairLimiter
+        self,
+        client: Client,
+        view: ClusterView,
+        events: EventRecorder,
+        limiter: FairLimiter,
+        is_waited_for: Callable[[str, str], bool],
     ) -> None:
+        """`is_waited_for`: whether a Statement builds on that of this namespace and id."""
         self._client, self._view, self._events = client, view, events
-        self._limiter = limiter
+        self._limiter, self._shared = limiter, SharedStatuses(self, is_waited_for)
 
     # ---- BindingPort ----------------------------------------------------------------------------
 
@@ -65,63 +74,94 @@ class ApiAdapter:
 
     # ---- RequestStore ---------------------------------------------------------------------------
 
+    def note(self, stored: StoredBindRequest) -> None:
+        """Take in a request as the watch shows it."""
+        self._shared.note(stored)
+
+    def drop(self, uid: str) -> None:
+        """Forget a request that is gone."""
+        self._shared.drop(uid)
+
     async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
         """Write `status`, again and again until it is known to stand; return the newer request."""
-        delay_s = 0.1
+        if request.siblings:
+            return await self._shared.write(request, status)
+        failures = 0
         while True:
             try:
-                return await self._patch_status(request, status)
+                return await self._patch_alone(request, status)
             except NotFoundError as error:
                 raise RequestGoneError from error
-            except ConflictError:
+            except ConflictError as error:
                 # Somebody touched the object, or our own earlier try took effect.
+                await self.back_off(request, error, failures)
                 request = await self._confirm_surely(request)
             except KubeError as error:
-                _log.warning(
-                    "status write failed",
-                    namespace=request.metadata.namespace,
-                    name=request.metadata.name,
-                    error=str(error),
-                )
-            await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
-            delay_s = min(2 * delay_s, _RETRY_CAP_S)
+                await self.back_off(request, error, failures)
+            failures += 1
 
     async def try_to_write(
         self, request: BindRequest, status: Mapping[str, object]
     ) -> BindRequest | None:
         """Write `status` unless the request has changed; return the newer request if written."""
         try:
-            return await self._patch_status(request, status)
-        except KubeError:
+            if request.siblings:
+                return await self._shared.try_to_write(request, status)
+            return await self._patch_alone(request, status)
+        except (KubeError, RequestGoneError):
             return None  # it has an outcome by now, or will have one that says more
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it."""
         meta = request.metadata
         try:
-            found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
+            stored = await self.read(meta.namespace, meta.name)
         except NotFoundError as error:
             raise RequestGoneError from error
-        if found.metadata.uid != meta.uid or found.metadata.deletion_timestamp:
+        found = next((each for each in stored.each() if each.key == request.key), None)
+        if found is None or stored.metadata.uid != meta.uid or stored.metadata.deletion_timestamp:
             raise RequestGoneError
-        if found.metadata.generation != meta.generation:
+        if request.is_changed_in(found):
             raise RequestChangedError
         return found
 
     async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
         """Read the parts of a Statement that are there now."""
-        selector = f"{STATEMENT_LABEL}={statement_id}"
-        found = await self._client.list(BIND_REQUESTS, namespace=namespace, label_selector=selector)
-        return [request for request in found if not request.metadata.deletion_timestamp]
+        # No label can name all Statements of a request.
+        found = await self._client.list(BIND_REQUESTS, namespace=namespace)
+        return [
+            request
+            for stored in found
+            if not stored.metadata.deletion_timestamp
+            for request in stored.each()
+            if request.key.statement == statement_id
+        ]
 
     async def remove(self, namespace: str, name: str, uid: str) -> None:
         """Delete the request."""
         await self._client.delete(BIND_REQUESTS, name, namespace, uid=uid)
 
-    async def _patch_status(
-        self, request: BindRequest, status: Mapping[str, object]
-    ) -> BindRequest:
-        meta = request.metadata
+    async def _patch_alone(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+        (written,) = (await self.patch_status(request, status)).each()
+        return written
+
+    async def _confirm_surely(self, request: BindRequest) -> BindRequest:
+        try:
+            return await self.confirm(request)
+        except KubeError:
+            return request  # the write will conflict again, and we ask again
+
+    # ---- StoredRequests -------------------------------------------------------------------------
+
+    async def read(self, namespace: str, name: str) -> StoredBindRequest:
+        """Read a request."""
+        return await self._client.get(BIND_REQUESTS, name, namespace)
+
+    async def patch_status(
+        self, stored: KubeObject, status: Mapping[str, object]
+    ) -> StoredBindRequest:
+        """Write the status of the request if it is still at the version of `stored`."""
+        meta = stored.metadata
         # The UID keeps the write from another request of the same name, the version from one whose
         # spec has changed.
         patch = {
@@ -132,11 +172,15 @@ class ApiAdapter:
             BIND_REQUESTS, meta.name, patch, namespace=meta.namespace, subresource="status"
         )
 
-    async def _confirm_surely(self, request: BindRequest) -> BindRequest:
-        try:
-            return await self.confirm(request)
-        except KubeError:
-            return request  # the write will conflict again, and we ask again
+    async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
+        """Wait before the next of several attempts, of which so many have failed."""
+        if not isinstance(error, ConflictError):
+            meta = stored.metadata
+            _log.warning(
+                "status write failed", namespace=meta.namespace, name=meta.name, error=str(error)
+            )
+        delay_s = min(_RETRY_S * 2.0 ** min(failures, 60), _RETRY_CAP_S)
+        await asyncio.sleep(delay_s * (1 + random.random()))  # noqa: S311  # jitter, no secret
 
     # ---- MalformedSink --------------------------------------------------------------------------
 
@@ -159,6 +203,10 @@ class ApiAdapter:
             "Malformed",
             request.message,
         )
+        if request.statement is not None:
+            with suppress(RequestGoneError, RequestChangedError):
+                await self.write_status(request.statement, status)
+            return
         patch = {"metadata": {"uid": request.uid}, "status": status}
         resource = metadata_only(BIND_REQUESTS)
         delay_s = 0.1

@@ -17,7 +17,7 @@ from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
     NODE_POOL_LABEL,
 )
-from bindery.kube.objects import BindRequest, PodBinding
+from bindery.kube.bindrequests import BindRequest, PodBinding
 
 
 @dataclass(frozen=True)

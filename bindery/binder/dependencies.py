@@ -10,7 +10,7 @@ from typing import Protocol
 from bindery.binder.outcome import Outcome, PodFailure, Wait
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.ports import BindingPort, RequestStore
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 
 class Reporter(Protocol):

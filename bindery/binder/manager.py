@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
+from bindery.api.bindrequest import BindFailureReason
 from bindery.api.times import timestamp_milli
 from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
@@ -25,14 +26,9 @@ from bindery.binder.predecessors import Predecessor, Predecessors
 from bindery.binder.retention import Finished, finished
 from bindery.binder.run import Interruption, Run
 from bindery.binder.run_start import RunStart
-from bindery.binder.statements import (
-    Gatherings,
-    Key,
-    problem_of,
-    problem_of_parts,
-)
+from bindery.binder.statements import Gatherings, problem_of, problem_of_parts
 from bindery.binder.status import announced_status, malformed_status
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest, RequestKey
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -64,6 +60,8 @@ class Malformed:
     name: str
     uid: str
     message: str
+    statement: BindRequest | None = None
+    """The one of its Statements that is malformed; None for the whole request."""
 
 
 class MalformedSink(Protocol):
@@ -87,13 +85,16 @@ class Manager:
         self._retention, self._malformed = retention, malformed
         self._gatherings = Gatherings()
         self._predecessors = Predecessors(dependencies.store, dependencies.pause)
-        self._known: dict[Key, BindRequest] = {}  # live requests that have been admitted
-        self._first_seen: dict[Key, float] = {}  # parts that wait for others -> when they came
-        self._said: set[Key] = set()  # live requests that were told what they wait for
-        self._runs: dict[Key, Run] = {}
+        self._known: dict[RequestKey, BindRequest] = {}  # live requests that have been admitted
+        self._first_seen: dict[
+            RequestKey, float
+        ] = {}  # parts that wait for others -> when they came
+        self._said: set[RequestKey] = set()  # live requests that were told what they wait for
+        self._runs: dict[RequestKey, Run] = {}
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._refused: set[str] = set()  # UIDs of malformed requests that were reported
+        # UIDs of malformed requests that were reported; with the id of a Statement if it is one
+        self._refused: set[tuple[str, str]] = set()
 
     @property
     def run_count(self) -> int:
@@ -117,6 +118,9 @@ class Manager:
             self._take_announcement(request)
             return
         known = self._known.get(key)
+        if known is not None and known.metadata.name != request.metadata.name:
+            self._refuse_copy(request, known)
+            return
         if known is not None and known.metadata.uid != request.metadata.uid:
             self.gone(known)
             known = None
@@ -128,7 +132,7 @@ class Manager:
             self._finish(key, request)
         elif known is None:
             self._admit(key, request, adopted=adopted)
-        elif known.metadata.generation != request.metadata.generation:
+        elif known.is_changed_in(request):
             self._replace(key, request)
 
     def gone(self, request: BindRequest) -> None:
@@ -137,7 +141,7 @@ class Manager:
         known = self._known.get(key)
         if known is not None and known.metadata.uid != request.metadata.uid:
             return
-        self._refused.discard(request.metadata.uid)
+        self._refused -= {(request.metadata.uid, ""), (request.metadata.uid, key.statement)}
         self._forget(key)
         self._gatherings.drop(request)
         self._predecessors.drop(request)
@@ -147,25 +151,34 @@ class Manager:
 
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
         """Take in a request that cannot be understood."""
-        key = (request.namespace, request.name)
-        known = self._known.get(key)
-        if known is not None and known.metadata.uid == request.uid:
-            self.gone(known)
-        if request.uid in self._refused or is_final:
+        if request.statement is None:
+            for known in [
+                each for each in self._known.values() if each.metadata.uid == request.uid
+            ]:
+                self.gone(known)
+        statement_id = request.statement.key.statement if request.statement is not None else ""
+        if (request.uid, statement_id) in self._refused or is_final:
             return
-        self._refused.add(request.uid)
+        self._refused.add((request.uid, statement_id))
         status = malformed_status(request.message, timestamp_milli(self._dependencies.clock()))
         self._spawn(self._malformed.refuse(request, status))
 
     def is_needed(self, request: Finished) -> bool:
-        """Whether other requests still need the outcome of this one.
+        """Whether the outcome of this request is still needed, or not complete.
 
-        These are other parts of its Statement, or of one that builds on it, without an outcome.
+        Others that need it are parts of its Statements, and Statements that build on them, without
+        an outcome.
         """
-        statement = (request.namespace, request.statement_id)
-        return self._gatherings.has_open_part(*statement) or self._predecessors.is_waited_for(
-            *statement
+        return any(
+            RequestKey(request.namespace, statement_id, 0) in self._known
+            or self._gatherings.has_open_part(request.namespace, statement_id)
+            or self.is_waited_for(request.namespace, statement_id)
+            for statement_id in request.statement_ids
         )
+
+    def is_waited_for(self, namespace: str, statement_id: str) -> bool:
+        """Whether a Statement in progress has this one as its prerequisite."""
+        return self._predecessors.is_waited_for(namespace, statement_id)
 
     def unsaid_waits(self, patience_s: float) -> list[UnsaidWait]:
         """Return the requests that have waited longer than `patience_s` without a wait reason."""
@@ -204,7 +217,7 @@ class Manager:
 
     # ---- admission ------------------------------------------------------------------------------
 
-    def _admit(self, key: Key, request: BindRequest, *, adopted: bool) -> None:
+    def _admit(self, key: RequestKey, request: BindRequest, *, adopted: bool) -> None:
         problem = problem_of(request)
         other = self._gatherings.other_carrier(request)
         if other is not None:
@@ -228,7 +241,7 @@ class Manager:
             else:
                 self._start(parts, adopted=adopted or any(part.is_final for part in parts))
 
-    def _replace(self, key: Key, request: BindRequest) -> None:
+    def _replace(self, key: RequestKey, request: BindRequest) -> None:
         """Begin anew with a request whose spec has changed, when the old Run has ended."""
         self._known[key] = request
         if request.spec.statement.parts > 1:
@@ -240,7 +253,7 @@ class Manager:
             self._forget(key)
             self._admit(key, request, adopted=True)
 
-    def _finish(self, key: Key, request: BindRequest) -> None:
+    def _finish(self, key: RequestKey, request: BindRequest) -> None:
         self._forget(key)
         if request.spec.statement.parts > 1:
             gathering = self._gatherings.add(request)
@@ -266,9 +279,16 @@ class Manager:
 
     def _refuse(self, request: BindRequest, problem: str) -> None:
         meta = request.metadata
-        self.malformed(Malformed(meta.namespace, meta.name, meta.uid, problem), is_final=False)
+        statement = request if request.siblings else None
+        malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
+        self.malformed(malformed, is_final=False)
 
-    def _forget(self, key: Key) -> None:
+    def _refuse_copy(self, request: BindRequest, known: BindRequest) -> None:
+        """Refuse a Statement that another request carries too; that one stays as it is."""
+        if not request.is_final and not request.metadata.deletion_timestamp:
+            self._refuse(request, f"{known.metadata.name} carries the same Statement")
+
+    def _forget(self, key: RequestKey) -> None:
         self._known.pop(key, None)
         self._first_seen.pop(key, None)
         self._said.discard(key)
@@ -296,6 +316,10 @@ class Manager:
         self, request: BindRequest, predecessor: Predecessor
     ) -> Callable[[], PodFailure | None]:
         labels, token = request.metadata.labels, request.spec.fencing_token
+        if request.is_withdrawn:
+            text = "the scheduler has withdrawn its Statement"
+            withdrawn = PodFailure(BindFailureReason.WITHDRAWN, text, permanent=True)
+            return lambda: withdrawn
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
     async def _see_off(self, run: Run, predecessor: Predecessor) -> None:
@@ -311,7 +335,7 @@ class Manager:
         if run.interruption is Interruption.CHANGED:
             for key, request in run.requests.items():
                 known = self._known.get(key)
-                if known and known.metadata.generation != request.metadata.generation:
+                if known and request.is_changed_in(known):
                     self._forget(key)
                     self._admit(key, known, adopted=True)
 

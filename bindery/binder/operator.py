@@ -1,6 +1,6 @@
 """The kopf operator: watches BindRequests and translates its events.
 
-Started by `process` while this binder leads; `manager` takes over every request. The handler only
+Started by `process` while this binder leads; `intake` takes over every request. The handler only
 decodes: no annotations, no finalizers, no peering and no handler state are written, so that an
 outcome stays the only write to a request. kopf ends itself when it meets an answer that it does not
 expect; it is then started again, and its list shows everything anew.
@@ -17,10 +17,11 @@ import structlog
 
 from bindery.api.bindrequest import Phase
 from bindery.binder.imports import absent
-from bindery.binder.manager import Malformed, Manager
+from bindery.binder.intake import Intake
+from bindery.binder.manager import Malformed
 from bindery.binder.metrics import KOPF_STARTS
+from bindery.kube.bindrequests import StoredBindRequest
 from bindery.kube.credentials import Credentials
-from bindery.kube.objects import BindRequest
 from bindery.kube.resources import BIND_REQUESTS
 
 # kopf imports the whole Kubernetes client, if there is one, to recognize the types of its objects.
@@ -42,16 +43,16 @@ class Operator:
     """Runs kopf in the event loop of the binder."""
 
     def __init__(
-        self, manager: Manager, credentials: Credentials, restore_signals: Callable[[], None]
+        self, intake: Intake, credentials: Credentials, restore_signals: Callable[[], None]
     ) -> None:
         """Make an operator that does not run yet.
 
         Args:
-            manager: is told every change.
+            intake: is told every change.
             credentials: those of the binder's own client.
             restore_signals: takes SIGTERM and SIGINT back, which kopf claims at each start.
         """
-        self._manager, self._credentials = manager, credentials
+        self._intake, self._credentials = intake, credentials
         self._restore_signals = restore_signals
         self._session_header: str | None = None  # Authorization in kopf's session, if any
         self.is_alive = False
@@ -108,36 +109,36 @@ class Operator:
             BIND_REQUESTS.group, BIND_REQUESTS.version, BIND_REQUESTS.plural, registry=registry
         )
         async def on_bind_request(event: Any, **_: Any) -> None:
-            """Hand the request over to the manager."""
-            translate(event["type"], event["object"], self._manager)
+            """Hand the request over to the intake."""
+            translate(event["type"], event["object"], self._intake)
 
         return registry
 
 
-def translate(kind: str | None, raw: Any, manager: Manager) -> None:
-    """Translate a watch event into calls of the manager.
+def translate(kind: str | None, raw: Any, intake: Intake) -> None:
+    """Translate a watch event into calls of the intake.
 
     Args:
         kind: ADDED, MODIFIED, DELETED; None: the object was there before we looked.
         raw: the object as JSON.
-        manager: is told.
+        intake: is told.
     """
     try:
-        request = msgspec.convert(raw, BindRequest)
+        stored = msgspec.convert(raw, StoredBindRequest)
     except msgspec.ValidationError as error:
         if kind != "DELETED":
-            _translate_malformed(raw, f"the request cannot be decoded: {error}", manager)
+            _translate_malformed(raw, f"the request cannot be decoded: {error}", intake)
         return
     if kind == "DELETED":
-        manager.gone(request)
+        intake.gone(stored)
     else:
-        manager.observe(request, adopted=kind is None)
+        intake.observe(stored, adopted=kind is None)
 
 
-def _translate_malformed(raw: Any, message: str, manager: Manager) -> None:
+def _translate_malformed(raw: Any, message: str, intake: Intake) -> None:
     metadata, status = raw.get("metadata") or {}, raw.get("status")
     phase = status.get("phase") if isinstance(status, dict) else None
-    manager.malformed(
+    intake.malformed(
         Malformed(
             namespace=metadata.get("namespace", ""),
             name=metadata.get("name", ""),

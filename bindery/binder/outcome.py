@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
-from bindery.kube.objects import PodBinding
+from bindery.kube.bindrequests import PodBinding
 
 
 class BoundReason(StrEnum):

@@ -11,7 +11,7 @@ from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.outcome import PodFailure
 from bindery.binder.plugins.chain import PodContexts
 from bindery.binder.ports import PodView
-from bindery.kube.objects import PodBinding
+from bindery.kube.bindrequests import PodBinding
 
 
 class Step(Enum):

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from bindery.binder.bindingmetadata import BindingMetadata
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 
 @dataclass(frozen=True)

@@ -17,8 +17,8 @@ import structlog
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.binder.outcome import PodFailure
 from bindery.binder.ports import RequestStore
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.errors import KubeError
-from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
 

@@ -7,13 +7,13 @@ that a burst of large gangs costs no more than a few events a second. Nothing he
 
 from collections.abc import Callable, Iterator, Sequence
 
-from bindery.api.bindrequest import BindFailureReason, nodes_summary
+from bindery.api.bindrequest import BindFailureReason, few_names
 from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict
+from bindery.kube.bindrequests import BindRequest, PodGroupReference
 from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.kube.events import EventRecorder, reference_to
-from bindery.kube.objects import BindRequest, PodGroupReference
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS
 from bindery.kube.resources import PODS as POD_RESOURCE
 
@@ -67,7 +67,9 @@ class Reports:
         if group is not None:
             self._say_of_all(_gang(requests[0], group), outcome, is_minor=False)
         for request in requests:
-            self._say_of_all(reference_to(BIND_REQUESTS, request), outcome, is_minor=True)
+            whose = group.name if group is not None and len(request.siblings) > 1 else ""
+            regarding = reference_to(BIND_REQUESTS, request)
+            self._say_of_all(regarding, outcome, is_minor=True, whose=whose)
         if group is not None:
             self._events.later(_of_pods(requests, outcome))
             return
@@ -77,15 +79,19 @@ class Reports:
             else:
                 self._events.warning(occurrence.regarding, occurrence.reason, occurrence.message)
 
-    def _say_of_all(self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool) -> None:
-        nodes = nodes_summary([pod.binding.selected_node for pod in outcome.pods.values()])
+    def _say_of_all(
+        self, regarding: ObjectReference, outcome: Outcome, *, is_minor: bool, whose: str = ""
+    ) -> None:
+        """Say the outcome at one object; `whose`: the gang, where the object has several."""
+        prefix = f"{whose}: " if whose else ""
+        nodes = few_names([pod.binding.selected_node for pod in outcome.pods.values()])
         count = f"{outcome.bound_count} of {len(outcome.pods)} pods"
         if outcome.verdict is Verdict.SUCCEEDED:
-            text = f"bound {count} to {nodes}"
+            text = f"{prefix}bound {count} to {nodes}"
             self._events.normal(regarding, BOUND_EVENT, text, is_minor=is_minor)
         else:
             again = "; will be retried" if outcome.verdict is Verdict.RETRY else ""
-            text = f"{outcome.reason}: {outcome.message} ({count} are bound{again})"
+            text = f"{prefix}{outcome.reason}: {outcome.message} ({count} are bound{again})"
             self._events.warning(regarding, FAILED_EVENT, text, is_minor=is_minor)
 
 

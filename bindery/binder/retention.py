@@ -15,8 +15,8 @@ from typing import Final
 import structlog
 
 from bindery.api.times import seconds
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
-from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -29,20 +29,22 @@ _POSTPONE_S: Final = 10.0
 
 @dataclass(frozen=True, order=True)
 class Finished:
-    """A request with a final status."""
+    """A request of which a Statement has ended."""
 
     completed_s: float
     namespace: str = field(compare=False)
     name: str = field(compare=False)
     uid: str = field(compare=False)
-    statement_id: str = field(compare=False)
+    statement_ids: tuple[str, ...] = field(compare=False)
+    """Of all Statements that it carries."""
 
 
 def finished(request: BindRequest) -> Finished:
     """Return what is kept of a finished request; without a completion time it is due at once."""
     meta = request.metadata
     completed_s = seconds(request.status.completion_time) or 0.0
-    return Finished(completed_s, meta.namespace, meta.name, meta.uid, request.spec.statement.id)
+    statement_ids = request.siblings or (request.spec.statement.id,)
+    return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement_ids)
 
 
 class RetentionQueue:
@@ -63,24 +65,29 @@ class RetentionQueue:
         """
         self._remove, self._time_to_live_s, self._clock = remove, time_to_live_s, clock
         self._queue: list[tuple[float, Finished]] = []  # when it is due, soonest first
-        self._waiting: set[str] = set()  # UIDs in the queue
+        self._due: dict[str, float] = {}  # UID in the queue -> when its last Statement makes it due
         self._added = asyncio.Event()
 
     def add(self, request: Finished) -> None:
-        """Take in a finished request; one that is known is not taken twice."""
-        if request.uid not in self._waiting:
-            self._waiting.add(request.uid)
-            self._push(request, request.completed_s + self._time_to_live_s)
+        """Take in a finished request, once for each of its Statements."""
+        due_s = request.completed_s + self._time_to_live_s
+        if request.uid not in self._due:
+            self._push(request, due_s)
+        self._due[request.uid] = max(due_s, self._due.get(request.uid, 0.0))
 
     async def run(self, must_stay: Callable[[Finished], bool]) -> None:
         """Remove what is due, for ever; what `must_stay` is asked about again later."""
         while True:
             await self._wait_until_due()
-            _, request = heapq.heappop(self._queue)
+            at_s, request = heapq.heappop(self._queue)
+            if self._due[request.uid] > at_s:
+                self._push(request, self._due[request.uid])
+                continue
             if must_stay(request) or not await self._try_to_remove(request):
-                self._push(request, self._clock() + _POSTPONE_S)
+                self._due[request.uid] = self._clock() + _POSTPONE_S
+                self._push(request, self._due[request.uid])
             else:
-                self._waiting.discard(request.uid)
+                del self._due[request.uid]
             await asyncio.sleep(1 / _REMOVALS_PER_S)
 
     def _push(self, request: Finished, due_s: float) -> None:

@@ -19,11 +19,10 @@ from bindery.api.times import seconds, timestamp_milli
 from bindery.binder.dependencies import RunDependencies, StartGate
 from bindery.binder.outcome import Outcome, PodFailure, Verdict, Wait
 from bindery.binder.ports import RequestChangedError, RequestGoneError
-from bindery.binder.statements import Key
 from bindery.binder.status import Status, final_status, retry_status
 from bindery.binder.transaction import BindTransaction
+from bindery.kube.bindrequests import BindRequest, RequestKey
 from bindery.kube.errors import KubeError
-from bindery.kube.objects import BindRequest
 
 _log: Final = structlog.get_logger(__name__)
 
@@ -63,7 +62,9 @@ class Run:
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
         """
-        self.requests: dict[Key, BindRequest] = {request.key: request for request in requests}
+        self.requests: dict[RequestKey, BindRequest] = {
+            request.key: request for request in requests
+        }
         self.failed_attempts = max(request.status.failed_attempts for request in requests)
         self.ended = asyncio.Event()
         self.since_s = dependencies.clock()
@@ -74,7 +75,7 @@ class Run:
             requests, dependencies.port, dependencies.plugins, fence=fence, adopted=adopted
         )
         self._interruption: Interruption | None = None
-        self._gone: set[Key] = set()
+        self._gone: set[RequestKey] = set()
         self._started = self._changed = False
         self._concluded = False
         self._task: asyncio.Task[None] | None = None
@@ -91,7 +92,8 @@ class Run:
     @property
     def names(self) -> list[str]:
         """Namespace and name of each part."""
-        return [f"{namespace}/{name}" for namespace, name in self.requests]
+        metadata = (part.metadata for part in self.requests.values())
+        return [f"{meta.namespace}/{meta.name}" for meta in metadata]
 
     @property
     def interruption(self) -> Interruption | None:
@@ -110,7 +112,7 @@ class Run:
             return None
         return self._gate.wait if self._gate is not None else self._transaction.wait
 
-    def rewritten(self, key: Key, request: BindRequest, newer: BindRequest) -> None:
+    def rewritten(self, key: RequestKey, request: BindRequest, newer: BindRequest) -> None:
         """Take in that the status of the part at `key` was written, which was `request` before."""
         if self.requests.get(key) is request:
             self.requests[key] = newer
@@ -120,7 +122,7 @@ class Run:
         self._gate = gate
         self._task = spawn(self._carry_out(gate))
 
-    def interrupt(self, key: Key, why: Interruption) -> None:
+    def interrupt(self, key: RequestKey, why: Interruption) -> None:
         """Take back what is not bound, because the part at `key` is gone or changed.
 
         A Run whose outcome is known already only notes it: its status writes find out.
@@ -280,7 +282,7 @@ class Run:
         if not self._concluded and self._gone:
             raise RequestGoneError
 
-    async def _write_part(self, key: Key, part: BindRequest, status: Status) -> None:
+    async def _write_part(self, key: RequestKey, part: BindRequest, status: Status) -> None:
         try:
             self.requests[key] = await self._dependencies.store.write_status(part, status)
         except RequestGoneError:

@@ -12,7 +12,7 @@ from bindery.binder.pod_claims import PodClaims
 from bindery.binder.predecessors import Predecessor
 from bindery.binder.run import Run
 from bindery.binder.statements import settled_refusals
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 
 class RunStart:

@@ -9,10 +9,7 @@ from dataclasses import dataclass, field
 
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.binder.outcome import PodFailure, Wait, WaitReason
-from bindery.kube.objects import BindRequest, BindRequestSpec
-
-Key = tuple[str, str]
-"""Namespace and name of a BindRequest."""
+from bindery.kube.bindrequests import BindRequest, BindRequestSpec
 
 
 @dataclass

@@ -1,16 +1,18 @@
-"""Builds the status of a BindRequest from an outcome: pure.
+"""Builds the status of a BindRequest from outcomes: pure.
 
 Called by `run` for each outcome and by `manager` for requests that cannot be carried out; written
 by `api_adapter`. Each part of a Statement lists only its own pods. All fields are always given,
 because a merge patch keeps fields that it does not name.
 """
 
+from collections.abc import Mapping, Sequence, Sized
+
+import msgspec
+
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.api.shown import shown
 from bindery.binder.outcome import Outcome, PodOutcome, Verdict, Wait
-from bindery.kube.objects import BindRequest
-
-"""The length that Kubernetes allows an event's note."""
+from bindery.kube.bindrequests import BindRequest, StatementStatus, StoredBindRequest
 
 Status = dict[str, object]
 
@@ -75,6 +77,78 @@ def malformed_status(message: str, now: str) -> Status:
         "completionTime": now,
         "nextAttemptTime": None,
     }
+
+
+def shared_status(stored: StoredBindRequest, changes: Mapping[str, Mapping[str, object]]) -> Status:
+    """Return the status of a request with several Statements.
+
+    Args:
+        stored: the request with its newest status.
+        changes: Statement id -> fields of its status that change, as the other functions return.
+    """
+    known = {each.id: each for each in stored.status.statements}
+    entries = [
+        _entry(each.id, known.get(each.id), changes.get(each.id)) for each in stored.spec.statements
+    ]
+    sizes = [len(each.pods) for each in stored.spec.statements]
+    completions = [str(entry["completionTime"]) for entry in entries if "completionTime" in entry]
+    phase = _common_phase([_phase(entry) for entry in entries])
+    speaker, message = _speaker(stored, entries)
+    return {
+        "statements": [entry for entry in entries if len(entry) > 1],
+        "phase": phase,
+        "reason": speaker.get("reason", ""),
+        "message": message,
+        "boundCount": sum(map(_bound_count, entries, sizes)),
+        "failedAttempts": max(int(str(entry.get("failedAttempts", 0))) for entry in entries),
+        "completionTime": max(completions) if phase.is_final else None,
+    }
+
+
+def _entry(
+    statement_id: str, known: StatementStatus | None, change: Mapping[str, object] | None
+) -> dict[str, object]:
+    """Return the status of one Statement, without what is empty."""
+    entry: dict[str, object] = msgspec.to_builtins(known) if known is not None else {}
+    entry |= change or {}
+    entry.pop("boundCount", None)
+    if Phase(str(entry.get("phase", Phase.PENDING))).is_final:
+        entry.pop("boundPods", None)  # all that are not in unboundPods
+    return {"id": statement_id, **{key: value for key, value in entry.items() if value}}
+
+
+def _phase(entry: Mapping[str, object]) -> Phase:
+    return Phase(str(entry.get("phase", Phase.PENDING)))
+
+
+def _common_phase(phases: Sequence[Phase]) -> Phase:
+    if all(phase.is_final for phase in phases):
+        return Phase.FAILED if Phase.FAILED in phases else Phase.SUCCEEDED
+    return Phase.PENDING if set(phases) == {Phase.PENDING} else Phase.BINDING
+
+
+def _bound_count(entry: Mapping[str, object], size: int) -> int:
+    pods = entry.get("unboundPods" if _phase(entry).is_final else "boundPods", ())
+    count = len(pods) if isinstance(pods, Sized) else 0
+    return size - count if _phase(entry).is_final else count
+
+
+def _speaker(
+    stored: StoredBindRequest, entries: Sequence[Mapping[str, object]]
+) -> tuple[Mapping[str, object], str]:
+    """Return the entry whose reason the request shows, and the message of the request."""
+    failed = [entry for entry in entries if _phase(entry) is Phase.FAILED]
+    unfinished = [entry for entry in entries if not _phase(entry).is_final and "reason" in entry]
+    speaker = next(iter((*failed, *unfinished, *entries)))
+    message = str(speaker.get("message", ""))
+    if len(entries) == 1:
+        return speaker, message
+    statement = stored.spec.statements[entries.index(speaker)]
+    gang = statement.pod_group.name if statement.pod_group is not None else "pods without a gang"
+    text = f"{gang}: {message}" if message else ""
+    if failed:
+        text = f"{len(failed)} of {len(entries)} Statements failed; {text or gang}"
+    return speaker, shown(text)
 
 
 def _progress(request: BindRequest, outcome: Outcome) -> Status:

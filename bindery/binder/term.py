@@ -16,6 +16,7 @@ from bindery.api.configuration import BinderConfiguration
 from bindery.binder.api_adapter import ApiAdapter
 from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
+from bindery.binder.intake import Intake
 from bindery.binder.limiter import FairLimiter
 from bindery.binder.manager import Manager
 from bindery.binder.metrics import IN_FLIGHT, PLUGIN_SECONDS
@@ -84,7 +85,13 @@ class Term:
         self._resources = resources
         configuration = resources.configuration
         limiter = FairLimiter(configuration.concurrent_binds)
-        adapter = ApiAdapter(resources.client, resources.view, resources.events, limiter)
+        adapter = ApiAdapter(
+            resources.client,
+            resources.view,
+            resources.events,
+            limiter,
+            self._is_waited_for,
+        )
 
         def client_for(namespace: str, priority: int) -> Client:
             return resources.client.in_turn(lambda: limiter.taken(namespace, priority))
@@ -104,7 +111,12 @@ class Term:
         )
         self._manager = Manager(dependencies, Fence(), self._retention, adapter)
         self._waits = Waits(self._manager, adapter, resources.stop.pause)
-        self.operator = Operator(self._manager, resources.credentials, resources.stop.claim_signals)
+        intake = Intake(self._manager, adapter)
+        self.operator = Operator(intake, resources.credentials, resources.stop.claim_signals)
+
+    def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
+        # The manager is made after the adapter, which asks it.
+        return self._manager.is_waited_for(namespace, statement_id)
 
     async def run(self) -> None:
         """Bind until the process is to stop, then finish what is under way.

@@ -25,8 +25,8 @@ from bindery.binder.outcome import (
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.pod_progress import PodProgress, Step
 from bindery.binder.ports import BindingPort, PodView
+from bindery.kube.bindrequests import BindRequest, PodBinding
 from bindery.kube.errors import KubeError, OutcomeUnknownError, ServerError
-from bindery.kube.objects import BindRequest, PodBinding
 
 
 class BindTransaction:

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 from bindery.binder.manager import Manager, UnsaidWait
 from bindery.binder.status import waiting_status
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 PATIENCE_S: Final = 2.0
 """How long a request waits before its status says for what."""

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 from bindery.cli.errors import CommandError, ExitCode
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import BindRequest, KubeObject
+from bindery.kube.objects import KubeObject
 from bindery.kube.requests import Selection
 from bindery.kube.resources import BIND_REQUESTS, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.snapshot import ClusterSnapshot
@@ -72,9 +73,9 @@ async def read_gangs(client: "Client", namespace: str = "") -> ClusterSnapshot:
 
 
 async def read_bind_requests(client: "Client", namespace: str = "") -> tuple[BindRequest, ...]:
-    """Read the BindRequests that carry Statements."""
+    """Read the BindRequests, one for each Statement that they carry."""
     found = await read(client, BIND_REQUESTS, namespace)
-    return tuple(request for request in found if not request.is_fence)
+    return tuple(each for request in found if not request.is_fence for each in request.each())
 
 
 async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapshot:

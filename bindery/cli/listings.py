@@ -8,7 +8,8 @@ from datetime import datetime
 from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.api.states import INVALID, SCHEDULED, GangState, Phase
 from bindery.cli.tables import Row, age
-from bindery.kube.objects import BindRequest, Condition, Pod, PodGroup
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 
 _SHOWN_NODES = 3

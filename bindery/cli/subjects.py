@@ -14,7 +14,8 @@ from typing import Final
 
 from bindery.api.names import GROUP, NODE_POOL_LABEL
 from bindery.cli.errors import CommandError
-from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import Pod, PodGroup, Queue
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.model.jobs import JobKey

@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import structlog
 
@@ -26,7 +26,6 @@ from bindery.kube.resources import EVENTS, Resource
 
 __all__ = ["EventRecorder", "ObjectReference", "reference_to"]
 
-T = TypeVar("T", bound=KubeObject)
 
 _log = structlog.get_logger()
 
@@ -36,7 +35,7 @@ _REASON_MAX: Final = 128
 _OBJECT_NAME_MAX: Final = 253
 
 
-def reference_to(resource: Resource[T], target: T) -> ObjectReference:
+def reference_to(resource: Resource[Any], target: KubeObject) -> ObjectReference:
     """Return the reference under which events about `target` are recorded."""
     meta = target.metadata
     return ObjectReference(resource.api_version, resource.kind, meta.namespace, meta.name, meta.uid)

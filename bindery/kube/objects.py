@@ -6,12 +6,10 @@ are frozen and, as decoded trees cannot form cycles, not tracked by the garbage 
 collections made a burst of watch events six times as expensive (56 us an event; 9 us without).
 """
 
-from typing import Annotated, Any, Final
+from typing import Annotated
 
 import msgspec
 
-from bindery.api.names import FENCE_LABEL
-from bindery.api.states import Phase
 from bindery.kube.podspec import PodSpec
 
 
@@ -231,83 +229,3 @@ def unreadable_queue(raw: msgspec.Raw, problem: str) -> Queue:
     """
     seen = msgspec.json.decode(raw, type=_QueueStatusAlone)
     return Queue(metadata=seen.metadata, status=seen.status, unreadable=problem)
-
-
-class ReceivedGPU(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    count: int = 0
-    portion: str = "1.00"
-
-
-class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    pod_name: str
-    pod_uid: str = msgspec.field(name="podUID")
-    selected_node: str
-    received_resource_type: str = "Regular"
-    received_gpu: ReceivedGPU | None = msgspec.field(default=None, name="receivedGPU")
-    selected_gpu_groups: list[str] = msgspec.field(default_factory=list, name="selectedGPUGroups")
-    plugin_data: dict[str, Any] = msgspec.field(default_factory=dict)
-
-
-class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    name: str
-    uid: str
-
-
-class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    id: str
-    part: int = 0
-    parts: int = 1
-    after: str | None = None
-
-
-class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    pods: list[PodBinding]
-    statement: StatementReference
-    pod_group: PodGroupReference | None = None
-    queue: str = ""
-    min_bound: int | None = None
-    priority: int = 0
-    backoff_limit: int = 5
-    fencing_token: int = 0
-
-
-class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    pod_name: str
-    pod_uid: str = msgspec.field(name="podUID")
-    node: str
-    reason: str
-    message: str = ""
-
-
-class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
-    failed_attempts: int = 0
-    next_attempt_time: str | None = None
-    completion_time: str | None = None
-    bound_pods: list[str] = msgspec.field(default_factory=list)
-    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
-
-
-class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
-    spec: BindRequestSpec
-    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Its namespace and name."""
-        return self.metadata.namespace, self.metadata.name
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the binder will do no more for it."""
-        return self.status.phase in _FINAL_PHASES
-
-    @property
-    def is_fence(self) -> bool:
-        """Whether it only announces a fencing token, and carries no Statement."""
-        return FENCE_LABEL in self.metadata.labels
-
-
-_FINAL_PHASES: Final = frozenset(phase.value for phase in Phase if phase.is_final)

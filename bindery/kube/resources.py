@@ -17,6 +17,7 @@ import msgspec
 
 from bindery.api import names
 from bindery.kube import objects
+from bindery.kube.bindrequests import StoredBindRequest
 from bindery.kube.errors import NotFoundError
 from bindery.kube.nesting import cut
 
@@ -171,5 +172,5 @@ QUEUES: Final = Resource(
     rescue=objects.unreadable_queue,
 )
 BIND_REQUESTS: Final = Resource(
-    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, objects.BindRequest
+    names.GROUP, names.VERSION, "bindrequests", "BindRequest", True, StoredBindRequest
 )

@@ -10,8 +10,9 @@ from functools import cached_property
 
 from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.api.states import Phase
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import BindRequest, KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
+from bindery.kube.objects import KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.workloads import WorkloadJob
 
 FINISHED = frozenset({"Succeeded", "Failed"})

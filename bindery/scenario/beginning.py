@@ -6,8 +6,8 @@ from typing import TypeVar
 import msgspec
 
 from bindery.api.names import POD_GROUP_ANNOTATION
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import (
-    BindRequest,
     KubeObject,
     Node,
     OwnerReference,

@@ -12,15 +12,9 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import timestamp
-from bindery.kube.objects import (
-    BindRequest,
-    BindRequestStatus,
-    KubeObject,
-    Pod,
-    PodBinding,
-    UnboundPod,
-)
-from bindery.scenario.cluster import ScenarioCluster
+from bindery.kube.bindrequests import BindRequest, BindRequestStatus, PodBinding, UnboundPod
+from bindery.kube.objects import KubeObject, Pod
+from bindery.scenario.cluster import ScenarioCluster, name_of
 from bindery.scenario.faults import Faults
 
 
@@ -73,7 +67,7 @@ def _before(
     before = request.spec.statement.after
     if before is None or before in cluster.bound_statements:
         return Phase.SUCCEEDED
-    keys = [part.key for part in statements.get(before, ())]
+    keys = [name_of(part) for part in statements.get(before, ())]
     parts = [cluster.requests[key] for key in keys if key in cluster.requests]
     has_failed = any(part.status.phase == Phase.FAILED for part in parts)
     return Phase.FAILED if has_failed or not parts else Phase.PENDING
@@ -196,4 +190,4 @@ def _write(
     cluster.put_request(msgspec.structs.replace(request, status=status))
     if status.phase == Phase.SUCCEEDED:
         cluster.bound_statements.add(request.spec.statement.id)
-        cluster.delete_request(request.key)
+        cluster.delete_request(name_of(request))

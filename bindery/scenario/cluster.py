@@ -10,15 +10,9 @@ from dataclasses import dataclass, replace
 import msgspec
 
 from bindery.api.times import timestamp
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
-from bindery.kube.objects import (
-    BindRequest,
-    KubeObject,
-    Meta,
-    Node,
-    Pod,
-    PriorityClass,
-)
+from bindery.kube.objects import KubeObject, Meta, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
 from bindery.scenario import hami, objects, shares
 from bindery.scenario.claims import ClaimKeeper
@@ -32,7 +26,7 @@ from bindery.scenario.objects import PodIdentity
 from bindery.scenario.raw_objects import raw_objects_of
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
 
-RequestKey = tuple[str, str]
+RequestName = tuple[str, str]
 """Namespace and name of a BindRequest."""
 
 
@@ -71,7 +65,7 @@ class ScenarioCluster:
         self.node_entries: dict[str, ScenarioNode] = {}
         self.nodes: dict[str, Node] = {}
         self.pods: dict[str, PodRecord] = {}
-        self.requests: dict[RequestKey, BindRequest] = {}
+        self.requests: dict[RequestName, BindRequest] = {}
         self.bound_statements: set[str] = set()
         """Ids of the Statements that have succeeded; their requests are gone."""
 
@@ -167,13 +161,13 @@ class ScenarioCluster:
 
     def put_request(self, request: BindRequest) -> None:
         """Create a BindRequest or replace it by a newer state of it."""
-        key = (request.metadata.namespace, request.metadata.name)
+        key = name_of(request)
         previous = self.requests.get(key)
         self.requests[key] = request
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
         self._apply(Change(kind, request, previous))
 
-    def delete_request(self, key: RequestKey) -> None:
+    def delete_request(self, key: RequestName) -> None:
         """Delete a BindRequest."""
         request = self.requests.pop(key)
         self._apply(Change(EventType.DELETED, request, request))
@@ -279,3 +273,8 @@ class ScenarioCluster:
 
     def _added(self, item: KubeObject) -> None:
         self._apply(Change(EventType.ADDED, item, None))
+
+
+def name_of(request: BindRequest) -> RequestName:
+    """Return the key of `request` in `ScenarioCluster.requests`."""
+    return request.metadata.namespace, request.metadata.name

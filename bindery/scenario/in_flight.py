@@ -6,15 +6,15 @@ Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs that 
 from bindery.api.bindrequest import Phase
 from bindery.api.names import NODE_POOL_LABEL, POD_NAME_LABEL, SELECTED_NODE_LABEL
 from bindery.api.times import timestamp
-from bindery.kube.objects import (
+from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
-    Meta,
     PodBinding,
     StatementReference,
     UnboundPod,
 )
+from bindery.kube.objects import Meta
 from bindery.scenario.events import InFlightRequest
 from bindery.scenario.objects import object_uid
 

@@ -13,10 +13,11 @@ from typing import Any
 import msgspec
 
 from bindery.api.times import timestamp
-from bindery.kube.objects import BindRequest, KubeObject
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import KubeObject
 from bindery.kube.store import Change
 from bindery.scenario import hami, objects
-from bindery.scenario.cluster import PodRecord, ScenarioCluster
+from bindery.scenario.cluster import PodRecord, ScenarioCluster, name_of
 from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
@@ -98,7 +99,7 @@ class Planner:
         for found in list(stale):
             names = [pod.pod_name for pod in found.request.spec.pods]
             if self._faults.error("deleteBindRequest", names) is None:
-                self.cluster.delete_request(found.request.key)
+                self.cluster.delete_request(name_of(found.request))
 
     def _write(self, parts: Sequence[BindRequestDraft], refused: Collection[str]) -> bool:
         """Create all parts of a Statement; if the API server refuses one, take all back.
@@ -110,7 +111,7 @@ class Planner:
         for draft in parts:
             names = [pod.pod_name for pod in draft.spec.pods]
             code = self._faults.error("createBindRequest", names)
-            if code is None and draft.key in self.cluster.requests:
+            if code is None and (draft.namespace, draft.name) in self.cluster.requests:
                 code = HTTPStatus.CONFLICT
             if code is not None or is_lost:
                 for each in parts:

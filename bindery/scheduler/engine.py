@@ -10,7 +10,8 @@ from contextlib import closing, contextmanager
 from typing import Any
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.kube.objects import KubeObject, Pod, PodBinding
+from bindery.kube.bindrequests import PodBinding
+from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
 from bindery.scheduler.actions import registry as actions
 from bindery.scheduler.cache.cluster import Cluster

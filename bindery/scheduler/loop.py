@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from bindery.api.bindrequest import nodes_summary
+from bindery.api.bindrequest import few_names
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION, DEFAULT_QUEUE
 from bindery.kube.events import EventRecorder, ObjectReference
@@ -199,9 +199,11 @@ class SchedulingLoop:
         timeout_s = self._engine.configuration.bind_request.timeout_seconds
         for stale in list(stale_requests(cluster, now, timeout_s)):
             self._writer.remove(stale)
-        for key, assumption in cluster.holds.assumed.items():
-            if now - assumption.since > UNCONFIRMED_AFTER_S:
-                self._writer.look_up(key)
+        self._writer.look_up(
+            key
+            for key, assumption in cluster.holds.assumed.items()
+            if now - assumption.since > UNCONFIRMED_AFTER_S
+        )
 
     def _tell(self, report: CycleReport) -> None:
         """Offer status writes to the writers, and write events about problems and changes."""
@@ -289,7 +291,7 @@ def _places_text(job: JobReport) -> str:
     """Return a text with the nodes of the pods of `job`, and the pods that still wait."""
     nodes = [pod.node for pod in job.pods.values() if pod.state == TaskStatus.BINDING.value]
     pods = "1 pod goes" if len(nodes) == 1 else f"{len(nodes)} pods go"
-    text = f"{pods} to {nodes_summary(nodes)}" if nodes else "it has its minimum"
+    text = f"{pods} to {few_names(nodes)}" if nodes else "it has its minimum"
     return f"{text}; {job.message}" if job.message else text
 
 

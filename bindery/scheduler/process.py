@@ -65,7 +65,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         engine = Engine(configuration, clock)
         feed = Feed(client, engine.cluster, engine.watched_resources())
         events = EventRecorder(client, "bindery-scheduler")
-        writer = RequestWriter(client, feed.changed.set)
+        writer = RequestWriter(client, feed.changed.set, lambda: engine.configuration.bind_request)
         status = StatusWriter(client, clock, lambda: engine.cluster.holds.has_live)
         queues = QueueStatusWriter(
             client, QueueStatuses(engine.cluster, configuration.node_pool), clock

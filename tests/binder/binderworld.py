@@ -16,22 +16,24 @@ import msgspec
 from bindery.binder.bindingmetadata import BindingMetadata
 from bindery.binder.dependencies import RunDependencies
 from bindery.binder.fencing import Fence
+from bindery.binder.intake import Intake
 from bindery.binder.manager import Malformed, Manager
 from bindery.binder.outcome import Outcome
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.retention import Finished
-from bindery.kube.client import Client
-from bindery.kube.errors import ConflictError, NotFoundError, OutcomeUnknownError, ServerError
-from bindery.kube.objects import (
+from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
-    Meta,
     PodBinding,
     StatementReference,
+    StoredBindRequest,
 )
+from bindery.kube.client import Client
+from bindery.kube.errors import ConflictError, NotFoundError, OutcomeUnknownError, ServerError
+from bindery.kube.objects import Meta
 
 NAMESPACE = "here"
 Key = tuple[str, str]
@@ -309,6 +311,12 @@ class Notes:
     async def refuse(self, request: Malformed, _status: Mapping[str, object]) -> None:
         self.malformed.append(request)
 
+    def note(self, stored: StoredBindRequest) -> None:
+        """Keep nothing: no Statements share a request."""
+
+    def drop(self, uid: str) -> None:
+        """Keep nothing."""
+
 
 class Binder:
     """A manager with a door of its own."""
@@ -341,6 +349,7 @@ class Binder:
             max_backoff_s=300.0,
         )
         self.manager = Manager(dependencies, Fence(), self.notes, self.notes)
+        self.intake = Intake(self.manager, self.notes)
 
     def list_requests(self) -> None:
         """See all requests, as at a start."""

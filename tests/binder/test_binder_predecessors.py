@@ -11,7 +11,7 @@ from sizes import examples
 from bindery.api.bindrequest import Phase
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 REFUSED = {"uid-gang-1": PluginError("no")}
 

@@ -10,15 +10,15 @@ from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.metrics import BIND_REQUEST_SECONDS
 from bindery.binder.outcome import Outcome, PodFailure, PodOutcome, Verdict
 from bindery.binder.reports import Reports
-from bindery.kube.eventbook import ObjectReference, Occurrence
-from bindery.kube.objects import (
+from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
-    Meta,
     PodBinding,
     PodGroupReference,
     StatementReference,
 )
+from bindery.kube.eventbook import ObjectReference, Occurrence
+from bindery.kube.objects import Meta
 
 
 @dataclass

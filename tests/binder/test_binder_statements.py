@@ -7,7 +7,7 @@ from binderworld import NAMESPACE, Binder, FakePod, Script, Trouble, World, gang
 from bindery.binder.manager import Malformed
 from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 
 def status_writes(world: World) -> list[tuple[str, str]]:
@@ -290,8 +290,8 @@ def test_a_request_of_an_older_kind_is_reported_once_and_stops_nothing(
 
     async def main() -> None:
         binder = Binder(world)
-        translate("ADDED", raw, binder.manager)
-        translate("MODIFIED", raw, binder.manager)
+        translate("ADDED", raw, binder.intake)
+        translate("MODIFIED", raw, binder.intake)
         binder.list_requests()
         await binder.settle()
         found.extend(binder.notes.malformed)
@@ -307,7 +307,7 @@ def test_a_failed_malformed_request_is_not_reported_at_the_next_start() -> None:
     async def main() -> None:
         binder = Binder(World())
         raw = {"metadata": {"name": "old", "uid": "u"}, "spec": {}, "status": {"phase": "Failed"}}
-        translate(None, raw, binder.manager)
+        translate(None, raw, binder.intake)
         await binder.settle()
         assert binder.notes.malformed == []
 

@@ -10,16 +10,16 @@ from bindery.binder.outcome import PodFailure
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
 from bindery.binder.ports import PodView
-from bindery.kube.client import Client
-from bindery.kube.objects import (
+from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
-    Meta,
     PodBinding,
     PodGroupReference,
     ReceivedGPU,
     StatementReference,
 )
+from bindery.kube.client import Client
+from bindery.kube.objects import Meta
 
 
 class Recorder:

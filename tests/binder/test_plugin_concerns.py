@@ -5,8 +5,8 @@ from typing import cast
 from bindery.binder.plugins.chain import PluginChain
 from bindery.binder.plugins.interface import BindContext
 from bindery.binder.ports import PodView
+from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
 from bindery.kube.client import Client
-from bindery.kube.objects import BindRequest, BindRequestSpec, PodBinding, StatementReference
 
 
 class Everybody:

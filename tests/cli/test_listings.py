@@ -8,14 +8,8 @@ from inlinescenarios import scenario_of, snapshot_of
 from bindery.api.podgroup import SCHEDULED
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
-from bindery.kube.objects import (
-    BindRequest,
-    BindRequestSpec,
-    Condition,
-    PodBinding,
-    QueueSpec,
-    StatementReference,
-)
+from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
+from bindery.kube.objects import Condition, QueueSpec
 from bindery.kube.snapshot import ClusterSnapshot
 
 SCENARIO = scenario_of(

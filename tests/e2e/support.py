@@ -30,9 +30,10 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
 )
 from bindery.controlplane.components import Component
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod, PodGroup
+from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, QUEUES, Resource
 from bindery.kube.watch import Change, EventType, Reflector
 

@@ -20,7 +20,7 @@ from traps import Trap, ready, trapped
 from bindery.api.configuration import BindRequestConfiguration, PluginConfiguration
 from bindery.controlplane.components import Components
 from bindery.controlplane.install import Installation
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 
 pytestmark = pytest.mark.e2e
 

@@ -6,7 +6,7 @@ from support import Corner, Gang, Observer, metric, scheduler_configuration, wai
 from bindery.api.configuration import LeaderElection
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.resources import BIND_REQUESTS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]

@@ -19,9 +19,11 @@ from bindery.api.bindrequest import BindRequest
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
 from bindery.kube import objects
+from bindery.kube.bindrequests import StoredBindRequest
 
 FOR_PEOPLE_ALONE = {
     "BindRequest.spec.summary",
+    "BindRequest.spec.summary.gangs",
     "BindRequest.spec.summary.pods",
     "BindRequest.spec.summary.nodes",
     "BindRequest.status.boundCount",
@@ -31,7 +33,7 @@ FOR_PEOPLE_ALONE = {
 TWINS = [
     (PodGroup, objects.PodGroup),
     (Queue, objects.Queue),
-    (BindRequest, objects.BindRequest),
+    (BindRequest, StoredBindRequest),
 ]
 
 

@@ -21,6 +21,7 @@ from bindery.api.names import (
     PREEMPTIBLE_ANNOTATION,
 )
 from bindery.kube import objects as kube
+from bindery.kube.bindrequests import BindRequest, BindRequestStatus
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.model.jobs import TaskStatus
@@ -253,21 +254,21 @@ class CacheMachine(RuleBasedStateMachine):
             self.count += 1
             self.put(request(f"r{self.count}", uids, queue=charges))
 
-    @precondition(lambda self: self.all_of(kube.BindRequest))
+    @precondition(lambda self: self.all_of(BindRequest))
     @rule(data=st.data(), succeeds=st.booleans())
     def finish_request(self, data: st.DataObject, succeeds: bool) -> None:
-        item: kube.BindRequest = data.draw(st.sampled_from(self.all_of(kube.BindRequest)))
+        item: BindRequest = data.draw(st.sampled_from(self.all_of(BindRequest)))
         if item.status.phase in ("Succeeded", "Failed"):
             return
         bound = self._bind(item) if succeeds else []
-        status = kube.BindRequestStatus(
+        status = BindRequestStatus(
             phase="Succeeded" if bound else "Failed",
             bound_pods=bound,
             completion_time="2025-06-15T15:00:00Z",
         )
         self.put(msgspec.structs.replace(item, status=status))
 
-    def _bind(self, item: kube.BindRequest) -> list[str]:
+    def _bind(self, item: BindRequest) -> list[str]:
         """Bind what can be bound of `item`; return the UIDs."""
         by_uid = {pod.metadata.uid: pod for pod in self.all_of(kube.Pod)}
         bound = []
@@ -280,10 +281,10 @@ class CacheMachine(RuleBasedStateMachine):
                 bound.append(place.pod_uid)
         return bound
 
-    @precondition(lambda self: self.all_of(kube.BindRequest))
+    @precondition(lambda self: self.all_of(BindRequest))
     @rule(data=st.data())
     def drop_request(self, data: st.DataObject) -> None:
-        self.drop(data.draw(st.sampled_from(self.all_of(kube.BindRequest))))
+        self.drop(data.draw(st.sampled_from(self.all_of(BindRequest))))
 
     # -- the watches ---------------------------------------------------------------------------
 
@@ -321,7 +322,7 @@ class CacheMachine(RuleBasedStateMachine):
         groups = {each.metadata.name: each.spec for each in self.all_of(kube.PodGroup)}
         live = {
             place.pod_uid
-            for item in self.all_of(kube.BindRequest)
+            for item in self.all_of(BindRequest)
             if item.status.phase == "Pending"
             for place in item.spec.pods
         }

@@ -20,6 +20,15 @@ from bindery.api.names import (
 )
 from bindery.kube import objects as kube
 from bindery.kube import podspec
+from bindery.kube.bindrequests import (
+    BindRequest,
+    BindRequestSpec,
+    BindRequestStatus,
+    PodBinding,
+    PodGroupReference,
+    StatementReference,
+    UnboundPod,
+)
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.drafts import BindRequestDraft
@@ -209,7 +218,7 @@ def request(
     *,
     phase: str = "Pending",
     bound: Sequence[str] = (),
-    unbound: Sequence[kube.UnboundPod] = (),
+    unbound: Sequence[UnboundPod] = (),
     created: str | None = None,
     completed: str | None = None,
     group_name: str | None = None,
@@ -219,9 +228,9 @@ def request(
     after: str | None = None,
     queue: str = "",
     labels: Mapping[str, str] | None = None,
-) -> kube.BindRequest:
+) -> BindRequest:
     """Return a BindRequest; `places`: pod uid (`uid-NAME`) -> node."""
-    return kube.BindRequest(
+    return BindRequest(
         metadata=kube.Meta(
             name=name,
             namespace=NAMESPACE,
@@ -229,19 +238,19 @@ def request(
             creation_timestamp=created,
             labels=dict(labels or {}),
         ),
-        spec=kube.BindRequestSpec(
+        spec=BindRequestSpec(
             pods=[
-                kube.PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
+                PodBinding(pod_name=uid.removeprefix("uid-"), pod_uid=uid, selected_node=place)
                 for uid, place in places.items()
             ],
-            statement=kube.StatementReference(id=f"{name}-1", part=part, parts=parts, after=after),
-            pod_group=kube.PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
+            statement=StatementReference(id=f"{name}-1", part=part, parts=parts, after=after),
+            pod_group=PodGroupReference(name=group_name, uid=f"uid-group-{group_name}")
             if group_name
             else None,
             min_bound=min_bound,
             queue=queue,
         ),
-        status=kube.BindRequestStatus(
+        status=BindRequestStatus(
             phase=phase,
             bound_pods=list(bound),
             unbound_pods=list(unbound),
@@ -324,19 +333,19 @@ def report_of(engine: Engine, name: str) -> JobReport:
     return report
 
 
-def as_created(draft: BindRequestDraft) -> kube.BindRequest:
+def as_created(draft: BindRequestDraft) -> BindRequest:
     """Return the object that the watch shows once `draft` has been created."""
     spec = draft.spec
-    return kube.BindRequest(
+    return BindRequest(
         metadata=kube.Meta(
             name=draft.name,
             namespace=draft.namespace,
             uid=f"created-{draft.name}",
             labels=dict(draft.labels),
         ),
-        spec=kube.BindRequestSpec(
+        spec=BindRequestSpec(
             pods=[
-                kube.PodBinding(
+                PodBinding(
                     pod_name=p.pod_name,
                     pod_uid=p.pod_uid,
                     selected_node=p.selected_node,
@@ -346,13 +355,13 @@ def as_created(draft: BindRequestDraft) -> kube.BindRequest:
                 )
                 for p in spec.pods
             ],
-            statement=kube.StatementReference(
+            statement=StatementReference(
                 id=spec.statement.id,
                 part=spec.statement.part,
                 parts=spec.statement.parts,
                 after=spec.statement.after,
             ),
-            pod_group=kube.PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
+            pod_group=PodGroupReference(name=spec.pod_group.name, uid=spec.pod_group.uid)
             if spec.pod_group
             else None,
             queue=spec.queue,

@@ -19,7 +19,7 @@ from schedulerworld import (
 )
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.objects import BindRequest, UnboundPod
+from bindery.kube.bindrequests import BindRequest, UnboundPod
 from bindery.scheduler.cache.failures import MOST_REFUSALS, FailureMemory
 from bindery.scheduler.model.jobs import JobKey, Uid
 

@@ -26,7 +26,8 @@ from sizes import examples
 
 from bindery.api.names import GPU_MODEL_LABEL
 from bindery.api.times import timestamp
-from bindery.kube.objects import BindRequest, Pod
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import Pod
 from bindery.scheduler.actions import allocate
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.stale import INCOMPLETE_AFTER_S, stale_requests

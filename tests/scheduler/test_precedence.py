@@ -26,6 +26,7 @@ from sizes import examples
 
 from bindery.api.bindrequest import Phase
 from bindery.kube import objects as kube
+from bindery.kube.bindrequests import BindRequest, BindRequestStatus, PodBinding
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.stale import stale_requests
 from bindery.scheduler.engine import Engine
@@ -59,7 +60,7 @@ class Binder:
 
     def step(self) -> None:
         """Let some Statements come to their end."""
-        statements: defaultdict[str, list[kube.BindRequest]] = defaultdict(list)
+        statements: defaultdict[str, list[BindRequest]] = defaultdict(list)
         for item in self.engine.cluster.holds.requests.values():
             if not Phase(item.status.phase).is_final:
                 statements[item.spec.statement.id].append(item)
@@ -68,7 +69,7 @@ class Binder:
         for identity in order:
             self._carry_out(identity, statements[identity])
 
-    def _carry_out(self, identity: str, parts: list[kube.BindRequest]) -> None:
+    def _carry_out(self, identity: str, parts: list[BindRequest]) -> None:
         before = parts[0].spec.statement.after
         is_lost = before is not None and self.ended.get(before) is Phase.FAILED
         waits = before is not None and before not in self.ended
@@ -84,13 +85,13 @@ class Binder:
         self.ended[identity] = Phase.SUCCEEDED if bound else Phase.FAILED
         for part in parts:
             mine = [p.pod_uid for p in part.spec.pods if p.pod_uid in bound]
-            status = kube.BindRequestStatus(phase=self.ended[identity].value, bound_pods=mine)
+            status = BindRequestStatus(phase=self.ended[identity].value, bound_pods=mine)
             modify(self.engine.cluster, replace(part, status=status))
             for place in part.spec.pods:
                 if place.pod_uid in bound:
                     self._bind(place)
 
-    def _bind(self, place: kube.PodBinding) -> None:
+    def _bind(self, place: PodBinding) -> None:
         item = self.pods[place.pod_uid]
         spec = replace(item.spec, node_name=place.selected_node)
         modify(self.engine.cluster, replace(item, spec=spec))
@@ -193,7 +194,7 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
     created = as_created(*engine.cycle())
     add(engine.cluster, created, pod("g-2", group="g"))
     bound = [place.pod_uid for place in created.spec.pods]
-    status = kube.BindRequestStatus(phase="Succeeded", bound_pods=bound)
+    status = BindRequestStatus(phase="Succeeded", bound_pods=bound)
     modify(engine.cluster, replace(created, status=status))
 
     (draft,) = list(engine.cycle())
@@ -204,7 +205,7 @@ def test_it_comes_after_nothing_once_the_request_says_that_the_gang_is_bound() -
 # ---- what is left when the gang's request fails --------------------------------------------------
 
 
-def with_extras(**first: str) -> tuple[Engine, kube.BindRequest]:
+def with_extras(**first: str) -> tuple[Engine, BindRequest]:
     """Return an engine that knows the requests of a gang and of its extra pod, a minute old."""
     old = "2025-06-15T15:05:40Z"
     gone = request("g", {"uid-g-0": "n", "uid-g-1": "n"}, created=old, **first)
@@ -261,7 +262,7 @@ def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None
     assert list(engine.cycle()) == []
 
     extra = engine.cluster.holds.requests["team", "e"]
-    modify(engine.cluster, replace(extra, status=kube.BindRequestStatus(phase="Failed")))
+    modify(engine.cluster, replace(extra, status=BindRequestStatus(phase="Failed")))
 
     again = list(engine.cycle())
     assert Counter(task.name for draft in again for task in draft.tasks) == {

@@ -7,8 +7,8 @@ import pytest
 from schedulerworld import engine_with, gang, node
 
 from bindery.controlplane.install import Installation
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.client import Client
-from bindery.kube.objects import BindRequest
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.writer import RequestWriter

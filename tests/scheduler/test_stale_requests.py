@@ -3,7 +3,8 @@
 import pytest
 from schedulerworld import NOW, add, engine_with, gang, node, plan, pod, request
 
-from bindery.kube.objects import BindRequest, KubeObject
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import KubeObject
 from bindery.scheduler.commit.stale import stale_requests
 
 TIMEOUT_S = 600.0

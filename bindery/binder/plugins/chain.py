@@ -28,9 +28,9 @@ from bindery.binder.plugins.interface import (
     RollsBack,
 )
 from bindery.binder.ports import PodView
+from bindery.kube.bindrequests import BindRequest, PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
-from bindery.kube.objects import BindRequest, PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 

@@ -12,8 +12,8 @@ from typing import Any, Protocol, runtime_checkable
 
 from bindery.api.bindrequest import BindFailureReason
 from bindery.binder.ports import PodView
+from bindery.kube.bindrequests import BindRequest, PodBinding
 from bindery.kube.client import Client
-from bindery.kube.objects import BindRequest, PodBinding
 
 PodManifest = dict[str, Any]
 """A pod as the API server has it, with all its fields."""

@@ -20,7 +20,8 @@ from bindery.api.names import (
     QUEUE_LABEL,
     SCHEDULER_NAME,
 )
-from bindery.kube.objects import BindRequest, Pod, PodGroup, Queue, QueueResource
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes

@@ -16,24 +16,16 @@ from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
+from bindery.kube.bindrequests import BindRequest, RequestKey
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import (
-    BindRequest,
-    KubeObject,
-    Meta,
-    Node,
-    Pod,
-    PodGroup,
-    PriorityClass,
-    Queue,
-)
+from bindery.kube.objects import KubeObject, Meta, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, RequestKey, owner_and_commit
+from bindery.scheduler.cache.holds import Holds, owner_and_commit
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable
 
 from bindery.api.bindrequest import BindFailureReason
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest
 from bindery.scheduler.model.jobs import JobKey, Uid
 
 SPARE_S = 60.0

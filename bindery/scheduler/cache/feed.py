@@ -13,12 +13,13 @@ from typing import Any
 
 import structlog
 
+from bindery.kube.bindrequests import StoredBindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
 from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.served import served
-from bindery.kube.store import Change
+from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
 from bindery.scheduler.cache.cluster import Cluster, ObjectProblem
 from bindery.scheduler.cache.observers import WATCHED
@@ -134,11 +135,30 @@ class Feed:
             self._apply(change)
 
     def _apply(self, change: Change[KubeObject]) -> None:
-        if self._cluster.apply(change):
-            self.changed.set()
+        for each in _read(change):
+            if self._cluster.apply(each):
+                self.changed.set()
 
     def _malformed(self, resource: Resource[Any], meta: Meta, error: str) -> None:
         self._cluster.problems.append(
             ObjectProblem(resource.api_version, resource.kind, meta, "Malformed", error)
         )
         self.changed.set()
+
+
+def _read(change: Change[KubeObject]) -> Iterator[Change[KubeObject]]:
+    """Yield `change`, or one change per Statement if it is of a BindRequest."""
+    stored = change.object
+    if not isinstance(stored, StoredBindRequest):
+        yield change
+        return
+    if stored.is_fence:
+        return
+    statements = stored.each()
+    for each in statements:
+        yield Change(change.type, each, None)
+    if isinstance(change.previous, StoredBindRequest):
+        left = {each.key for each in statements}
+        for each in change.previous.each():
+            if each.key not in left:
+                yield Change(EventType.DELETED, each, each)

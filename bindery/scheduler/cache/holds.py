@@ -14,14 +14,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from bindery.api import bindrequest
-from bindery.kube.objects import BindRequest, BindRequestSpec
+from bindery.kube.bindrequests import BindRequest, BindRequestSpec, RequestKey
 from bindery.scheduler.model.jobs import Uid
 
 _MOST_COMMIT_DIGITS = 18
 """More digits than any count of commits has. Users may write a longer number into a request."""
 
-RequestKey = tuple[str, str]
-"""Namespace and name of a BindRequest."""
 Spec = bindrequest.BindRequestSpec | BindRequestSpec
 """The spec of a request, in the form for writing or for reading."""
 
@@ -182,7 +180,8 @@ class Holds:
 
 def owner_and_commit(statement: str) -> tuple[Uid, int]:
     """Return owner and commit number from the id of a Statement; 0 if it has no such number."""
-    owner, _, digits = statement.rpartition("-")
+    owner, _, count = statement.rpartition("-")
+    digits = count.partition(".")[0]  # the fencing token follows
     is_number = digits.isdecimal() and len(digits) <= _MOST_COMMIT_DIGITS
     return Uid(owner), int(digits) if is_number else 0
 

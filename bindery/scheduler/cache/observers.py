@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from typing import Any, TypeVar
 
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
@@ -46,6 +47,7 @@ class Observers:
         self._objects: defaultdict[type[KubeObject], dict[Key, KubeObject]] = defaultdict(dict)
         self._observers: dict[type[KubeObject], list[Observe]] = {}
         self._resources: dict[type[KubeObject], Resource[Any]] = {r.type: r for r in WATCHED}
+        self._resources[BindRequest] = BIND_REQUESTS  # the feed passes on one per Statement
 
     def replace(
         self,

@@ -25,8 +25,8 @@ from bindery.api.names import (
     SELECTED_NODE_LABEL,
     STATEMENT_LABEL,
 )
+from bindery.kube.bindrequests import RequestKey
 from bindery.scheduler.cache.cluster import Cluster
-from bindery.scheduler.cache.holds import RequestKey
 from bindery.scheduler.commit.precedence import Precedence
 from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.model.devices import DeviceTable
@@ -47,6 +47,15 @@ class Owner:
     uid: Uid
     api_version: str = ""
     kind: str = ""
+
+    def to_reference(self) -> dict[str, str]:
+        """Return the owner reference."""
+        return {
+            "apiVersion": self.api_version,
+            "kind": self.kind,
+            "name": self.name,
+            "uid": self.uid,
+        }
 
 
 class _MergeKey(NamedTuple):
@@ -73,7 +82,7 @@ class _Statement:
 
 @dataclass(frozen=True)
 class BindRequestDraft:
-    """A BindRequest to create."""
+    """A Statement, or a part of one that is split, and the metadata of its own BindRequest."""
 
     namespace: str
     name: str
@@ -85,11 +94,21 @@ class BindRequestDraft:
 
     @property
     def key(self) -> RequestKey:
-        """Namespace and name."""
-        return self.namespace, self.name
+        """The identity of its Statement."""
+        statement = self.spec.statement
+        return RequestKey(self.namespace, statement.id, statement.part)
 
     def to_object(self) -> dict[str, object]:
-        """Return the object to create."""
+        """Return a request of the old form with this Statement."""
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": self.metadata(),
+            "spec": self.spec.to_wire(),
+        }
+
+    def metadata(self) -> dict[str, object]:
+        """Return the metadata of a request with this Statement alone."""
         metadata: dict[str, object] = {
             "name": self.name,
             "namespace": self.namespace,
@@ -98,20 +117,8 @@ class BindRequestDraft:
         if self.annotations:
             metadata["annotations"] = self.annotations
         if self.owner.kind:
-            metadata["ownerReferences"] = [
-                {
-                    "apiVersion": self.owner.api_version,
-                    "kind": self.owner.kind,
-                    "name": self.owner.name,
-                    "uid": self.owner.uid,
-                }
-            ]
-        return {
-            "apiVersion": API_VERSION,
-            "kind": "BindRequest",
-            "metadata": metadata,
-            "spec": self.spec.to_wire(),
-        }
+            metadata["ownerReferences"] = [self.owner.to_reference()]
+        return metadata
 
 
 class Committer:
@@ -199,6 +206,8 @@ class Committer:
         owner = _owner(job, allocations, is_merged=statement.min_bound is not None)
         count = self._cluster.next_commit(owner.uid)
         identity = f"{owner.uid}-{count}"
+        if self._fencing_token:  # so two leaders never give one id to two Statements
+            identity += f".{self._fencing_token}"
         size = self._configuration.max_pods
         chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
         for part, chunk in enumerate(chunks):
@@ -212,7 +221,7 @@ class Committer:
                 name=name,
                 spec=bindrequest.BindRequestSpec(
                     pods=tuple(self._pod(operation) for operation in chunk),
-                    summary=self._summary(chunk),
+                    summary=self._summary(job, chunk),
                     pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
                     else None,
@@ -237,11 +246,13 @@ class Committer:
             yield draft
         return identity
 
-    def _summary(self, operations: Sequence[Operation]) -> bindrequest.RequestSummary:
+    def _summary(self, job: Job, operations: Sequence[Operation]) -> bindrequest.RequestSummary:
         nodes = self._session.state.nodes
         names = (nodes.name(operation.row) for operation in operations)
         return bindrequest.RequestSummary(
-            pods=len(operations), nodes=bindrequest.nodes_summary(names)
+            gangs=job.key.name if job.key.is_group else "",
+            pods=len(operations),
+            nodes=bindrequest.few_names(names),
         )
 
     def _priority(self, operations: Sequence[Operation]) -> int:

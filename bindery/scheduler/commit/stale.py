@@ -6,14 +6,14 @@ behind while the binder is down, so that no request holds room forever.
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
-from bindery.kube.objects import BindRequest
+from bindery.kube.bindrequests import BindRequest, RequestKey
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.commit.precedence import bound_pods
-from bindery.scheduler.model.jobs import TaskStatus, Uid
+from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
 SETTLED_AFTER_S = 5.0
 """Age of a request at which its pods and nodes should be known, as watches are not ordered."""
@@ -25,12 +25,14 @@ A scheduler that is killed between two parts leaves the first parts behind."""
 
 @dataclass(frozen=True, slots=True)
 class StaleRequest:
-    """A request to delete."""
+    """A Statement to remove: its request is deleted, or the Statement withdrawn from it."""
 
     request: BindRequest
     reason: str
     """One CamelCase word."""
     message: str
+    has_neighbours: bool = False
+    """Whether other Statements in the request are still needed."""
 
 
 _Reason = tuple[str, str]
@@ -40,9 +42,31 @@ _Statement = tuple[str, str]
 
 
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
-    """Yield the requests that nobody will finish, and failed ones that are no longer needed."""
+    """Yield the requests that nobody will finish, and failed ones that are no longer needed.
+
+    A request with several Statements is deleted when none of them is needed any more. Until then,
+    a Statement that nobody will finish is withdrawn from it.
+    """
+    found = {each.request.key: each for each in _stale_statements(cluster, now, timeout_s)}
+    for key, stale in found.items():
+        siblings = [RequestKey(key.namespace, each, 0) for each in stale.request.siblings]
+        needed = any(_is_needed(cluster, each) for each in siblings if each not in found)
+        if not needed:
+            yield stale
+        elif not stale.request.is_final and not stale.request.is_withdrawn:
+            yield replace(stale, has_neighbours=True)
+
+
+def _is_needed(cluster: Cluster, key: RequestKey) -> bool:
+    """Return whether a Statement that is not stale keeps its request."""
+    known = cluster.holds.requests.get(key)
+    return known is not None and not known.is_final
+
+
+def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
+    """Yield the Statements that nobody will finish, and failed ones that are no longer needed."""
     # In these namespaces this scheduler itself may be between two parts of a Statement.
-    writing = {namespace for namespace, _ in cluster.holds.assumed}
+    writing = {key.namespace for key in cluster.holds.assumed}
     statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)
     for request in cluster.holds.requests.values():
         statements[request.metadata.namespace, request.spec.statement.id].append(request)
@@ -117,7 +141,12 @@ def _orphaned(
 
 def _obstacle(cluster: Cluster, request: BindRequest) -> _Reason | None:
     """Return why `request` can no longer be finished, by its own pods and nodes; else None."""
-    tasks, nodes = cluster.state.tasks, cluster.state.nodes
+    group, tasks, nodes = request.spec.pod_group, cluster.state.tasks, cluster.state.nodes
+    # The garbage collector deletes a request with its PodGroup only if it has no other.
+    if group is not None and len(request.siblings) > 1:
+        known = cluster.groups.get(JobKey(request.metadata.namespace, group.name, True))
+        if known is None or known.metadata.uid != group.uid:
+            return "GroupGone", f"its PodGroup {group.name} was deleted"
     gone = [pod.pod_name for pod in request.spec.pods if Uid(pod.pod_uid) not in tasks]
     homeless = {p.selected_node for p in request.spec.pods if p.selected_node not in nodes.rows}
     all_needed = request.spec.min_bound is None

@@ -1,22 +1,23 @@
 """Writes BindRequests to the API server, and deletes stale ones.
 
 The parts of a Statement are written together: if one is refused, the others are deleted again, so
-that a gang is committed whole or not at all. Several Statements are written concurrently, but a
-Statement only after its prerequisite. So if the binder does not find a prerequisite, it is gone,
-not late.
+that a gang is committed whole or not at all. Several requests are written concurrently.
 
 Nothing is created after the Lease is lost: the next leader lists the requests when its term begins,
 and would give the room of a later one away a second time.
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections import defaultdict
+from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
+from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.kube.bindrequests import RequestKey
 from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
@@ -29,12 +30,20 @@ from bindery.kube.errors import (
 )
 from bindery.kube.lease import Leadership
 from bindery.kube.resources import BIND_REQUESTS
-from bindery.scheduler.cache.holds import RequestKey
+from bindery.scheduler.commit.backlog import (
+    Backlog,
+    Parts,
+    StatementId,
+    identity,
+    prerequisite,
+)
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.metrics import REQUESTS
+from bindery.scheduler.commit.requests import RequestDraft
 from bindery.scheduler.commit.stale import StaleRequest
 
-CONCURRENT_STATEMENTS = 16
+CONCURRENT_CREATIONS = 16
+"""Maximum number of requests that are being created at once."""
 UNCONFIRMED_AFTER_S = 30.0
 """Time after which a request that the watch does not show is looked up, in seconds."""
 _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
@@ -42,50 +51,63 @@ _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
 
 _NO_LEADER = "this scheduler no longer leads"
 
-_Statement = tuple[str, str | None]
-"""Namespace and id of a Statement."""
-
 _log = structlog.get_logger()
 
 
 @dataclass(frozen=True, slots=True)
 class Refused:
-    """A draft that will not be created. `problem`: the reason; "" if another scheduler won."""
+    """A Statement that will not be written. `problem`: the reason; "" if another scheduler won."""
 
     draft: BindRequestDraft
     problem: str
 
     @property
-    def statement(self) -> tuple[str, str]:
-        """Namespace and id of its Statement."""
-        return self.draft.namespace, self.draft.spec.statement.id
+    def statement(self) -> StatementId:
+        """The identity of its Statement."""
+        return identity(self.draft)
 
 
 class RequestWriter:
     """Creates and deletes BindRequests in the background.
 
+    A Statement gets a request of its own at once while fewer than `CONCURRENT_CREATIONS` are being
+    created. Else it waits until one of them ends, and shares a request with others that wait.
+
     After a failure it calls `wake`, and the loop takes the results from `refused` and `missing`.
     """
 
-    def __init__(self, client: Client, wake: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        client: Client,
+        wake: Callable[[], None],
+        configuration: Callable[[], BindRequestConfiguration] = BindRequestConfiguration,
+    ) -> None:
+        """Make a writer that creates nothing before `begin`.
+
+        Args:
+            client: the scheduler's.
+            wake: wakes the loop.
+            configuration: returns the current one; a change counts from the next request on.
+        """
         self._client = client
         self._wake = wake
+        self._configuration = configuration
         self._leadership = Leadership.without_election()
         self.ending: set[str] = set()
         """Namespaces that are being deleted, in which nothing can be created."""
         self.refused: list[Refused] = []
         self.missing: list[RequestKey] = []
-        """Requests that should exist but do not."""
-        self._slots = asyncio.Semaphore(CONCURRENT_STATEMENTS)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._parts: dict[_Statement, list[BindRequestDraft]] = {}
-        self._writing: set[RequestKey] = set()
+        """Statements whose request should exist but does not."""
+        self._parts: dict[StatementId, list[BindRequestDraft]] = {}
+        self._backlog = Backlog()
+        self._being_written: set[StatementId] = set()
+        self._creations = 0
+        """Number of requests that are being created."""
         self._sent: set[RequestKey] = set()
-        """Those of `_writing` that may exist."""
-        self._statements: dict[_Statement, asyncio.Event] = {}
-        """Statements that are being written -> event that is set at the end."""
-        self._removing: set[str] = set()
-        """UIDs of stale requests whose deletion is in progress or done."""
+        """Statements being written whose request may exist."""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._removing: set[tuple[str, str]] = set()
+        """UID of the request, and id, of Statements whose removal is in progress or done."""
 
     def begin(self, leadership: Leadership) -> None:
         """Create requests as long as `leadership` is valid."""
@@ -93,32 +115,44 @@ class RequestWriter:
 
     def submit(self, draft: BindRequestDraft) -> None:
         """Write `draft` when all parts of its Statement have been submitted."""
-        statement = (draft.namespace, draft.spec.statement.id)
+        statement = identity(draft)
         parts = self._parts.setdefault(statement, [])
         parts.append(draft)
-        if len(parts) == draft.spec.statement.parts:
-            del self._parts[statement]
-            self._writing.update(part.key for part in parts)
-            self._statements[statement] = asyncio.Event()
-            self._spawn(self._write(statement, parts))
+        if len(parts) < draft.spec.statement.parts:
+            return
+        del self._parts[statement]
+        # The loop empties `refused` before the next cycle, which names no refused prerequisite.
+        before = prerequisite(draft)
+        refused = next((each for each in self.refused if each.statement == before), None)
+        if refused is not None:
+            self._refuse([tuple(parts)], refused.problem)
+        else:
+            self._backlog.add(tuple(parts))
+            self._write_more()
 
     def abandon(self) -> None:
         """Refuse the Statements with missing parts, after a cycle that ended early."""
-        for parts in self._parts.values():
-            self._refuse(parts, "the cycle ended early")
+        self._refuse([tuple(parts) for parts in self._parts.values()], "the cycle ended early")
         self._parts.clear()
 
     def remove(self, stale: StaleRequest) -> None:
-        """Delete a stale request in the background."""
+        """Delete a stale request, or withdraw its Statement, in the background."""
+        request = stale.request
+        key = request.metadata.uid, request.key.statement
         # The watch may show the request for a while after its deletion.
-        if stale.request.metadata.uid not in self._removing:
-            self._removing.add(stale.request.metadata.uid)
-            self._spawn(self._remove(stale))
+        if key not in self._removing:
+            self._removing.add(key)
+            self._spawn(self._withdraw(stale) if stale.has_neighbours else self._remove(stale))
 
-    def look_up(self, key: RequestKey) -> None:
-        """Check that a request exists, unless it is being written."""
-        if key not in self._writing:
-            self._spawn(self._look_up(key))
+    def look_up(self, keys: Iterable[RequestKey]) -> None:
+        """Check that a request carries each of `keys`, except those that are being written."""
+        by_namespace: defaultdict[str, set[RequestKey]] = defaultdict(set)
+        for key in keys:
+            statement = StatementId(key.namespace, key.statement)
+            if statement not in self._being_written and statement not in self._backlog:
+                by_namespace[key.namespace].add(key)
+        for namespace, some in by_namespace.items():
+            self._spawn(self._look_up(namespace, some))
 
     async def drain(self) -> None:
         """Wait until all submitted requests have been written or refused."""
@@ -133,6 +167,7 @@ class RequestWriter:
         with suppress(TimeoutError):
             async with asyncio.timeout(min(grace_s, self._leadership.valid_for_s())):
                 await self.drain()
+        self._refuse(self._backlog.clear(), _NO_LEADER)
         tasks = tuple(self._tasks)
         for task in tasks:
             task.cancel()
@@ -145,57 +180,78 @@ class RequestWriter:
 
     # -- creating ------------------------------------------------------------------------------
 
-    async def _write(self, statement: _Statement, parts: list[BindRequestDraft]) -> None:
-        try:
-            problem = await self._problem_before(parts[0])
-            if problem is not None:
-                self._refuse(parts, problem)
+    def _write_more(self) -> None:
+        """Start to create as many requests as may be in progress at once."""
+        while self._creations < CONCURRENT_CREATIONS:
+            configuration = self._configuration()
+            is_old = configuration.write_form is WriteForm.OLD
+            most = 1 if is_old else configuration.max_statements
+            statements = self._backlog.take(self._being_written, most)
+            if not statements:
                 return
-            async with self._slots:
-                await self._write_parts(parts)
+            self._creations += 1
+            self._being_written.update(identity(parts[0]) for parts in statements)
+            self._spawn(self._write(statements, is_old=is_old))
+
+    async def _write(self, statements: list[Parts], *, is_old: bool) -> None:
+        try:
+            await self._write_together(statements, is_old=is_old)
         except asyncio.CancelledError:
-            self._refuse([part for part in parts if part.key not in self._sent], _NO_LEADER)
+            unsent = [parts for parts in statements if all(p.key not in self._sent for p in parts)]
+            self._refuse(unsent, _NO_LEADER)
             raise
         finally:
-            # Also after a refusal: Statements that wait for this one then look into `refused`.
-            self._writing.difference_update(part.key for part in parts)
-            self._sent.difference_update(part.key for part in parts)
-            self._statements.pop(statement).set()
+            for parts in statements:
+                self._being_written.discard(identity(parts[0]))
+                self._sent.difference_update(part.key for part in parts)
+            self._creations -= 1
+            self._write_more()
 
-    async def _problem_before(self, draft: BindRequestDraft) -> str | None:
-        """Wait for the prerequisite of `draft`; return why it was refused, None if it was not."""
-        before = (draft.namespace, draft.spec.statement.after)
-        written = self._statements.get(before)
-        if written is not None:
-            await written.wait()
-        # The loop empties `refused` before the next cycle, which names no refused prerequisite.
-        refused = (each for each in self.refused if each.statement == before)
-        return next((each.problem for each in refused), None)
+    async def _write_together(self, statements: list[Parts], *, is_old: bool) -> None:
+        if len(statements[0]) > 1:
+            await self._write_parts(statements[0], is_old=is_old)
+            return
+        request = RequestDraft(tuple(parts[0] for parts in statements), is_old)
+        problem = await self._create(request)
+        if problem is None:
+            return
+        is_shared_by_all = not self._leadership.is_valid() or request.namespace in self.ending
+        if len(statements) == 1 or is_shared_by_all:
+            self._refuse(statements, problem)
+            return
+        for parts in statements:  # the fault of one must not be that of its neighbours
+            await self._write_together([parts], is_old=is_old)
 
-    async def _write_parts(self, parts: list[BindRequestDraft]) -> None:
-        written: list[BindRequestDraft] = []
-        for draft in parts:
-            problem = await self._create(draft)
+    async def _write_parts(self, parts: Parts, *, is_old: bool) -> None:
+        written: list[RequestDraft] = []
+        for part in parts:
+            request = RequestDraft((part,), is_old)
+            problem = await self._create(request)
             if problem is not None:
                 await self._take_back(written)
-                self._refuse(parts, problem)
+                self._refuse([parts], problem)
                 return
-            written.append(draft)
+            written.append(request)
 
-    def _refuse(self, parts: list[BindRequestDraft], problem: str) -> None:
-        self.refused.extend(Refused(draft, problem) for draft in parts)
+    def _refuse(self, statements: Sequence[Parts], problem: str) -> None:
+        """Give up `statements`, and those of the backlog that build on them."""
+        if not statements:
+            return
+        followers = self._backlog.drop_followers({identity(parts[0]) for parts in statements})
+        for parts in (*statements, *followers):
+            self.refused.extend(Refused(draft, problem) for draft in parts)
         self._wake()
 
-    async def _create(self, draft: BindRequestDraft) -> str | None:
+    async def _create(self, request: RequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does or may exist."""
         pauses_s = iter(_REPEAT_AFTER_S)
         while True:
             if not self._leadership.is_valid():
-                return None if draft.key in self._sent else _NO_LEADER
+                return None if request.keys <= self._sent else _NO_LEADER
             try:
-                return await self._create_once(draft)
+                return await self._create_once(request)
             except (OutcomeUnknownError, UnreachableError) as error:
-                _log.warning("commit outcome unknown", request=draft.name, error=str(error))
+                _log.warning("commit outcome unknown", request=request.name, error=str(error))
                 # Repeating is safe, as the name is always the same. The client has already
                 # retried a request that it could not send.
                 pause_s = next(pauses_s, None) if isinstance(error, OutcomeUnknownError) else None
@@ -205,60 +261,65 @@ class RequestWriter:
                     return None
             await asyncio.sleep(pause_s)
 
-    async def _create_once(self, draft: BindRequestDraft) -> str | None:
+    async def _create_once(self, request: RequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does.
 
         Raises:
             OutcomeUnknownError, UnreachableError: it may exist.
         """
-        self._sent.add(draft.key)
+        self._sent |= request.keys
         try:
             # The client repeats by itself what the API server could not take. It must not do so
             # when others may lead already.
             async with asyncio.timeout(self._leadership.valid_for_s()):
-                await self._client.create(BIND_REQUESTS, draft.to_object(), draft.namespace)
+                await self._client.create(BIND_REQUESTS, request.to_object(), request.namespace)
         except TimeoutError as error:
             raise OutcomeUnknownError("the Lease was not renewed in time") from error
         except AlreadyExistsError:
-            return await self._compare(draft)
+            return await self._compare(request)
         except ApiError as error:
             if isinstance(error, NamespaceTerminatingError):
-                self.ending.add(draft.namespace)
-            _log.warning("commit refused", request=draft.name, error=str(error))
+                self.ending.add(request.namespace)
+            self._sent -= request.keys
+            _log.warning("commit refused", request=request.name, error=str(error))
             REQUESTS.labels("refused").inc()
             return error.message or str(error)
         REQUESTS.labels("created").inc()
         return None
 
-    async def _compare(self, draft: BindRequestDraft) -> str | None:
-        """Return None if the existing request is equal to `draft`, else why it is not.
+    async def _compare(self, request: RequestDraft) -> str | None:
+        """Return None if the existing request is equal to `request`, else why it is not.
 
         The text is "" if another scheduler wrote the request.
         """
         try:
-            found = await self._client.get(BIND_REQUESTS, draft.name, draft.namespace)
+            found = await self._client.get(BIND_REQUESTS, request.name, request.namespace)
         except NotFoundError:
             return "a request with its name was just deleted"
         except KubeError as error:
             return str(error)
         # The same content is an earlier attempt of this process: its answer was lost.
-        ours = [(pod.pod_uid, pod.selected_node) for pod in draft.spec.pods]
-        theirs = [(pod.pod_uid, pod.selected_node) for pod in found.spec.pods]
-        if ours == theirs and found.spec.fencing_token == draft.spec.fencing_token:
+        theirs = [
+            (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
+            for each in found.each()
+        ]
+        token = request.statements[0].spec.fencing_token
+        if request.content == theirs and found.spec.fencing_token == token:
             REQUESTS.labels("created").inc()
             return None
+        self._sent -= request.keys
         REQUESTS.labels("collided").inc()
         return ""
 
-    async def _take_back(self, written: list[BindRequestDraft]) -> None:
-        for draft in written:
+    async def _take_back(self, written: Sequence[RequestDraft]) -> None:
+        for request in written:
             try:
-                await self._client.delete(BIND_REQUESTS, draft.name, draft.namespace)
+                await self._client.delete(BIND_REQUESTS, request.name, request.namespace)
             except NotFoundError:
                 continue
             except KubeError as error:
                 # The stale-request rules remove an incomplete Statement later.
-                _log.warning("part not deleted", request=draft.name, error=str(error))
+                _log.warning("part not deleted", request=request.name, error=str(error))
 
     # -- clearing ------------------------------------------------------------------------------
 
@@ -270,18 +331,41 @@ class RequestWriter:
             pass
         except KubeError as error:
             _log.warning("stale request not deleted", request=meta.name, error=str(error))
-            self._removing.discard(meta.uid)
+            self._removing.discard((meta.uid, stale.request.key.statement))
             return
         REQUESTS.labels("cleared").inc()
         _log.info("request deleted", request=meta.name, reason=stale.reason, why=stale.message)
 
-    async def _look_up(self, key: RequestKey) -> None:
-        namespace, name = key
+    async def _withdraw(self, stale: StaleRequest) -> None:
+        """Withdraw one Statement of a request, so that the binder ends it."""
+        meta, statement = stale.request.metadata, stale.request.key.statement
         try:
-            await self._client.get(BIND_REQUESTS, name, namespace)
+            found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
+            if found.metadata.uid == meta.uid and statement not in found.spec.withdrawn:
+                # The version keeps the ids that somebody else adds at the same time.
+                patch = {
+                    "metadata": {"resourceVersion": found.metadata.resource_version},
+                    "spec": {"withdrawn": [*found.spec.withdrawn, statement]},
+                }
+                await self._client.patch(BIND_REQUESTS, meta.name, patch, namespace=meta.namespace)
         except NotFoundError:
-            _log.warning("request does not exist", request=name)
-            self.missing.append(key)
-            self._wake()
+            pass
         except KubeError as error:
-            _log.warning("request lookup failed", request=name, error=str(error))
+            _log.warning("stale Statement not withdrawn", request=meta.name, error=str(error))
+            self._removing.discard((meta.uid, statement))
+            return
+        REQUESTS.labels("withdrawn").inc()
+        _log.info("Statement withdrawn", request=meta.name, reason=stale.reason, why=stale.message)
+
+    async def _look_up(self, namespace: str, keys: Collection[RequestKey]) -> None:
+        try:
+            found = await self._client.list(BIND_REQUESTS, namespace=namespace)
+        except KubeError as error:
+            _log.warning("request lookup failed", namespace=namespace, error=str(error))
+            return
+        carried = {each.key for stored in found for each in stored.each()}
+        missing = [key for key in keys if key not in carried]
+        if missing:
+            _log.warning("requests do not exist", statements=[key.statement for key in missing])
+            self.missing += missing
+            self._wake()

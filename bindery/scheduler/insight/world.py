@@ -13,8 +13,9 @@ import msgspec
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.times import timestamp
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import BindRequest, Condition, KubeObject, Pod
+from bindery.kube.objects import Condition, KubeObject, Pod
 from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.kube.workloads import WorkloadJob
 from bindery.scheduler.commit.drafts import BindRequestDraft

@@ -3,7 +3,8 @@
 import msgspec
 
 from bindery.api.gpushare import group_labels
-from bindery.kube.objects import KubeObject, Pod, PodBinding
+from bindery.kube.bindrequests import PodBinding
+from bindery.kube.objects import KubeObject, Pod
 from bindery.scheduler.plugins.registry import PluginSet
 
 

@@ -21,9 +21,9 @@ from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.dra.offers import Offers
 from bindery.binder.plugins.interface import BindContext, PluginError
+from bindery.kube.bindrequests import PodBinding
 from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import PodBinding
 
 
 class Arguments(ApiModel):

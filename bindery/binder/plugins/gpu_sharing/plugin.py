@@ -25,10 +25,10 @@ from bindery.binder.plugins.gpu_sharing.objects import SHARERS, Sharer
 from bindery.binder.plugins.gpu_sharing.reservations import Reservations
 from bindery.binder.plugins.gpu_sharing.unused import UnusedGroups
 from bindery.binder.plugins.interface import BindContext, PluginError, PodManifest
+from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.events import EventRecorder
-from bindery.kube.objects import PodBinding
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)

@@ -61,7 +61,8 @@ class Users:
         """Return the pods that BindRequests under way bring to `group`: UID -> Statement."""
         return {
             pod.pod_uid: request.spec.statement.id
-            for request in await self._client.list(BIND_REQUESTS)
+            for stored in await self._client.list(BIND_REQUESTS)
+            for request in stored.each()
             if not request.is_final
             for pod in request.spec.pods
             if group in pod.selected_gpu_groups and pod.selected_node == node

@@ -30,9 +30,9 @@ from bindery.binder.plugins.node_lock.objects import HOLDER_PODS, HolderPod
 from bindery.binder.plugins.node_lock.places import STALLED, Place, Timing, default_expire_s
 from bindery.binder.plugins.node_lock.queues import LockQueues
 from bindery.binder.plugins.node_lock.sweep import LockSweep
+from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
-from bindery.kube.objects import PodBinding
 
 _log: Final = structlog.get_logger(__name__)
 

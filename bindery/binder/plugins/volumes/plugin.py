@@ -22,10 +22,10 @@ from bindery.binder.plugins.volumes.writes import (
     VolumeWriter,
     is_bound,
 )
+from bindery.kube.bindrequests import PodBinding
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.labels import selects_node
-from bindery.kube.objects import PodBinding
 from bindery.kube.resources import NODES
 from bindery.kube.storage import CLAIMS, STORAGE_CLASSES, VOLUMES, Claim, PersistentVolume
 

@@ -1,0 +1,257 @@
+"""BindRequests, as they are watched: stored with one or more Statements, read one by one.
+
+Everything but the edges works with `BindRequest`, one Statement with all that concerns it. The
+edges are: `StoredBindRequest.each` where requests are read, the scheduler's writer of requests, and
+the binder's writer of status. Requests of the old form carry one Statement in fields of the spec.
+Structs as in `objects`.
+"""
+
+from typing import Any, Final, NamedTuple, TypeVar
+
+import msgspec
+
+from bindery.api.names import FENCE_LABEL
+from bindery.api.states import Phase
+from bindery.kube.objects import KubeObject
+
+StructT = TypeVar("StructT", bound=msgspec.Struct)
+
+
+class ReceivedGPU(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    count: int = 0
+    portion: str = "1.00"
+
+
+class PodBinding(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    pod_name: str
+    pod_uid: str = msgspec.field(name="podUID")
+    selected_node: str
+    received_resource_type: str = "Regular"
+    received_gpu: ReceivedGPU | None = msgspec.field(default=None, name="receivedGPU")
+    selected_gpu_groups: list[str] = msgspec.field(default_factory=list, name="selectedGPUGroups")
+    plugin_data: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+class PodGroupReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str
+    uid: str
+
+
+class StatementReference(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    id: str
+    part: int = 0
+    parts: int = 1
+    after: str | None = None
+
+
+class BindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One Statement, in the old form."""
+
+    pods: list[PodBinding]
+    statement: StatementReference
+    pod_group: PodGroupReference | None = None
+    queue: str = ""
+    min_bound: int | None = None
+    priority: int = 0
+    backoff_limit: int = 5
+    fencing_token: int = 0
+
+
+class UnboundPod(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    pod_name: str
+    pod_uid: str = msgspec.field(name="podUID")
+    node: str
+    reason: str
+    message: str = ""
+
+
+class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """What became of one Statement, in the old form."""
+
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    failed_attempts: int = 0
+    next_attempt_time: str | None = None
+    completion_time: str | None = None
+    bound_pods: list[str] = msgspec.field(default_factory=list)
+    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
+
+
+class RequestKey(NamedTuple):
+    """Identifies a Statement, or a part of one that was split."""
+
+    namespace: str
+    statement: str
+    """The id of the Statement."""
+    part: int
+
+
+class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One Statement of a BindRequest, with the metadata of the whole.
+
+    `StoredBindRequest.each` makes it, also from requests of the old form, which have its fields.
+    """
+
+    spec: BindRequestSpec
+    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
+    siblings: tuple[str, ...] = ()
+    """The ids of all Statements in the request, its own too; none for a request of the old form."""
+    is_withdrawn: bool = False
+    """Whether the scheduler has withdrawn the Statement."""
+
+    @property
+    def key(self) -> RequestKey:
+        """Its identity among all Statements."""
+        statement = self.spec.statement
+        return RequestKey(self.metadata.namespace, statement.id, statement.part)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for it."""
+        return self.status.phase in _FINAL_PHASES
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it only announces a fencing token, and carries no Statement."""
+        return FENCE_LABEL in self.metadata.labels
+
+    def is_changed_in(self, other: "BindRequest") -> bool:
+        """Whether `other`, a state of the same request, asks for something else.
+
+        Withdrawing a neighbour changes the generation of the request, but not this Statement.
+        """
+        if self.metadata.generation == other.metadata.generation:
+            return False
+        return (self.spec, self.is_withdrawn) != (other.spec, other.is_withdrawn)
+
+
+class CommittedStatement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    id: str
+    pods: list[PodBinding]
+    part: int = 0
+    parts: int = 1
+    after: str | None = None
+    pod_group: PodGroupReference | None = None
+    queue: str = ""
+    min_bound: int | None = None
+    priority: int = 0
+
+
+class StoredBindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    statements: list[CommittedStatement] = msgspec.field(default_factory=list)
+    withdrawn: list[str] = msgspec.field(default_factory=list)
+    backoff_limit: int = 5
+    pods: list[PodBinding] = msgspec.field(default_factory=list)
+    pod_group: PodGroupReference | None = None
+    queue: str = ""
+    statement: StatementReference | None = None
+    min_bound: int | None = None
+    priority: int = 0
+    fencing_token: int = 0
+
+
+class StatementStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    id: str
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    failed_attempts: int = 0
+    next_attempt_time: str | None = None
+    completion_time: str | None = None
+    bound_pods: list[str] = msgspec.field(default_factory=list)
+    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for the Statement."""
+        return self.phase in _FINAL_PHASES
+
+
+class StoredBindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    statements: list[StatementStatus] = msgspec.field(default_factory=list)
+    phase: str = "Pending"
+    reason: str = ""
+    message: str = ""
+    failed_attempts: int = 0
+    next_attempt_time: str | None = None
+    completion_time: str | None = None
+    bound_pods: list[str] = msgspec.field(default_factory=list)
+    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
+
+
+class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A BindRequest as the API server stores it, with one or more Statements."""
+
+    spec: StoredBindRequestSpec
+    status: StoredBindRequestStatus = msgspec.field(default_factory=StoredBindRequestStatus)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for it."""
+        return self.status.phase in _FINAL_PHASES
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it only announces a fencing token, and carries no Statement."""
+        return FENCE_LABEL in self.metadata.labels
+
+    def each(self) -> tuple[BindRequest, ...]:
+        """Return one request per Statement; none if it has neither form."""
+        if self.spec.statements:
+            return self._each_statement()
+        statement = self.spec.statement
+        if statement is None:
+            return ()
+        alone = BindRequest(
+            metadata=self.metadata,
+            spec=_narrowed(BindRequestSpec, self.spec),
+            status=_narrowed(BindRequestStatus, self.status),
+            is_withdrawn=statement.id in self.spec.withdrawn,
+        )
+        return (alone,)
+
+    def _each_statement(self) -> tuple[BindRequest, ...]:
+        spec = self.spec
+        outcomes = {status.id: status for status in self.status.statements}
+        siblings = tuple(each.id for each in spec.statements)
+        return tuple(
+            BindRequest(
+                metadata=self.metadata,
+                spec=BindRequestSpec(
+                    pods=each.pods,
+                    statement=StatementReference(
+                        id=each.id, part=each.part, parts=each.parts, after=each.after
+                    ),
+                    pod_group=each.pod_group,
+                    queue=each.queue,
+                    min_bound=each.min_bound,
+                    priority=each.priority,
+                    backoff_limit=spec.backoff_limit,
+                    fencing_token=spec.fencing_token,
+                ),
+                status=_status_of(each, outcomes.get(each.id)),
+                siblings=siblings,
+                is_withdrawn=each.id in spec.withdrawn,
+            )
+            for each in spec.statements
+        )
+
+
+def _status_of(statement: CommittedStatement, status: StatementStatus | None) -> BindRequestStatus:
+    if status is None:
+        return BindRequestStatus()
+    read = _narrowed(BindRequestStatus, status)
+    if not status.is_final:
+        return read
+    unbound = {pod.pod_uid for pod in status.unbound_pods}
+    bound = [pod.pod_uid for pod in statement.pods if pod.pod_uid not in unbound]
+    return msgspec.structs.replace(read, bound_pods=bound)
+
+
+def _narrowed(kind: type[StructT], source: msgspec.Struct) -> StructT:
+    """Return the fields that `kind` has of `source`."""
+    return kind(**{name: getattr(source, name) for name in kind.__struct_fields__})
+
+
+_FINAL_PHASES: Final = frozenset(phase.value for phase in Phase if phase.is_final)

@@ -1,0 +1,116 @@
+"""Committed Statements that wait to be written. Pure; used by writer.py.
+
+The Statements that the next request carries are of one namespace and in the order of their commits.
+A Statement is written after its prerequisite, or in the same request. So if the binder does not
+find a prerequisite, it is gone, not late.
+"""
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from bindery.scheduler.commit.drafts import BindRequestDraft
+
+MOST_PODS = 500
+"""Maximum number of pods in a request with several Statements."""
+
+Parts = tuple[BindRequestDraft, ...]
+"""All parts of a Statement; mostly one."""
+
+
+class StatementId(NamedTuple):
+    """Identifies a Statement with all its parts."""
+
+    namespace: str
+    id: str
+
+
+def identity(draft: BindRequestDraft) -> StatementId:
+    """Return the identity of the Statement of `draft`."""
+    return StatementId(draft.namespace, draft.spec.statement.id)
+
+
+def prerequisite(draft: BindRequestDraft) -> StatementId | None:
+    """Return the identity of the prerequisite of `draft`; None if it has none."""
+    after = draft.spec.statement.after
+    return StatementId(draft.namespace, after) if after is not None else None
+
+
+class Backlog:
+    """Statements by namespace. Namespaces are served in turns."""
+
+    def __init__(self) -> None:
+        self._waiting: dict[str, list[Parts]] = {}
+        """Namespace -> its Statements in order; the first namespace is served next."""
+        self._ids: set[StatementId] = set()
+
+    def __contains__(self, statement: StatementId) -> bool:
+        return statement in self._ids
+
+    def add(self, parts: Parts) -> None:
+        """Add a Statement."""
+        self._waiting.setdefault(parts[0].namespace, []).append(parts)
+        self._ids.add(identity(parts[0]))
+
+    def take(self, being_written: Collection[StatementId], most_statements: int) -> list[Parts]:
+        """Remove and return the Statements of the next request; a split Statement is alone.
+
+        `being_written`: Statements after which those that build on them must be written. Nothing is
+        returned if all Statements that wait build on these, or if there are none.
+        """
+        for namespace, waiting in list(self._waiting.items()):
+            chosen = self._choose(waiting, being_written, most_statements)
+            if chosen:
+                self._ids.difference_update(identity(parts[0]) for parts in chosen)
+                del self._waiting[namespace]
+                left = [parts for parts in waiting if identity(parts[0]) in self._ids]
+                if left:
+                    self._waiting[namespace] = left  # behind the other namespaces
+                return chosen
+        return []
+
+    def drop_followers(self, refused: Collection[StatementId]) -> list[Parts]:
+        """Remove and return the Statements that build on one of `refused`, directly or not."""
+        lost, dropped = set(refused), []
+        for namespace in {statement.namespace for statement in refused}:
+            left = []
+            for parts in self._waiting.get(namespace, ()):
+                if prerequisite(parts[0]) in lost:
+                    lost.add(identity(parts[0]))
+                    dropped.append(parts)
+                else:
+                    left.append(parts)
+            if namespace in self._waiting:
+                self._waiting[namespace] = left
+        self._ids.difference_update(lost)
+        return dropped
+
+    def clear(self) -> list[Parts]:
+        """Remove and return all Statements."""
+        everything = [parts for waiting in self._waiting.values() for parts in waiting]
+        self._waiting.clear()
+        self._ids.clear()
+        return everything
+
+    def _choose(
+        self, waiting: list[Parts], being_written: Collection[StatementId], most_statements: int
+    ) -> list[Parts]:
+        chosen: list[Parts] = []
+        ids: set[StatementId] = set()
+        pods = 0
+        for parts in waiting:
+            before = prerequisite(parts[0])
+            if before in being_written or (before in self._ids and before not in ids):
+                continue
+            pods += sum(len(part.spec.pods) for part in parts)
+            if chosen and not (
+                len(parts) == 1
+                and pods <= MOST_PODS
+                and len(chosen) < most_statements
+                and parts[0].annotations == chosen[0][0].annotations
+            ):
+                break
+            chosen.append(parts)
+            ids.add(identity(parts[0]))
+            if len(parts) > 1:
+                break
+        return chosen

@@ -1,0 +1,100 @@
+"""The BindRequest of one Statement, or of several that share it. Pure; used by writer.py."""
+
+from dataclasses import dataclass
+
+from bindery.api import bindrequest
+from bindery.api.names import API_VERSION, STATEMENT_LABEL
+from bindery.kube.bindrequests import RequestKey
+from bindery.scheduler.commit.drafts import BindRequestDraft
+
+
+@dataclass(frozen=True)
+class RequestDraft:
+    """A BindRequest to create, with one Statement or several of the same namespace."""
+
+    statements: tuple[BindRequestDraft, ...]
+    is_old_form: bool = False
+    """Whether it is written in the old form, which has room for one Statement."""
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the request."""
+        return self.statements[0].namespace
+
+    @property
+    def name(self) -> str:
+        """The name of the request: that which its first Statement would have alone."""
+        return self.statements[0].name
+
+    @property
+    def keys(self) -> frozenset[RequestKey]:
+        """The identities of its Statements."""
+        return frozenset(each.key for each in self.statements)
+
+    @property
+    def content(self) -> list[tuple[RequestKey, list[tuple[str, str]]]]:
+        """Its Statements, each with the UIDs of its pods and their nodes."""
+        return [
+            (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
+            for each in self.statements
+        ]
+
+    def to_object(self) -> dict[str, object]:
+        """Return the object to create."""
+        first = self.statements[0]
+        if self.is_old_form:
+            return first.to_object()
+        metadata = first.metadata()
+        if len(self.statements) > 1:
+            # The other labels are about one Statement or pod.
+            shared = set.intersection(*(set(each.labels.items()) for each in self.statements))
+            metadata["labels"] = {key: value for key, value in shared if key != STATEMENT_LABEL}
+            metadata["ownerReferences"] = self._owners()
+        spec = bindrequest.StoredBindRequestSpec(
+            statements=tuple(_statement(each.spec) for each in self.statements),
+            summary=self._summary(),
+            backoff_limit=first.spec.backoff_limit,
+            fencing_token=first.spec.fencing_token,
+        )
+        return {
+            "apiVersion": API_VERSION,
+            "kind": "BindRequest",
+            "metadata": metadata,
+            "spec": spec.to_wire(),
+        }
+
+    def _owners(self) -> list[dict[str, str]]:
+        """Return the owner references; none if one Statement has no owner.
+
+        The garbage collector deletes an object when all its owners are gone, and then that
+        Statement would go too.
+        """
+        owners = [each.owner for each in self.statements]
+        if not all(owner.kind for owner in owners):
+            return []
+        return [owner.to_reference() for owner in dict.fromkeys(owners)]
+
+    def _summary(self) -> bindrequest.RequestSummary:
+        specs = [each.spec for each in self.statements]
+        gangs = (spec.pod_group.name for spec in specs if spec.pod_group is not None)
+        pods = [pod for spec in specs for pod in spec.pods]
+        return bindrequest.RequestSummary(
+            gangs=bindrequest.few_names(gangs),
+            pods=len(pods),
+            nodes=bindrequest.few_names(pod.selected_node for pod in pods),
+        )
+
+
+def _statement(spec: bindrequest.BindRequestSpec) -> bindrequest.CommittedStatement:
+    reference = spec.statement
+    return bindrequest.CommittedStatement(
+        id=reference.id,
+        part=reference.part,
+        parts=reference.parts,
+        after=reference.after,
+        pod_group=spec.pod_group,
+        queue=spec.queue,
+        min_bound=spec.min_bound,
+        priority=spec.priority,
+        pods=spec.pods,
+    )
