@@ -191,7 +191,8 @@ class StoredBindRequestSpec(ApiModel):
         json_schema_extra={
             "x-kubernetes-validations": [
                 {
-                    "rule": "has(self.statements) != (has(self.pods) || has(self.statement))",
+                    "rule": "has(self.statements) ? !has(self.pods) && !has(self.statement)"
+                    " : has(self.pods) && has(self.statement)",
                     "message": "either statements, or pods and statement, must be given",
                 }
             ]

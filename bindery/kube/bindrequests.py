@@ -215,6 +215,7 @@ class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, g
         spec = self.spec
         outcomes = {status.id: status for status in self.status.statements}
         siblings = tuple(each.id for each in spec.statements)
+        unknown = self._status_of_unknown()
         return tuple(
             BindRequest(
                 metadata=self.metadata,
@@ -230,17 +231,30 @@ class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, g
                     backoff_limit=spec.backoff_limit,
                     fencing_token=spec.fencing_token,
                 ),
-                status=_status_of(each, outcomes.get(each.id)),
+                status=_status_of(each, outcomes[each.id]) if each.id in outcomes else unknown,
                 siblings=siblings,
                 is_withdrawn=each.id in spec.withdrawn,
             )
             for each in spec.statements
         )
 
+    def _status_of_unknown(self) -> BindRequestStatus:
+        """Return the status of Statements that have none of their own.
 
-def _status_of(statement: CommittedStatement, status: StatementStatus | None) -> BindRequestStatus:
-    if status is None:
-        return BindRequestStatus()
+        They have failed with a request that has failed as a whole, such as a malformed one.
+        """
+        status = self.status
+        if status.phase != Phase.FAILED:
+            return BindRequestStatus()
+        return BindRequestStatus(
+            phase=status.phase,
+            reason=status.reason,
+            message=status.message,
+            completion_time=status.completion_time,
+        )
+
+
+def _status_of(statement: CommittedStatement, status: StatementStatus) -> BindRequestStatus:
     read = _narrowed(BindRequestStatus, status)
     if not status.is_final:
         return read

@@ -22,13 +22,13 @@ def test_a_request_that_nobody_has_touched_shows_phase_pods_and_nodes(
     del components  # whose definitions of the kinds are needed, and none of the processes
     cluster.add_nodes(3)
     bindings = cluster.add_pods("gang", 3)
-    summary = {"pods": 3, "nodes": "node-1,node-2 +1"}
+    summary = {"gangs": "big", "pods": 3, "nodes": "node-1,node-2 +1"}
     group = {"name": "big", "uid": "0"}
 
     cluster.create(cluster.request("fresh", bindings, summary=summary, podGroup=group))
     table = cluster.kubectl("get", "bindrequests", "fresh").splitlines()
 
-    columns = ["PHASE", "GANG", "PODS", "BOUND", "NODES", "ATTEMPTS", "REASON", "AGE"]
+    columns = ["PHASE", "GANGS", "PODS", "BOUND", "NODES", "ATTEMPTS", "REASON", "AGE"]
     assert table[0].split() == ["NAME", *columns]
     shown = table[1].split()
     assert shown[:7] == ["fresh", "Pending", "big", "3", "0", "node-1,node-2", "+1"]

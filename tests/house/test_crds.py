@@ -27,6 +27,11 @@ def test_the_written_definitions_are_those_of_the_models(directory: str, tmp_pat
     assert not broken
 
 
+POD = {"podName": "a", "podUID": "1", "selectedNode": "n"}
+STATEMENTS = {"statements": [{"id": "s", "pods": [POD]}]}
+NEITHER_FORM = "either statements, or pods and statement, must be given"
+
+
 class DryRun(Resource[Plain]):
     """A kind of which objects are checked as `kubectl create --validate=strict` does, not kept."""
 
@@ -97,7 +102,12 @@ def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
         ("Queue", {"resources": {"gpu": {"most": 8}}}, r"spec\.resources\.gpu\.most"),
         ("Queue", {"state": "Ajar"}, r'spec\.state.*"Open", "Closed"'),
         ("BindRequest", {"pods": [], "statement": {"id": "s"}}, r"spec\.pods.*at least 1"),
-        ("BindRequest", {"statement": {"id": "s"}}, r"spec\.pods: Required value"),
+        ("BindRequest", {"statement": {"id": "s"}}, NEITHER_FORM),
+        ("BindRequest", {"pods": [POD]}, NEITHER_FORM),
+        ("BindRequest", {"pods": [POD], "statement": {"id": "s"}, **STATEMENTS}, NEITHER_FORM),
+        ("BindRequest", {}, NEITHER_FORM),
+        ("BindRequest", {"statements": []}, r"spec\.statements.*at least 1"),
+        ("BindRequest", {"statements": [{"id": "s", "pods": []}]}, r"pods.*at least 1"),
     ],
 )
 def test_bad_input_is_refused_with_the_name_of_its_field(
