@@ -23,7 +23,7 @@ _EXAMPLES = examples(
     ("explain my-gang", "why a gang waits"),
     ("explain pod/worker-3 -n team", "a pod, with its gang"),
     ("explain job/train", "the gang of a Job's pods; so deploy/, sts/"),
-    ("explain br/my-gang-1", "the gang of a BindRequest"),
+    ("explain br/my-gang-1", "a BindRequest, and the first of its gangs that waits"),
     ("explain queue/research", "a queue and the jobs that wait in it"),
     ("explain my-gang -o json", "for programs"),
     ("explain my-gang --file cluster.yaml", "a snapshot"),

@@ -12,13 +12,15 @@ from datetime import UTC, datetime
 import typer
 
 from bindery.cli.errors import CommandError
-from bindery.cli.explaintext import outlook_lines, queue_lines, waiting_lines
-from bindery.cli.listings import scheduled_condition
+from bindery.cli.explaintext import outlook_lines, queue_lines, some_lines, waiting_lines
+from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format, Origin
+from bindery.cli.requesttext import lines_of_gang, statements_of
 from bindery.cli.sources import Source, read_source
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
-from bindery.cli.wire import dump
+from bindery.cli.wire import dump, to_wire
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.insight.advice import advice
@@ -43,11 +45,11 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
         return
     found = subject(source.snapshot, *about)
     with working("planning in memory"):
+        now = source.now if origin.file is not None else datetime.now(UTC)
         if output is Format.TEXT:
-            now = source.now if origin.file is not None else datetime.now(UTC)
             lines, said = describe(source, found, now), None
         else:
-            lines, said = [], _asked(source, found)
+            lines, said = [], _for_programs(source, found, now)
     if said is None and output is not Format.TEXT:
         name = source.configuration.scheduler_name
         raise CommandError(f"{found.key} is not planned by {name}")
@@ -63,7 +65,7 @@ def _print(output: Format, lines: Iterable[str], answer: object) -> None:
 
 def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     """Return the answer, line by line."""
-    snapshot, lines = source.snapshot, [about.introduction] if about.introduction else []
+    snapshot, lines = source.snapshot, about.introduction.splitlines()
     if about.pod is not None:
         lines.append(_pod_line(snapshot, about.pod))
         ours = source.configuration.scheduler_name
@@ -72,11 +74,36 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
             return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     if about.key.is_group:
         lines.append(_group_line(snapshot, about, now))
+    lines += some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))
     return lines + list(_why(_asked(source, about), about))
 
 
 def _asked(source: Source, about: Subject) -> Explanation | None:
     return explain_job(source.in_pool(about.node_pool).world(), about.key)
+
+
+def _statements(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
+    """Return the Statements that bind, or were to bind, pods of `about`."""
+    if about.key.is_group:
+        pods = snapshot.pods_by_group.get((about.key.namespace, about.key.name), [])
+    else:
+        pods = [about.pod] if about.pod is not None else []
+    return statements_of(snapshot, pods)
+
+
+def _untold(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
+    """Return the Statements of `about` that its introduction does not show."""
+    found = _statements(snapshot, about)
+    return [each for each in found if each.metadata.name != about.request]
+
+
+def _for_programs(source: Source, about: Subject, now: datetime) -> object:
+    """Return the answer with the Statements of `about`; None if nobody plans it."""
+    explained = _asked(source, about)
+    if explained is None:
+        return None
+    found = ClusterSnapshot(requests=tuple(_statements(source.snapshot, about)))
+    return {**to_wire(explained), "requests": request_rows(found, now)}
 
 
 def _pod_line(snapshot: ClusterSnapshot, pod: Pod) -> str:
@@ -89,7 +116,7 @@ def _pod_line(snapshot: ClusterSnapshot, pod: Pod) -> str:
         return f"{name} is bound to node {pod.spec.node_name} ({pod.status.phase})."
     node = snapshot.requested_nodes.get(pod.metadata.uid)
     if node is not None:
-        return f"{name} is being bound to node {node} by a BindRequest."
+        return f"{name} is being bound to node {node}."
     return f"{name} waits."
 
 

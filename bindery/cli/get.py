@@ -1,4 +1,4 @@
-"""`bindery get`: queues, gangs and BindRequests as tables or JSON.
+"""`bindery get`: queues, gangs and BindRequests as tables, JSON or YAML.
 
 `cluster` reads what is shown, `listings` and `queuerows` make the rows, `tables` prints them. What
 a kind needs is imported when it is asked for.
@@ -13,7 +13,7 @@ import typer
 
 from bindery.cli.importing import importing
 from bindery.cli.options import NamespaceOption, examples, namespace_of
-from bindery.cli.tables import Column, Row, print_json, print_table
+from bindery.cli.tables import Column, Row, print_json, print_table, print_yaml
 
 app = typer.Typer(no_args_is_help=True, add_completion=False)
 
@@ -31,6 +31,7 @@ class Output(StrEnum):
 
     TABLE = "table"
     JSON = "json"
+    YAML = "yaml"
 
 
 _NAMESPACE: Final = Column("NAMESPACE", "namespace")
@@ -60,6 +61,7 @@ _COLUMNS: Final[dict[Kind, tuple[Column, ...]]] = {
     ),
     Kind.REQUESTS: (
         Column("NAME", "name"),
+        Column("GANG", "gang"),
         Column("PHASE", "phase"),
         Column("BOUND", "bound", is_number=True),
         Column("NODES", "nodes"),
@@ -80,6 +82,7 @@ _NAMES: Final[dict[str, Kind]] = {
 _EXAMPLES = examples(
     ("get gangs -A", "gangs of all namespaces, and why they wait"),
     ("get pg -n team", "kinds may be named as for kubectl: pg, queue, br"),
+    ("get requests --gang train", "what the binder does with a gang; pod/NAME for a single pod"),
     ("get requests -n team -o json", "for programs"),
 )
 
@@ -102,9 +105,17 @@ def get(
     all_namespaces: Annotated[
         bool, typer.Option("-A", "--all-namespaces", help="Objects of all namespaces.")
     ] = False,
+    gang: Annotated[
+        str, typer.Option("--gang", metavar="NAME", help="Only the requests of this gang.")
+    ] = "",
     output: Annotated[Output, typer.Option("-o", "--output")] = Output.TABLE,
 ) -> None:
-    """Show queues (held/limit), gangs (and why they wait) or BindRequests."""
+    """Show queues (held/limit), gangs (and why they wait) or BindRequests.
+
+    A BindRequest has a line for each of its Statements: each gang is bound whole or not at all.
+    """
+    if gang and kind is not Kind.REQUESTS:
+        raise typer.BadParameter("only requests are chosen by their gang", param_hint="--gang")
     columns, chosen = _COLUMNS[kind], ""
     if kind is Kind.QUEUES:
         where = "the cluster"
@@ -113,14 +124,17 @@ def get(
     else:
         chosen = namespace_of(context, namespace, None)
         where = f"namespace {chosen}"
-    rows = _rows(context, kind, chosen)
+    rows = _rows(context, kind, chosen, gang)
     if output is Output.JSON:
         print_json(rows)
+    elif output is Output.YAML:
+        print_yaml(rows)
     else:
-        print_table(columns, rows, f"There are no {kind.value} in {where}.")
+        whose = f" of gang {gang}" if gang else ""
+        print_table(columns, rows, f"There are no {kind.value}{whose} in {where}.")
 
 
-def _rows(context: typer.Context, kind: Kind, namespace: str) -> Sequence[Row]:
+def _rows(context: typer.Context, kind: Kind, namespace: str, gang: str) -> Sequence[Row]:
     """Return the rows of `kind`; `namespace` is empty for those of all namespaces."""
     with importing():
         from bindery.cli import cluster, listings
@@ -131,9 +145,9 @@ def _rows(context: typer.Context, kind: Kind, namespace: str) -> Sequence[Row]:
 
     if kind is Kind.QUEUES:
         return queue_rows(with_client(context, cluster.read_queues))
-    if kind is Kind.GANGS:
-        read, make = cluster.read_gangs, listings.gang_rows
-    else:
-        read, make = cluster.read_requests, listings.request_rows
+    read = cluster.read_gangs if kind is Kind.GANGS else cluster.read_requests
     snapshot = with_client(context, lambda client: read(client, namespace))
-    return make(snapshot, datetime.now(UTC))
+    now = datetime.now(UTC)
+    if kind is Kind.GANGS:
+        return listings.gang_rows(snapshot, now)
+    return listings.request_rows(snapshot, now, gang)

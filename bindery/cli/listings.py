@@ -6,7 +6,8 @@ Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the 
 from datetime import datetime
 
 from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
-from bindery.api.states import INVALID, SCHEDULED, GangState, Phase
+from bindery.api.states import INVALID, SCHEDULED, GangState
+from bindery.cli.requesttext import gang_of, phase_of, reason_of
 from bindery.cli.tables import Row, age
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup
@@ -87,24 +88,38 @@ def _single_row(pod: Pod, snapshot: ClusterSnapshot, now: datetime) -> Row:
     }
 
 
-def request_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
-    """Return one row for each BindRequest, by namespace and name."""
-    rows = [_request_row(request, now) for request in snapshot.requests]
-    return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
+def request_rows(snapshot: ClusterSnapshot, now: datetime, gang: str = "") -> list[Row]:
+    """Return one row for each Statement of the BindRequests, by namespace and request.
+
+    `gang`: only the Statements of this PodGroup, or of this pod as `pod/NAME`.
+    """
+    chosen = [each for each in snapshot.requests if not gang or _is_of(each, gang)]
+    chosen.sort(key=lambda each: (each.metadata.namespace, each.metadata.name))
+    return [_request_row(request, now) for request in chosen]
+
+
+def _is_of(request: BindRequest, gang: str) -> bool:
+    kind, _, name = gang.rpartition("/")
+    if kind == "pod":
+        return any(pod.pod_name == name for pod in request.spec.pods)
+    group = request.spec.pod_group
+    return group is not None and group.name == gang
 
 
 def _request_row(request: BindRequest, now: datetime) -> Row:
     nodes = sorted({pod.selected_node for pod in request.spec.pods})
     more = f" +{len(nodes) - _SHOWN_NODES}" if len(nodes) > _SHOWN_NODES else ""
-    status = request.status
-    reason = ": ".join(text for text in (status.reason, status.message) if text)
+    statement = request.spec.statement
     return {
         "namespace": request.metadata.namespace,
         "name": request.metadata.name,
-        "phase": status.phase or Phase.PENDING.value,
-        "bound": f"{len(status.bound_pods)}/{len(request.spec.pods)}",
+        "gang": gang_of(request),
+        "statement": statement.id,
+        "part": statement.part,
+        "phase": phase_of(request),
+        "bound": f"{len(request.status.bound_pods)}/{len(request.spec.pods)}",
         "nodes": ",".join(nodes[:_SHOWN_NODES]) + more,
-        "attempts": status.failed_attempts,
+        "attempts": request.status.failed_attempts,
         "age": age(request.metadata.creation_timestamp, now),
-        "reason": reason,
+        "reason": reason_of(request),
     }

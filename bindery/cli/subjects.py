@@ -14,7 +14,7 @@ from typing import Final
 
 from bindery.api.names import GROUP, NODE_POOL_LABEL
 from bindery.cli.errors import CommandError
-from bindery.kube.bindrequests import BindRequest
+from bindery.cli.requesttext import request_lines
 from bindery.kube.objects import Pod, PodGroup, Queue
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.reading import job_key
@@ -50,7 +50,9 @@ class Subject:
     group: PodGroup | None
     pod: Pod | None
     introduction: str = ""
-    """A line about what has led to it: a workload or a BindRequest; empty if nothing has."""
+    """Lines about what has led to it: a workload or a BindRequest; empty if nothing has."""
+    request: str = ""
+    """The name of the BindRequest that the introduction is about; empty if it is about none."""
 
     @property
     def node_pool(self) -> str:
@@ -126,25 +128,23 @@ def _of_pod(snapshot: ClusterSnapshot, pod: Pod) -> Subject:
 
 
 def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
-    """Return the gang whose pods a BindRequest binds."""
-    requests = {r.metadata.name: r for r in snapshot.requests if r.metadata.namespace == namespace}
-    if name not in requests:
-        raise _missing("BindRequest", name, requests, f" in namespace {namespace}")
-    request = requests[name]
-    uids = {pod.pod_uid for pod in request.spec.pods}
-    pods = [pod for pod in snapshot.pods if pod.metadata.uid in uids]
-    line = _request_line(request)
-    if not pods:
-        raise CommandError(f"{line} None of its pods exists any more.")
-    return replace(_leading(snapshot, pods), introduction=line)
-
-
-def _request_line(request: BindRequest) -> str:
-    meta, status = request.metadata, request.status
-    said = ": ".join(part for part in (status.reason, status.message) if part)
-    bound = f"{len(status.bound_pods)} of {len(request.spec.pods)} pods are bound"
-    line = f"BindRequest {meta.namespace}/{meta.name} is {status.phase or 'Pending'}: {bound}."
-    return f"{line} {said}." if said else line
+    """Return the first gang of a BindRequest with a pod that waits, or its first gang."""
+    requests = [each for each in snapshot.requests if each.metadata.namespace == namespace]
+    statements = [each for each in requests if each.metadata.name == name]
+    if not statements:
+        known = sorted({each.metadata.name for each in requests})
+        raise _missing("BindRequest", name, known, f" in namespace {namespace}")
+    introduction = "\n".join(request_lines(statements))
+    pods = {pod.metadata.uid: pod for pod in snapshot.pods}
+    gangs = [
+        [pods[pod.pod_uid] for pod in each.spec.pods if pod.pod_uid in pods] for each in statements
+    ]
+    left = [gang for gang in gangs if gang]
+    if not left:
+        raise CommandError(f"{introduction}\nNone of its pods exists any more.")
+    waiting = (gang for gang in left if not all(map(_has_place, gang)))
+    found = _leading(snapshot, next(waiting, left[0]))
+    return replace(found, introduction=introduction, request=name)
 
 
 def _of_workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Subject:

@@ -1,7 +1,7 @@
-"""Print rows as a table or as JSON, from one description of the columns.
+"""Print rows as a table, as JSON or as YAML, from one description of the columns.
 
 Used by all commands that ask. A row is a mapping by column key; the table shows it as text,
-`-o json` as it is.
+`-o json` and `-o yaml` as it is.
 """
 
 import json
@@ -69,6 +69,14 @@ def print_lines(lines: Iterable[str]) -> None:
 def print_json(rows: Sequence[Row]) -> None:
     """Print `rows` as one JSON list."""
     make_console().file.write(json.dumps([dict(row) for row in rows], indent=2) + "\n")
+
+
+def print_yaml(rows: Sequence[Row]) -> None:
+    """Print `rows` as one YAML list."""
+    import yaml  # tables do without it
+
+    text = yaml.safe_dump([dict(row) for row in rows], sort_keys=False, width=_PIPE_WIDTH)
+    make_console().file.write(text)
 
 
 def working(text: str) -> AbstractContextManager[object]:

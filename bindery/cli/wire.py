@@ -3,6 +3,7 @@
 import json
 from dataclasses import fields, is_dataclass
 from enum import StrEnum
+from typing import Any
 
 import yaml
 from pydantic.alias_generators import to_camel
@@ -12,7 +13,7 @@ from bindery.cli.options import Format
 from bindery.scheduler.model.jobs import JobKey
 
 
-def to_wire(value: object) -> object:
+def to_wire(value: object) -> Any:
     """Return `value` as dictionaries, lists and plain values; a job by its namespace and name."""
     if isinstance(value, JobKey):
         return {"namespace": value.namespace, "name": value.name}

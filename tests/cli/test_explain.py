@@ -95,7 +95,7 @@ def test_a_gang_that_fits_is_told_so(cluster: Scenario) -> None:
     ("name", "line"),
     [
         ("runs-0", "Pod default/runs-0 is bound to node small (Running)."),
-        ("going-0", "Pod default/going-0 is being bound to node small by a BindRequest."),
+        ("going-0", "Pod default/going-0 is being bound to node small."),
     ],
 )
 def test_a_pod_that_does_not_wait_is_said_to_be_where_it_is(

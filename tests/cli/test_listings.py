@@ -161,6 +161,7 @@ def test_a_request_shows_its_progress_and_nodes() -> None:
     (row,) = request_rows(snapshot_of(SCENARIO), SCENARIO.now)
 
     assert row["phase"] == "Pending"
+    assert row["gang"] == "pod/asked-0,pod/asked-1"
     assert row["bound"] == "0/2"
     assert row["nodes"] == "node1"
     assert row["attempts"] == 2

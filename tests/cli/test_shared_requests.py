@@ -1,0 +1,236 @@
+"""What people see of a BindRequest that carries the Statements of several gangs."""
+
+from dataclasses import replace
+
+import msgspec
+import pytest
+import yaml
+from commandline import CommandLine
+from inlinescenarios import scenario_of, source_of
+
+from bindery.api.names import STATEMENT_LABEL
+from bindery.cli.errors import CommandError
+from bindery.cli.explanation import describe
+from bindery.cli.listings import request_rows
+from bindery.cli.sources import Source
+from bindery.cli.subjects import subject
+from bindery.cli.tables import print_yaml
+from bindery.kube.bindrequests import (
+    CommittedStatement,
+    PodBinding,
+    PodGroupReference,
+    StatementStatus,
+    StoredBindRequest,
+    StoredBindRequestSpec,
+    StoredBindRequestStatus,
+    UnboundPod,
+)
+from bindery.kube.objects import Meta
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.scenario.capture import capture
+
+SCENARIO = scenario_of(
+    """
+    nodes: [{name: "node{i}", count: 4, cpu: "8"}]
+    queues: [{name: research}]
+    jobs:
+    - {name: done, queue: research, pods: [{count: 2, cpu: "1", state: Running, node: node0}]}
+    - {name: waits, queue: research, pods: [{count: 2, cpu: "1"}]}
+    - {name: refused, queue: research, pods: [{count: 2, cpu: "1"}]}
+    - {name: other, queue: research, pods: [{count: 1, cpu: "1"}]}
+    """
+)
+NAME = "done-0f3a-1"
+REASON = "VolumeNotBound"
+MESSAGE = "claim scratch is not bound yet"
+
+
+def statement(snapshot: ClusterSnapshot, gang: str, *nodes: str) -> CommittedStatement:
+    """Return the Statement that binds the pods of `gang` to `nodes`."""
+    (group,) = [each for each in snapshot.groups if each.metadata.name == gang]
+    pods = snapshot.pods_by_group["default", gang]
+    bindings = [
+        PodBinding(pod_name=pod.metadata.name, pod_uid=pod.metadata.uid, selected_node=node)
+        for pod, node in zip(pods, nodes, strict=True)
+    ]
+    return CommittedStatement(
+        id=f"{gang}-1",
+        pods=bindings,
+        pod_group=PodGroupReference(name=gang, uid=group.metadata.uid),
+    )
+
+
+def shared(*left_out: str) -> Source:
+    """Return the cluster with a request of three gangs: bound, being bound and refused.
+
+    `left_out`: gangs that the request does not carry.
+    """
+    source = source_of(SCENARIO)
+    snapshot = source.snapshot
+    placed = {"done": ["node0"] * 2, "waits": ["node1", "node2"], "refused": ["node3"] * 2}
+    statements = [
+        statement(snapshot, gang, *nodes) for gang, nodes in placed.items() if gang not in left_out
+    ]
+    unbound = [
+        UnboundPod(pod_name=pod.pod_name, pod_uid=pod.pod_uid, node="node3", reason="NodeGone")
+        for each in statements
+        for pod in each.pods
+        if each.id == "refused-1"
+    ]
+    outcomes = [
+        StatementStatus(id="done-1", phase="Succeeded", reason="Bound"),
+        StatementStatus(id="waits-1", reason=REASON, message=MESSAGE, failed_attempts=2),
+        StatementStatus(
+            id="refused-1",
+            phase="Failed",
+            reason="NodeGone",
+            message="node node3 is gone",
+            unbound_pods=unbound,
+        ),
+    ]
+    stored = StoredBindRequest(
+        metadata=Meta(
+            name=NAME,
+            namespace="default",
+            uid="request",
+            creation_timestamp=SCENARIO.now.isoformat(),
+            labels={STATEMENT_LABEL: "x"},
+        ),
+        spec=StoredBindRequestSpec(statements=statements, fencing_token=3),
+        status=StoredBindRequestStatus(statements=outcomes, phase="Binding"),
+    )
+    return replace(source, snapshot=replace(snapshot, requests=stored.each()))
+
+
+def explained(source: Source, name: str) -> list[str]:
+    return describe(source, subject(source.snapshot, name, "default"), source.now)
+
+
+def test_each_statement_has_a_line_of_its_own() -> None:
+    rows = request_rows(shared().snapshot, SCENARIO.now)
+
+    columns = ("name", "gang", "statement", "phase", "bound", "nodes", "attempts", "reason")
+    assert [tuple(row[column] for column in columns) for row in rows] == [
+        (NAME, "done", "done-1", "Succeeded", "2/2", "node0", 0, "Bound"),
+        (NAME, "waits", "waits-1", "Pending", "0/2", "node1,node2", 2, f"{REASON}: {MESSAGE}"),
+        (NAME, "refused", "refused-1", "Failed", "0/2", "node3", 0, "NodeGone: node node3 is gone"),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gang", "shown"),
+    [("waits", ["waits"]), ("pod/waits-1", ["waits"]), ("other", []), ("wait", [])],
+)
+def test_the_lines_of_one_gang_can_be_chosen(gang: str, shown: list[str]) -> None:
+    rows = request_rows(shared().snapshot, SCENARIO.now, gang)
+
+    assert [row["gang"] for row in rows] == shown
+
+
+def test_only_requests_are_chosen_by_their_gang(command_line: CommandLine) -> None:
+    done = command_line("get", "queues", "--gang", "waits")
+
+    assert done.returncode == 2
+    assert "--gang" in done.stderr
+
+
+def test_the_rows_are_written_as_yaml(capsys: pytest.CaptureFixture[str]) -> None:
+    rows = request_rows(shared().snapshot, SCENARIO.now)
+
+    print_yaml(rows)
+
+    assert yaml.safe_load(capsys.readouterr().out) == rows
+
+
+def test_pods_without_a_gang_are_named() -> None:
+    (request, *_) = shared().snapshot.requests
+    alone = msgspec.structs.replace(
+        request, spec=msgspec.structs.replace(request.spec, pod_group=None)
+    )
+
+    (row,) = request_rows(ClusterSnapshot(requests=(alone,)), SCENARIO.now)
+
+    assert row["gang"] == "pod/done-0,pod/done-1"
+
+
+def test_a_withdrawn_statement_says_so_until_it_has_ended() -> None:
+    requests = [msgspec.structs.replace(r, is_withdrawn=True) for r in shared().snapshot.requests]
+
+    rows = request_rows(ClusterSnapshot(requests=tuple(requests)), SCENARIO.now)
+
+    reasons = {row["gang"]: row["reason"] for row in rows}
+    assert reasons["waits"] == "withdrawn by the scheduler"
+    assert reasons["refused"] == "NodeGone: node node3 is gone"
+
+
+def test_a_gang_names_its_request_while_it_is_bound() -> None:
+    lines = explained(shared(), "waits")
+
+    name = f"Its BindRequest {NAME} (shared with 2 other Statements)"
+    assert lines[1:] == [
+        f"{name} is Pending: 0 of 2 pods are bound. {REASON}: {MESSAGE}.",
+        "None of its pods waits for the scheduler.",
+    ]
+
+
+def test_a_pod_names_the_request_of_its_gang() -> None:
+    lines = explained(shared(), "pod/waits-0")
+
+    assert lines[0] == "Pod default/waits-0 is being bound to node node1."
+    assert lines[2].startswith(f"Its BindRequest {NAME} (shared ")
+
+
+def test_a_gang_that_was_refused_names_the_request_that_failed() -> None:
+    lines = explained(shared("done"), "refused")
+
+    name = f"Its BindRequest {NAME} (shared with 1 other Statement)"
+    text = f"{name} is Failed: 0 of 2 pods are bound. NodeGone: node node3 is gone."
+    assert lines[1] == text
+
+
+def test_a_gang_that_is_bound_names_no_request() -> None:
+    assert not any("BindRequest" in line for line in explained(shared(), "done"))
+
+
+def test_a_shared_request_says_what_has_become_of_each_gang_and_explains_the_first_that_waits() -> (
+    None
+):
+    lines = explained(shared(), f"br/{NAME}")
+
+    assert lines[:4] == [
+        f"BindRequest default/{NAME} carries 3 Statements: 2 of 6 pods are bound.",
+        "  done is Succeeded: 2 of 2 pods are bound. Bound.",
+        f"  waits is Pending: 0 of 2 pods are bound. {REASON}: {MESSAGE}.",
+        "  refused is Failed: 0 of 2 pods are bound. NodeGone: node node3 is gone.",
+    ]
+    assert lines[4].startswith("PodGroup default/waits ")
+    assert not any(line.startswith("Its BindRequest") for line in lines)
+
+
+def test_a_shared_request_whose_pods_are_all_bound_explains_its_first_gang() -> None:
+    lines = explained(shared("waits", "refused"), f"br/{NAME}")
+
+    assert lines[0] == f"BindRequest default/{NAME} is Succeeded: 2 of 2 pods are bound. Bound."
+    assert lines[1].startswith("PodGroup default/done ")
+
+
+def test_a_shared_request_without_pods_says_what_has_become_of_each_gang() -> None:
+    source = shared()
+    source = replace(source, snapshot=replace(source.snapshot, pods=()))
+
+    with pytest.raises(CommandError, match=r"carries 3 Statements(.|\n)*None of its pods exists"):
+        explained(source, f"br/{NAME}")
+
+
+def test_a_snapshot_keeps_the_statements_apart() -> None:
+    captured = capture(shared().snapshot, SCENARIO.now)
+
+    entries = [
+        (entry["pods"], entry["node"], entry["phase"], entry["failedAttempts"])
+        for entry in captured["bindRequests"]
+    ]
+    assert entries == [
+        (["waits-0"], "node1", "Pending", 2),
+        (["waits-1"], "node2", "Pending", 2),
+        (["refused-0", "refused-1"], "node3", "Failed", 0),
+    ]
