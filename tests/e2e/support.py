@@ -30,7 +30,7 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
 )
 from bindery.controlplane.components import Component
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
@@ -261,9 +261,10 @@ class Corner:
         return sum(bool(pod.spec.node_name) for pod in await self.pods(gang))
 
     async def requests(self) -> list[BindRequest]:
-        """Return the BindRequests of this corner's pool."""
+        """Return the BindRequests of this corner's pool, one for each Statement."""
         every = await self.client.list(BIND_REQUESTS, namespace=self.namespace)
-        return [r for r in every if r.metadata.labels.get(NODE_POOL_LABEL, "") == self.pool]
+        mine = (r for r in every if r.metadata.labels.get(NODE_POOL_LABEL, "") == self.pool)
+        return [each for stored in mine for each in stored.each()]
 
     async def condition(self, gang: Gang) -> Condition | None:
         """Return the `Scheduled` condition of the PodGroup."""
@@ -316,7 +317,7 @@ class Corner:
         await wait_for(said, f"the pods of {gang.name} say {text!r}")
 
     async def wait_request(self) -> BindRequest:
-        """Wait until there is a BindRequest, and return the first."""
+        """Wait until there is a BindRequest, and return its first Statement."""
         found = await wait_for(self.requests, "a BindRequest is there")
         return found[0]
 
@@ -359,8 +360,8 @@ class Observer:
         """Pod UID -> the nodes it was seen on, in order."""
         self.created_requests: list[str] = []
         """Names of the BindRequests, in the order in which they appeared."""
-        self.requests: dict[str, BindRequest] = {}
-        """BindRequests by name as they were last seen, also those that are gone."""
+        self.requests: dict[RequestKey, BindRequest] = {}
+        """Statements in BindRequests as they were last seen, also those that are gone."""
         self.live_requests: set[str] = set()
         """Names of those that are there."""
         self.story: list[str] = []
@@ -412,10 +413,10 @@ class Observer:
         if change.type is EventType.DELETED:
             self.story.append(f"gone {name}")
 
-    def _take_request(self, change: Change[BindRequest]) -> None:
+    def _take_request(self, change: Change[StoredBindRequest]) -> None:
         if change.type is EventType.ADDED:
             self.created_requests.append(change.object.metadata.name)
-        self.requests[change.object.metadata.name] = change.object
+        self.requests.update((each.key, each) for each in change.object.each())
         if change.type is EventType.DELETED:
             self.live_requests.discard(change.object.metadata.name)
         else:

@@ -61,7 +61,7 @@ async def test_a_gang_whose_devices_are_withdrawn_between_plan_and_bind_gets_non
     components.start_binder(binder_configuration(plugin)).wait_ready()
 
     async def refused() -> bool:
-        status = observer.requests[request.metadata.name].status
+        status = observer.requests[request.key].status
         return status.phase == "Failed" and "is no longer offered" in status.message
 
     await wait_for(refused, "the request fails and says why")
@@ -114,7 +114,7 @@ async def test_a_pod_that_was_replaced_between_plan_and_bind_is_bound_with_its_g
 
     await corner.wait_bound(gang)
     await corner.wait_nothing_left()
-    assert observer.requests[request.metadata.name].status.bound_pods == []
+    assert observer.requests[request.key].status.bound_pods == []
     assert observer.nodes_of_pods[replaced.pod_uid] == []
     assert observer.nodes_of_pods[successor.metadata.uid] != []
 

@@ -48,7 +48,7 @@ async def test_gangs_are_bound_whole_after_a_scheduler_was_killed_at_a_commit(
     await start_scheduler(proxied, corner.pool)
     await corner.wait_bound(*gangs)
     await corner.wait_nothing_left()
-    assert len(observer.created_requests) == len(gangs), "no gang was committed twice"
+    assert len(observer.requests) == len(gangs), "no gang was committed twice"
 
 
 async def test_a_gang_that_is_bound_while_no_scheduler_runs_says_so_once_one_does(

@@ -68,7 +68,7 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
     stale = await a_request_of_an_earlier_leader(corner, tokens["before"])
 
     async def refused() -> BindRequest | None:
-        seen = observer.requests.get(stale.metadata.name)
+        seen = observer.requests.get(stale.key)
         return seen if seen is not None and seen.status.phase == "Failed" else None
 
     seen = await wait_for(refused, "the earlier leader's request is refused")
@@ -95,4 +95,6 @@ async def a_request_of_an_earlier_leader(corner: Corner, token: int) -> BindRequ
         "metadata": {"name": "stale", "labels": {NODE_POOL_LABEL: corner.pool}},
         "spec": {"pods": [binding], "statement": {"id": "stale"}, "fencingToken": token},
     }
-    return await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+    created = await corner.client.create(BIND_REQUESTS, body, corner.namespace)
+    [statement] = created.each()
+    return statement
