@@ -17,15 +17,18 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from benchmarks import binder, growth, results, room, summary
+from benchmarks import binder, catalogue, growth, racetable, results, room, summary
 from benchmarks.cluster import Cluster, open_cluster
-from benchmarks.contenders import BareClient, Bindery, Contender, KubeScheduler
+from benchmarks.contenders import Contender
 from benchmarks.planning import pods_per_second
 from benchmarks.races import Lap, Standing, race
 from benchmarks.workload import Workload
 
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
+
+_KINDS: Final = ("planning", "room", *catalogue.workloads(0, 1), "binder")
+"""What `--only` takes; each has parts."""
 
 _TABLE_WIDTH: Final = 120
 
@@ -48,8 +51,8 @@ class Plan:
         return not self.only or any(f"{name}/".startswith(f"{asked}/") for asked in self.only)
 
     def workload(self, name: str) -> Workload:
-        """Return what `gangs/...` or `singles/...` is about."""
-        return Workload(self.pods, self.gang_size if name.startswith("gangs") else 0)
+        """Return what a race such as `gangs/bindery` is about."""
+        return catalogue.workloads(self.pods, self.gang_size)[name.partition("/")[0]]
 
     def binder_sizes(self) -> binder.Sizes:
         """Return how large the laps of the binder alone are."""
@@ -57,25 +60,17 @@ class Plan:
 
     def contenders(self) -> dict[str, Callable[[], Contender]]:
         """Return what races, by name, in the order of a round."""
-        every: dict[str, Callable[[], Contender]] = {
-            "gangs/bindery": lambda: Bindery(profiles=self.profiles),
-            "gangs/kube-scheduler": KubeScheduler,
-            "gangs/bare-client": BareClient,
-            "gangs/bindery-max-pods-1": lambda: Bindery(max_pods=1),
-            "gangs/bare-client-max-pods-1": lambda: BareClient(max_pods=1),
-            "singles/bindery": lambda: Bindery(profiles=self.profiles),
-            "singles/kube-scheduler": KubeScheduler,
-        }
+        every = catalogue.contenders(self.profiles)
         return {name: make for name, make in every.items() if self.wants(name)}
 
 
 def plan_in_memory(plan: Plan) -> Mapping[tuple[str, int], float]:
     """Measure planning alone; (what, nodes) -> median pods a second."""
     rates: dict[tuple[str, int], float] = {}
-    kinds = {"gangs": plan.gang_size, "single pods": 0}
-    for what, gang_size in kinds.items():
+    kinds: dict[str, tuple[int, ...]] = {"gangs": (plan.gang_size,), "single pods": ()}
+    for what, gang_sizes in kinds.items():
         for nodes in _GROWTH:
-            workload = Workload(plan.pods, gang_size)
+            workload = Workload(plan.pods, gang_sizes)
             rate = median(pods_per_second(nodes, workload) for _ in range(plan.runs))
             rates[what, nodes] = rate
             _progress.print(f"planning {what} on {nodes} nodes: {rate:,.0f} pods/s")
@@ -118,7 +113,7 @@ async def _lap(cluster: Cluster, contender: Contender, workload: Workload) -> La
     lap = await race(cluster, contender, workload)
     _progress.print(
         f"{lap.pods} pods in {lap.all_bound_s:.1f} s, {lap.pods_per_second:,.0f} pods/s, "
-        f"the first after {lap.first_bind_s:.2f} s"
+        f"the first after {lap.first_bind_s:.2f} s, {lap.writes.all / lap.pods:.2f} writes per pod"
     )
     return lap
 
@@ -127,13 +122,13 @@ def main(
     only: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME", help="planning, room, gangs, gangs/bindery, singles, binder; repeat."
+            metavar="NAME", help=f"{', '.join(_KINDS)}, or a part: gangs/bindery; repeat."
         ),
     ] = None,
     nodes: Annotated[int, typer.Option(min=1, help="Nodes in the races.")] = 1000,
     pods: Annotated[int, typer.Option(min=1, help="Pods in each measurement.")] = 5000,
     gang_size: Annotated[int, typer.Option(min=1, help="Pods of a gang.")] = 10,
-    runs: Annotated[int, typer.Option(min=1, help="Of each; medians are reported.")] = 3,
+    runs: Annotated[int, typer.Option(min=1, help="Of each; medians are reported.")] = 5,
     output: Annotated[Path, typer.Option(help="The JSON file.")] = Path("build/bench.json"),
     profile: Annotated[
         Path | None,
@@ -145,6 +140,10 @@ def main(
     For example, only making room and dividing shares, from 125 to 4,000 nodes; then the report:
 
     python -m benchmarks --only room && python -m benchmarks.report build/bench.json
+
+    Gangs of ten against a bare client and kube-scheduler, and from commit to bound at low load:
+
+    python -m benchmarks --only gangs --only binder/idle --only binder/idle-old-form
     """
     if pods % gang_size:
         raise typer.BadParameter("pods must be a multiple of the gang size")
@@ -167,6 +166,8 @@ def main(
     console = Console(width=width)
     barred = [each for each in room_measurements if each.baseline is not None]
     console.print(results.table([*results.at_one_size(measurements), *barred]))
+    if any(each.race for each in measurements):
+        console.print(results.plain_table(racetable.rows(measurements)))
     if room_measurements:
         growths = growth.of(room_measurements, growth.SECONDS)
         console.print(results.plain_table(growth.rows(growths, "seconds, by nodes or queues")))

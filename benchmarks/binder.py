@@ -6,7 +6,7 @@ an order that rotates, so that what else the machine does meets all of them alik
 
 import tempfile
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -22,9 +22,10 @@ from benchmarks.bindingworlds import (
 )
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.commits import Commits, Delays
-from benchmarks.contenders import BareClient
+from benchmarks.contenders import BareClient, BareWrites
 from benchmarks.races import Lap, Standing
 from benchmarks.workload import Wire
+from bindery.api.configuration import WriteForm
 from bindery.controlplane.build import Report
 from fakes.haminodes import HamiDevicePlugins, Prompt
 
@@ -34,6 +35,7 @@ FEW_BARE: Final = "binder/bare-client-few"
 HAND_OVERS: Final = "binder/hand-overs"
 HANDSHAKES: Final = "binder/handshakes"
 IDLE: Final = "binder/idle"
+IDLE_OLD_FORM: Final = "binder/idle-old-form"
 WAITING: Final = "binder/waiting"
 WITH_PLUGINS: Final = {
     "volumes": "binder/volumes",
@@ -124,10 +126,15 @@ class Rounds:
         }
         for name, count in ((BARE, sizes.pods), (FEW_BARE, sizes.plugin_pods)):
             turns[name] = partial(self._bind, name, World(), _bare_client, count)
-        delays = {IDLE: 0, WAITING: sizes.waiting}
+        idle = Commits(sizes.commits, sizes.gang_size)
+        delays = {
+            IDLE: idle,
+            IDLE_OLD_FORM: replace(idle, form=WriteForm.OLD),
+            WAITING: replace(idle, waiting=sizes.waiting),
+        }
         return {
             **turns,
-            **{name: partial(self._commit, name, count) for name, count in delays.items()},
+            **{name: partial(self._commit, name, wanted) for name, wanted in delays.items()},
         }
 
     async def _bind(
@@ -144,8 +151,7 @@ class Rounds:
             f"{lap.pods} pods in {lap.all_bound_s:.1f} s, {lap.pods_per_second:,.0f} pods/s"
         )
 
-    async def _commit(self, name: str, waiting: int, cluster: Cluster) -> None:
-        wanted = Commits(self._sizes.commits, self._sizes.gang_size, waiting)
+    async def _commit(self, name: str, wanted: Commits, cluster: Cluster) -> None:
         delays = await commits.lap(cluster, wanted)
         self._found.delays.setdefault(name, []).append(delays)
         self._report(f"bound after {delays.p50_s:.3f} s (p50), {delays.p99_s:.3f} s (p99)")
@@ -155,4 +161,4 @@ class Rounds:
 
 
 def _bare_client(requests: Sequence[Wire]) -> BareClient:
-    return BareClient(requests=requests)
+    return BareClient(BareWrites(requests=requests))

@@ -17,7 +17,7 @@ from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.contenders import Contender, profiled, until_answered
 from benchmarks.races import Lap, timed
 from benchmarks.workload import Wire, Workload
-from bindery.api.configuration import BinderConfiguration
+from bindery.api.configuration import BinderConfiguration, WriteForm
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.processes import Process
@@ -87,7 +87,7 @@ async def create_pods(
     """Create `count` pods of `world`, named `prefix` and their number."""
 
     def manifests() -> Iterator[Wire]:
-        for number, pod in enumerate(Workload(count, 0).pod_objects()):
+        for number, pod in enumerate(Workload(count, ()).pod_objects()):
             metadata = {**pod["metadata"], "name": _pod_name(prefix, number)}
             yield world.dressed({**pod, "metadata": metadata}, number)
 
@@ -101,7 +101,10 @@ async def create_pods(
 
 
 def bind_requests(
-    pods: Sequence[Placed], handed_over: Sequence[Mapping[str, Any]], gang_size: int
+    pods: Sequence[Placed],
+    handed_over: Sequence[Mapping[str, Any]],
+    gang_size: int,
+    form: WriteForm = WriteForm.STATEMENTS,
 ) -> Iterator[Wire]:
     """Yield a BindRequest for every `gang_size` of `pods`, with what is handed over for each."""
     bindings = [
@@ -110,6 +113,10 @@ def bind_requests(
     ]
     for start in range(0, len(pods), gang_size):
         identity = f"{pods[start].name}-gang"
+        chosen = bindings[start : start + gang_size]
+        spec: Wire = {"statements": [{"id": identity, "pods": chosen}]}
+        if form is WriteForm.OLD:
+            spec = {"statement": {"id": identity, "part": 0, "parts": 1}, "pods": chosen}
         yield {
             "apiVersion": API_VERSION,
             "kind": "BindRequest",
@@ -118,10 +125,7 @@ def bind_requests(
                 "namespace": NAMESPACE,
                 "labels": {STATEMENT_LABEL: identity},
             },
-            "spec": {
-                "statement": {"id": identity, "part": 0, "parts": 1},
-                "pods": bindings[start : start + gang_size],
-            },
+            "spec": spec,
         }
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.workload import Wire, Workload, nodes
+from benchmarks.usage import Writes
+from benchmarks.workload import NAMESPACE, Wire, Workload, namespaces, nodes
 from bindery.controlplane import find
 from bindery.controlplane.build import Report
 from bindery.controlplane.install import Installation, install
@@ -21,7 +22,10 @@ from bindery.controlplane.processes import Command, Process
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
 
-NAMESPACE: Final = "bench"
+__all__ = ["MOST_NAMESPACES", "NAMESPACE", "Cluster", "open_cluster"]
+
+MOST_NAMESPACES: Final = 10
+"""How many namespaces a workload may use."""
 _CREATES_AT_ONCE: Final = 32
 _CALL_S: Final = 300.0
 _CLEAR_S: Final = 180.0
@@ -46,21 +50,25 @@ class Cluster:
 
     async def fill(self, workload: Workload) -> None:
         """Create the PodGroups and pods."""
-        await self.create_all(POD_GROUPS, workload.pod_groups(), NAMESPACE)
-        await self.create_all(PODS, workload.pod_objects(), NAMESPACE)
+        await self.create_all(POD_GROUPS, workload.pod_groups())
+        await self.create_all(PODS, workload.pod_objects())
 
-    async def clear(self, further: Sequence[str] = ()) -> None:
+    async def clear(
+        self, further: Sequence[str] = (), within: Sequence[str] = (NAMESPACE,)
+    ) -> None:
         """Remove what a race left, without grace, and wait until it is gone.
 
         Args:
             further: paths of collections to clear after the others.
+            within: the namespaces that the race used.
 
         Raises:
             TimeoutError: it does not go.
         """
         async with asyncio.timeout(_CLEAR_S):
             for collection in _CLEARED:
-                await self._clear(collection.format(NAMESPACE))
+                for namespace in within:
+                    await self._clear(collection.format(namespace))
             for collection in further:
                 await self._clear(collection)
 
@@ -70,6 +78,11 @@ class Cluster:
         async with asyncio.timeout(_UNTAINT_S):
             while await self._has_taints():  # noqa: ASYNC110  nobody tells us
                 await asyncio.sleep(0.5)
+
+    async def writes(self) -> Writes:
+        """Return the requests that the API server has answered so far, by its own count."""
+        text = await self._kubectl("get", "/metrics")
+        return Writes.of(text)
 
     def processes(self) -> dict[str, Process]:
         """Return the processes of the control plane, by name."""
@@ -87,12 +100,13 @@ class Cluster:
         *,
         at_once: int = _CREATES_AT_ONCE,
     ) -> None:
-        """Create `objects`, many at once."""
+        """Create `objects`, many at once; `namespace`: of those that name none."""
         remaining = iter(objects)
 
         async def create() -> None:
             for item in remaining:
-                await self.client.create(resource, item, namespace)
+                where = item["metadata"].get("namespace", namespace)
+                await self.client.create(resource, item, where)
 
         async with asyncio.TaskGroup() as group:
             for _ in range(at_once):
@@ -119,9 +133,11 @@ async def open_cluster(state_dir: Path, node_count: int, report: Report) -> Asyn
         try:
             report("applying the chart's resources")
             installation = install(plane)
-            plane.kubectl("create", "namespace", NAMESPACE)
-            account = ("serviceaccount/default", f"--namespace={NAMESPACE}")
-            plane.kubectl("wait", "--for=create", *account, "--timeout=30s")
+            for namespace in namespaces(MOST_NAMESPACES):
+                plane.kubectl("create", "namespace", namespace)
+            for namespace in namespaces(MOST_NAMESPACES):
+                account = ("serviceaccount/default", f"--namespace={namespace}")
+                plane.kubectl("wait", "--for=create", *account, "--timeout=30s")
             async with Client.connect(
                 plane.admin_kubeconfig, user_agent="bench", request_timeout_s=_CALL_S
             ) as client:

@@ -17,7 +17,7 @@ from benchmarks.bindingworlds import UnansweredVolumes, World
 from benchmarks.cluster import NAMESPACE, Cluster
 from benchmarks.witness import Witness
 from benchmarks.workload import Wire
-from bindery.api.configuration import BinderConfiguration, PluginConfiguration
+from bindery.api.configuration import BinderConfiguration, PluginConfiguration, WriteForm
 from bindery.binder.plugins.volumes.writes import SELECTED_NODE
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.kube.storage import CLAIMS
@@ -38,6 +38,8 @@ class Commits:
     gang_size: int
     waiting: int = 0
     """Requests of one pod that wait for a volume meanwhile."""
+    form: WriteForm = WriteForm.STATEMENTS
+    """The form in which the requests of the gangs are written."""
 
 
 @dataclass(frozen=True)
@@ -65,7 +67,7 @@ async def lap(cluster: Cluster, commits: Commits) -> Delays:
     handed_over = await stuck.handed_over(cluster, waiting)
     pods = await binding.create_pods(cluster, plain, commits.gangs * commits.gang_size)
     nothing = await plain.handed_over(cluster, pods)
-    gangs = list(binding.bind_requests(pods, nothing, commits.gang_size))
+    gangs = list(binding.bind_requests(pods, nothing, commits.gang_size, commits.form))
     witness = Witness(cluster.client, NAMESPACE, len(pods))
     watching = asyncio.create_task(witness.run())
     stuck_requests = list(binding.bind_requests(waiting, handed_over, 1))
@@ -127,8 +129,13 @@ async def _commit_steadily(cluster: Cluster, gangs: list[Wire]) -> dict[str, flo
 def _delays(gangs: list[Wire], sent_s: dict[str, float], witness: Witness) -> Delays:
     return Delays(
         tuple(
-            max(witness.seen_s[pod["podName"]] for pod in gang["spec"]["pods"])
+            max(witness.seen_s[pod["podName"]] for pod in _pods_of(gang))
             - sent_s[gang["metadata"]["name"]]
             for gang in gangs
         )
     )
+
+
+def _pods_of(request: Wire) -> list[Wire]:
+    spec = request["spec"]
+    return [pod for statement in spec.get("statements", [spec]) for pod in statement["pods"]]

@@ -11,6 +11,7 @@ import sys
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -57,9 +58,17 @@ class Contender(ABC):
 class Bindery(Contender):
     """Scheduler and binder as users run them, each under its own ServiceAccount."""
 
-    def __init__(self, *, max_pods: int = 500, profiles: Path | None = None) -> None:
-        """Write at most `max_pods` into a BindRequest; `profiles`: run under cProfile."""
-        self._requests = BindRequestConfiguration(max_pods=max_pods)
+    def __init__(
+        self, *, max_pods: int = 500, max_statements: int = 50, profiles: Path | None = None
+    ) -> None:
+        """Make it with its configuration.
+
+        Args:
+            max_pods: the most pods of a Statement in a BindRequest.
+            max_statements: the most Statements in a BindRequest.
+            profiles: where to write profiles if it is to run under cProfile.
+        """
+        self._requests = BindRequestConfiguration(max_pods=max_pods, max_statements=max_statements)
         self._profiles = profiles
         self._started: dict[str, Component] = {}
 
@@ -131,12 +140,17 @@ class KubeScheduler(_OneProcess):
     name = "kube-scheduler"
     scheduler_name = "default-scheduler"
 
+    def __init__(self, percentage_of_nodes_to_score: int = 0) -> None:
+        """Make it; a percentage of 0 leaves the choice to kube-scheduler."""
+        super().__init__()
+        self._percentage = percentage_of_nodes_to_score
+
     async def start(self, cluster: Cluster) -> float:
         """Start it."""
         plane, port = cluster.plane, free_port()
         file = plane.state_dir / "kube-scheduler.yaml"
         account = await asyncio.to_thread(_kube_scheduler_account, plane)
-        file.write_text(settings.kube_scheduler(account), encoding="utf-8")
+        file.write_text(settings.kube_scheduler(account, self._percentage), encoding="utf-8")
         arguments = [
             str(plane.binaries.kube_scheduler),
             f"--config={file}",
@@ -195,27 +209,49 @@ def _metadata(subject: dict[str, str]) -> dict[str, str]:
     return {"name": subject["name"], "namespace": subject["namespace"]}
 
 
+@dataclass(frozen=True)
+class BareWrites:
+    """What the bare client writes."""
+
+    max_pods: int = 500
+    """The most pods of a Statement."""
+    pods_per_request: int = 0
+    """A request gets Statements until it has so many pods; 0: one Statement a request."""
+    with_requests: bool = True
+    """Whether it writes BindRequests; if not, it only binds pods."""
+    at_once: int = 16
+    """Requests that are carried out at a time."""
+    requests: Sequence[Wire] | None = None
+    """BindRequests to write in place of those that it plans."""
+
+    def arguments(self, directory: Path) -> list[str]:
+        """Return the options of the program; `directory` is for a file that they name."""
+        options = [f"--max-pods={self.max_pods}", f"--at-once={self.at_once}"]
+        options.append(f"--pods-per-request={self.pods_per_request}")
+        if not self.with_requests:
+            options.append("--bindings-alone")
+        if self.requests is not None:
+            file = directory / "bindrequests.json"
+            file.write_text(json.dumps(self.requests), encoding="utf-8")
+            options.append(f"--requests={file}")
+        return options
+
+
 class BareClient(_OneProcess):
     """The writes of scheduler and binder alone, made by one process that decides nothing."""
 
     name = "bare-client"
 
-    def __init__(
-        self, *, max_pods: int = 500, at_once: int = 16, requests: Sequence[Wire] | None = None
-    ) -> None:
-        """Write `at_once` requests at a time: those given, or planned with up to `max_pods`."""
+    def __init__(self, writes: BareWrites = BareWrites()) -> None:
+        """Make it; `writes`: how many objects it writes, and which."""
         super().__init__()
-        self._max_pods, self._at_once, self._requests = max_pods, at_once, requests
+        self._writes = writes
 
     async def start(self, cluster: Cluster) -> float:
         """Start it and learn when its first write began."""
         arguments = [sys.executable, "-m", "benchmarks.bareclient"]
         arguments += [f"--kubeconfig={cluster.plane.admin_kubeconfig}"]
-        arguments += [f"--max-pods={self._max_pods}", f"--at-once={self._at_once}"]
-        if self._requests is not None:
-            file = cluster.plane.state_dir / "bindrequests.json"
-            file.write_text(json.dumps(self._requests), encoding="utf-8")
-            arguments += [f"--requests={file}"]
+        arguments += self._writes.arguments(cluster.plane.state_dir)
         process = self._run(cluster, arguments)
         log = process.command.log
         await asyncio.to_thread(

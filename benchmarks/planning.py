@@ -27,9 +27,7 @@ def pods_per_second(node_count: int, workload: Workload) -> float:
     Raises:
         RuntimeError: not all pods were planned.
     """
-    engine = Engine(SchedulerConfiguration(), time.time)
-    for item in _objects(node_count, workload):
-        engine.cluster.apply(Change(EventType.ADDED, item, None))
+    engine = loaded(node_count, workload)
     gc.collect()
     started_s = time.process_time()
     planned = sum(len(draft.tasks) for draft in engine.cycle())
@@ -37,6 +35,14 @@ def pods_per_second(node_count: int, workload: Workload) -> float:
     if planned != workload.pods:
         raise RuntimeError(f"{planned} of {workload.pods} pods were planned")
     return planned / taken_s
+
+
+def loaded(node_count: int, workload: Workload) -> Engine:
+    """Return an engine that knows `workload` and as many empty nodes."""
+    engine = Engine(SchedulerConfiguration(), time.time)
+    for item in _objects(node_count, workload):
+        engine.cluster.apply(Change(EventType.ADDED, item, None))
+    return engine
 
 
 def _objects(node_count: int, workload: Workload) -> Iterator[KubeObject]:

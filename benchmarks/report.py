@@ -1,8 +1,8 @@
 """`python -m benchmarks.report build/bench.json`: rewrites the tables in docs/performance.md.
 
 Run by whoever publishes numbers, after `make bench` on a quiet machine. It replaces what stands
-between three pairs of markers, of races and planning, of the binder alone and of making room, and
-draws the picture; what was not measured stays as it is. It says when and on what machine.
+between four pairs of markers, of single numbers, of races, of the binder alone and of making room,
+and draws the picture; what was not measured stays as it is. It says when and on what machine.
 """
 
 import datetime as dt
@@ -13,11 +13,12 @@ from typing import Annotated, Final
 
 import typer
 
-from benchmarks import growth, plot
+from benchmarks import growth, plot, racetable
 from benchmarks.results import HEADINGS, Measurement, at_one_size, cells, read
 from benchmarks.room import CASES
 
-RACES: Final = "measured"
+NUMBERS: Final = "measured"
+RACES: Final = "measured-races"
 BINDER: Final = "measured-binder"
 ROOM: Final = "measured-room"
 _DOCUMENT: Final = Path(__file__).resolve().parents[1] / "docs" / "performance.md"
@@ -83,14 +84,18 @@ def main(
     measurements = read(source)
     numbers = at_one_size(measurements)
     sections = {
-        RACES: [each for each in numbers if not each.of_binder],
+        NUMBERS: [each for each in numbers if not each.of_binder],
         BINDER: [each for each in numbers if each.of_binder],
     }
     series = [each for each in measurements if each.series]
+    races = racetable.rows(measurements)
     text = document.read_text(encoding="utf-8")
     for section, measured in sections.items():
         if measured:
             text = rewritten(text, section, f"{heading}\n\n{of_numbers(measured)}")
+    if len(races) > 1:
+        table = _table(races, right=set(range(1, len(races[0]))))
+        text = rewritten(text, RACES, f"{heading}\n\n{table}")
     if series:
         text = rewritten(text, ROOM, f"{heading} {of_room(series, _PICTURE)}")
         plot.draw(document.with_name(_PICTURE), growth.of(series, growth.SECONDS))

@@ -35,14 +35,28 @@ class Measurement(msgspec.Struct, frozen=True, kw_only=True):
     """What is measured at several sizes, the same in the same unit at all of them."""
     size: int | None = None
     """The size in its series."""
+    race: str = ""
+    """The race whose line in the table of races it is part of."""
+    column: str = ""
+    """Its column there."""
     of_binder: bool = False
     """Whether it is of the binder alone, whose table stands by itself."""
 
 
+NOISE_BELOW: Final = 0.95
+NOISE_ABOVE: Final = 1.05
+"""Ratios that count as equal: rounds of one contender differ by as much."""
+
 TO_REACH: Final[Mapping[str, float]] = {
-    "gangs: Bindery against kube-scheduler": 2.0,
-    "gangs: Bindery against a bare client": 0.8,
-    "single pods: Bindery against kube-scheduler": 1.5,
+    "gangs: Bindery against kube-scheduler at its better setting": 1.5,
+    "gangs: Bindery against a bare client, a request a gang": 1.15,
+    "gangs: Bindery against a bare client, 50 pods a request": 0.8,
+    "gangs: own CPU, Bindery against a bare client, a request a gang": 1.6,
+    "gangs over ten namespaces: Bindery against one Statement a request": NOISE_BELOW,
+    "single pods: Bindery against one Statement a request": NOISE_BELOW,
+    "single pods: Bindery against kube-scheduler at its better setting": 1.5,
+    "commit to bound, p50: idle": NOISE_ABOVE,
+    "commit to bound, p99: idle": NOISE_ABOVE,
     "binder alone, plain: against a bare client": 0.8,
     "commit to bound, p99: while 200 requests wait on volumes": 2.0,
     "lock hand-overs on one node": 1.0,
@@ -97,8 +111,8 @@ def read(path: Path) -> list[Measurement]:
 
 
 def at_one_size(measurements: Sequence[Measurement]) -> list[Measurement]:
-    """Return those that belong to no series, and so to the table of single numbers."""
-    return [measurement for measurement in measurements if not measurement.series]
+    """Return those of the table of single numbers: of no series, and of no line of a race."""
+    return [each for each in measurements if not each.series and not each.race]
 
 
 def cells(measurement: Measurement) -> tuple[str, ...]:

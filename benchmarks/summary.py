@@ -4,16 +4,17 @@ Called by `__main__` with whatever was run. The one invariant: both sides of a r
 same run on the same control plane.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from statistics import median
 from typing import Final
 
 import msgspec
 
-from benchmarks import binder
+from benchmarks import binder, racetable
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
+from benchmarks.racetable import CPU_UNIT
 from benchmarks.results import Better, Measurement, measured
 from benchmarks.room import CASES, Sample
 
@@ -30,46 +31,58 @@ _COUNTED: Final = ("scheduler", "binder", "kube-scheduler", "bare-client", "kube
 Standings = Mapping[str, Standing]
 """`workload/contender`, such as `gangs/bindery`, to its laps."""
 
-_BINDING: Final = (
-    ("gangs: Bindery against kube-scheduler", "gangs/bindery", "gangs/kube-scheduler"),
-    ("gangs: Bindery against a bare client", "gangs/bindery", "gangs/bare-client"),
-    (
-        "gangs, one pod a request: Bindery against a bare client",
-        "gangs/bindery-max-pods-1",
-        "gangs/bare-client-max-pods-1",
-    ),
-    (
-        "gangs, bare client: a request a gang against a request a pod",
-        "gangs/bare-client",
-        "gangs/bare-client-max-pods-1",
-    ),
-    ("single pods: Bindery against kube-scheduler", "singles/bindery", "singles/kube-scheduler"),
-)
-_SOLO: Final = (
-    ("gangs: Bindery", "gangs/bindery"),
-    ("gangs, one pod a request: Bindery", "gangs/bindery-max-pods-1"),
-    ("pods without gangs: kube-scheduler", "gangs/kube-scheduler"),
-    ("gangs: bare client", "gangs/bare-client"),
-    ("single pods: Bindery", "singles/bindery"),
-    ("single pods: kube-scheduler", "singles/kube-scheduler"),
-)
+_GANGS: Final = {
+    "gangs": "gangs",
+    "gangs-of-2": "gangs of 2",
+    "gangs-of-100": "gangs of 100",
+    "mixed-gangs": "gangs of 2, 10 and 100 beside each other",
+    "namespaces": "gangs over ten namespaces",
+}
+"""Workload -> what it is called."""
+_REQUEST_A_GANG: Final = "a bare client, a request a gang"
+_OTHERS: Final = {
+    _REQUEST_A_GANG: ("bare-client",),
+    "a bare client, 50 pods a request": ("bare-client-50-pods",),
+    "one Statement a request": ("bindery-max-statements-1",),
+    "bindings alone": ("bindings-alone",),
+    "kube-scheduler at its better setting": ("kube-scheduler", "kube-scheduler-10-percent"),
+}
+"""What Bindery is compared with, to the contenders of which the fastest counts."""
 
 
 def of_races(standings: Standings) -> Iterator[Measurement]:
-    """Yield rates, times to the first bind, memory and CPU time."""
-    compared = set()
-    for name, key, other in _BINDING:
-        if key in standings and other in standings:
-            rates = standings[key].pods_per_second, standings[other].pods_per_second
-            yield measured(name, rates[0], "pods/s", Better.HIGHER, rates[1])
-            compared |= {key, other}
-    for name, key in _SOLO:
-        if key in standings and key not in compared:
-            yield measured(name, standings[key].pods_per_second, "pods/s", Better.HIGHER)
-    for key, standing in standings.items():
-        yield measured(f"first bind: {key}", standing.first_bind_s, "s", Better.LOWER)
+    """Yield comparisons, a line for each race, memory and the CPU time of Bindery's processes."""
+    for workload, name in {**_GANGS, "singles": "single pods"}.items():
+        yield from _comparisons(standings, workload, name)
+    yield from racetable.measurements(standings)
     yield from _memory(standings)
-    yield from _cpu(standings)
+    for key, standing in standings.items():
+        if len(own := racetable.own_processes(standing)) > 1:
+            yield from _cpu({key: standing}, own)
+
+
+def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Measurement]:
+    """Yield the rate and CPU time of Bindery beside those of the others for `workload`."""
+    of = {
+        key.removeprefix(f"{workload}/"): standing
+        for key, standing in standings.items()
+        if key.startswith(f"{workload}/")
+    }
+    ours = of.get("bindery")
+    if ours is not None:
+        for other, keys in _OTHERS.items():
+            if rates := [of[key].pods_per_second for key in keys if key in of]:
+                title = f"{name}: Bindery against {other}"
+                rate = ours.pods_per_second
+                yield measured(title, rate, "pods/s", Better.HIGHER, max(rates))
+    if ours is not None and "bare-client" in of:
+        own_s, bare_s = map(racetable.own_cpu_s_per_1000_pods, (ours, of["bare-client"]))
+        title = f"{name}: own CPU, Bindery against {_REQUEST_A_GANG}"
+        yield measured(title, own_s, CPU_UNIT, Better.LOWER, bare_s)
+    if {"bindery-max-pods-1", "bare-client-max-pods-1"} <= of.keys():
+        rate, bare = (of[f"{key}-max-pods-1"].pods_per_second for key in ("bindery", "bare-client"))
+        title = f"{name}, one pod a request: Bindery against a bare client"
+        yield measured(title, rate, "pods/s", Better.HIGHER, bare)
 
 
 def of_binder(found: Found, sizes: Sizes) -> Iterator[Measurement]:
@@ -97,18 +110,22 @@ def _of_binder(found: Found, sizes: Sizes) -> Iterator[Measurement]:
             rate = standings[key].pods_per_second
             yield measured(name, rate, "per second", Better.HIGHER, HAND_OVERS_BAR)
     yield from _delays(found, sizes)
-    yield from _cpu(standings)
+    yield from _cpu(standings, _COUNTED)
 
 
 def _delays(found: Found, sizes: Sizes) -> Iterator[Measurement]:
-    idle, waiting = (found.delays.get(key) for key in (binder.IDLE, binder.WAITING))
+    idle, waiting, before = (
+        found.delays.get(key) for key in (binder.IDLE, binder.WAITING, binder.IDLE_OLD_FORM)
+    )
     for percentile, of in (
         ("p50", lambda delays: delays.p50_s),
         ("p99", lambda delays: delays.p99_s),
     ):
         calm_s = median(map(of, idle)) if idle else None
         if calm_s is not None:
-            yield measured(f"commit to bound, {percentile}: idle", calm_s, "s", Better.LOWER)
+            before_s = median(map(of, before)) if before else None
+            name = f"commit to bound, {percentile}: idle"
+            yield measured(name, calm_s, "s", Better.LOWER, before_s)
         if waiting:
             name = f"commit to bound, {percentile}: while {sizes.waiting} requests wait on volumes"
             yield measured(name, median(map(of, waiting)), "s", Better.LOWER, calm_s)
@@ -137,12 +154,12 @@ def of_room(samples: Iterable[Sample]) -> Iterator[Measurement]:
             yield msgspec.structs.replace(each, series=case.name, size=sample.size)
 
 
-def _cpu(standings: Standings) -> Iterator[Measurement]:
+def _cpu(standings: Standings, processes: Collection[str]) -> Iterator[Measurement]:
     for key, standing in standings.items():
-        for process in (name for name in _COUNTED if name in standing.processes):
+        for process in (name for name in processes if name in standing.processes):
             used_s = standing.cpu_s_per_1000_pods(process)
             name = f"CPU: {process} in {key}"
-            yield measured(name, used_s, "s per 1,000 pods", Better.LOWER)
+            yield measured(name, used_s, CPU_UNIT, Better.LOWER)
 
 
 def _memory(standings: Standings) -> Iterator[Measurement]:

@@ -1,12 +1,18 @@
-"""What a process has used, from proc(5).
+"""What a process has used, and how many requests the API server has answered.
 
-Read by `races` while the process still runs; nothing is sampled, the kernel counts.
+Read by `races` while the processes still run. Nothing is sampled: the kernel counts CPU time and
+memory (proc(5)), and the API server counts requests (`apiserver_request_total`).
 """
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
+from typing import Final, Self
+
+_COUNTED: Final = re.compile(r"^apiserver_request_total\{(.*)\} (\S+)$", re.MULTILINE)
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+_WRITING: Final = frozenset({"POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLLECTION"})
 
 
 @dataclass(frozen=True)
@@ -28,3 +34,32 @@ class Usage:
         status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
         peak_kib = next(line.split()[1] for line in status.splitlines() if line.startswith("VmHWM"))
         return cls(ticks / os.sysconf("SC_CLK_TCK"), int(peak_kib) * 1024 / 1e6)
+
+
+@dataclass(frozen=True)
+class Writes:
+    """Requests that write, which the API server has answered, whatever the answer was."""
+
+    all: int
+    events: int
+    """Those that write Events."""
+
+    @classmethod
+    def of(cls, metrics: str) -> Self:
+        """Read them from the text of the API server's metrics."""
+        everything = events = 0
+        for labels_text, count in _COUNTED.findall(metrics):
+            labels = dict(_LABEL.findall(labels_text))
+            if labels["verb"] not in _WRITING:
+                continue
+            everything += int(float(count))
+            if labels["resource"] == "events":
+                events += int(float(count))
+        return cls(everything, events)
+
+    def since(self, before: "Writes") -> "Writes":
+        """Return what has been written since `before`."""
+        return Writes(self.all - before.all, self.events - before.events)
+
+
+NO_WRITES: Final = Writes(0, 0)

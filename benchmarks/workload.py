@@ -6,65 +6,103 @@ invariant: both measure with the same objects.
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Final, NamedTuple
 
 from bindery.api.names import API_VERSION, POD_GROUP_ANNOTATION, SCHEDULER_NAME
 
 Wire = dict[str, Any]
 """An object as JSON."""
 
+NAMESPACE: Final = "bench"
+
 _NODE_CAPACITY = {"cpu": "64", "memory": "256Gi", "pods": "110"}
 _POD_REQUESTS = {"cpu": "1", "memory": "1Gi"}
 
 
+class _Gang(NamedTuple):
+    name: str
+    namespace: str
+    size: int
+
+
 @dataclass(frozen=True)
 class Workload:
-    """So many equal pods, in gangs or each for itself."""
+    """A number of equal pods, in gangs or each for itself."""
 
     pods: int
-    gang_size: int
-    """0: single-pod jobs, without PodGroups."""
+    gang_sizes: tuple[int, ...]
+    """Gangs of these sizes beside each other, with as many pods of each; none: single-pod jobs."""
     scheduler_name: str = SCHEDULER_NAME
+    namespace_count: int = 1
+    """How many namespaces the gangs, or the single pods, are spread over."""
+
+    @property
+    def namespaces(self) -> tuple[str, ...]:
+        """The namespaces that it uses."""
+        return namespaces(self.namespace_count)
 
     def pod_groups(self) -> Iterator[Wire]:
         """Yield the PodGroups; there are none for kube-scheduler, which has no gangs here."""
         if not self._has_groups:
             return
-        for number in range(self.pods // self.gang_size):
+        for gang in self._gangs():
             yield {
                 "apiVersion": API_VERSION,
                 "kind": "PodGroup",
-                "metadata": {"name": f"gang-{number:05}"},
-                "spec": {"minMember": self.gang_size},
+                "metadata": {"name": gang.name, "namespace": gang.namespace},
+                "spec": {"minMember": gang.size},
             }
 
     def pod_objects(self) -> Iterator[Wire]:
         """Yield the pods, gang by gang."""
-        for number in range(self.pods):
-            metadata: Wire = {"name": f"pod-{number:05}"}
-            if self._has_groups:
-                gang = f"gang-{number // self.gang_size:05}"
-                metadata["annotations"] = {POD_GROUP_ANNOTATION: gang}
-            yield {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": metadata,
-                "spec": {
-                    "schedulerName": self.scheduler_name,
-                    "automountServiceAccountToken": False,
-                    "containers": [
-                        {
-                            "name": "worker",
-                            "image": "registry.k8s.io/pause:3.10",
-                            "resources": {"requests": _POD_REQUESTS},
-                        }
-                    ],
-                },
-            }
+        number = 0
+        for gang in self._gangs():
+            for _ in range(gang.size):
+                yield self._pod(number, gang)
+                number += 1
 
     @property
     def _has_groups(self) -> bool:
-        return self.gang_size > 0 and self.scheduler_name == SCHEDULER_NAME
+        return bool(self.gang_sizes) and self.scheduler_name == SCHEDULER_NAME
+
+    def _gangs(self) -> Iterator[_Gang]:
+        """Yield gangs until they have all pods, the next of the size with the fewest pods."""
+        left, number = self.pods, 0
+        given = dict.fromkeys(self.gang_sizes or (1,), 0)
+        while left:
+            size = min(
+                (size for size in given if size <= left), key=given.__getitem__, default=left
+            )
+            namespace = self.namespaces[number % self.namespace_count]
+            yield _Gang(f"gang-{number:05}", namespace, size)
+            given[size] = given.get(size, 0) + size
+            left, number = left - size, number + 1
+
+    def _pod(self, number: int, gang: _Gang) -> Wire:
+        metadata: Wire = {"name": f"pod-{number:05}", "namespace": gang.namespace}
+        if self._has_groups:
+            metadata["annotations"] = {POD_GROUP_ANNOTATION: gang.name}
+        return {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": metadata,
+            "spec": {
+                "schedulerName": self.scheduler_name,
+                "automountServiceAccountToken": False,
+                "containers": [
+                    {
+                        "name": "worker",
+                        "image": "registry.k8s.io/pause:3.10",
+                        "resources": {"requests": _POD_REQUESTS},
+                    }
+                ],
+            },
+        }
+
+
+def namespaces(count: int) -> tuple[str, ...]:
+    """Return the names of the first `count` namespaces."""
+    return tuple(f"{NAMESPACE}-{number}" if number else NAMESPACE for number in range(count))
 
 
 def node_name(number: int) -> str:

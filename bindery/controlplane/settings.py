@@ -94,11 +94,15 @@ def controller_manager_arguments(kubeconfig: Path, certificates: Path) -> list[s
     ]
 
 
-def kube_scheduler(kubeconfig: Path) -> str:
-    """Return a KubeSchedulerConfiguration with the client's limits lifted."""
+def kube_scheduler(kubeconfig: Path, percentage_of_nodes_to_score: int = 0) -> str:
+    """Return a KubeSchedulerConfiguration with the client's limits lifted.
+
+    `percentage_of_nodes_to_score`: 0 leaves the choice to kube-scheduler.
+    """
     return (
         "apiVersion: kubescheduler.config.k8s.io/v1\n"
         "kind: KubeSchedulerConfiguration\n"
         "leaderElection: {leaderElect: false}\n"
+        f"percentageOfNodesToScore: {percentage_of_nodes_to_score}\n"
         f"clientConnection: {{kubeconfig: {kubeconfig}, qps: 5000, burst: 10000}}\n"
     )

@@ -29,9 +29,10 @@ def test_each_gang_is_one_request_with_what_is_handed_over_for_its_pods() -> Non
 
     requests = list(bind_requests(pods, [{"pluginData": {"x": n}} for n in range(25)], 10))
 
-    assert [len(request["spec"]["pods"]) for request in requests] == [10, 10, 5]
+    statements = [statement for each in requests for statement in each["spec"]["statements"]]
+    assert [len(statement["pods"]) for statement in statements] == [10, 10, 5]
     assert len({request["metadata"]["name"] for request in requests}) == 3
-    last = requests[2]["spec"]["pods"][-1]
+    last = statements[2]["pods"][-1]
     assert (last["podUID"], last["selectedNode"]) == ("uid-24", "node-00000")
     assert last["pluginData"] == {"x": 24}
 
@@ -88,6 +89,21 @@ def test_delays_beside_waiting_requests_are_compared_with_idle_ones(
     assert (bar.baseline, results.is_reached(bar)) == (0.2, reached)
 
 
+@pytest.mark.parametrize(("old_s", "reached"), [(0.2, True), (0.1, False)])
+def test_delays_are_compared_with_those_of_the_old_form(old_s: float, reached: bool) -> None:
+    found = Found(
+        delays={
+            binder.IDLE: [Delays((0.2, 0.2))],
+            binder.IDLE_OLD_FORM: [Delays((old_s, old_s))],
+        }
+    )
+    measured = {each.name: each for each in summary.of_binder(found, SIZES)}
+
+    for percentile in ("p50", "p99"):
+        calm = measured[f"commit to bound, {percentile}: idle"]
+        assert (calm.baseline, results.is_reached(calm)) == (old_s, reached)
+
+
 def test_what_was_not_measured_is_left_out() -> None:
     assert list(summary.of_binder(Found(), SIZES)) == []
     alone = summary.of_binder(Found(laps={binder.PLAIN: laps(80)}), SIZES)
@@ -98,7 +114,7 @@ def test_the_report_gives_the_binder_a_table_of_its_own(tmp_path: Path) -> None:
     source, document = tmp_path / "bench.json", tmp_path / "performance.md"
     found = Found(laps={binder.PLAIN: laps(80), binder.BARE: laps(100)})
     results.write(source, list(summary.of_binder(found, SIZES)))
-    sections = (report.RACES, report.BINDER, report.ROOM)
+    sections = (report.NUMBERS, report.BINDER, report.ROOM)
     old = [f"<!-- {name}: begin -->\nold {name}\n<!-- {name}: end -->\n" for name in sections]
     document.write_text("".join(old), encoding="utf-8")
 
@@ -124,4 +140,4 @@ async def test_every_lap_binds_all_its_pods_at_a_small_size() -> None:
         binder.HANDSHAKES: 10,
     }
     counts = {name: len(delays[0].seconds) for name, delays in found.delays.items()}
-    assert counts == {binder.IDLE: 8, binder.WAITING: 8}
+    assert counts == dict.fromkeys((binder.IDLE, binder.IDLE_OLD_FORM, binder.WAITING), 8)
