@@ -7,13 +7,12 @@ from datetime import datetime
 
 from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.api.states import INVALID, SCHEDULED, GangState
-from bindery.cli.requesttext import gang_of, phase_of, reason_of
+from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
 from bindery.cli.tables import Row, age
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 
-_SHOWN_NODES = 3
 _POD_SCHEDULED = "PodScheduled"
 
 
@@ -107,8 +106,6 @@ def _is_of(request: BindRequest, gang: str) -> bool:
 
 
 def _request_row(request: BindRequest, now: datetime) -> Row:
-    nodes = sorted({pod.selected_node for pod in request.spec.pods})
-    more = f" +{len(nodes) - _SHOWN_NODES}" if len(nodes) > _SHOWN_NODES else ""
     statement = request.spec.statement
     return {
         "namespace": request.metadata.namespace,
@@ -118,7 +115,7 @@ def _request_row(request: BindRequest, now: datetime) -> Row:
         "part": statement.part,
         "phase": phase_of(request),
         "bound": f"{len(request.status.bound_pods)}/{len(request.spec.pods)}",
-        "nodes": ",".join(nodes[:_SHOWN_NODES]) + more,
+        "nodes": few(sorted({pod.selected_node for pod in request.spec.pods})),
         "attempts": request.status.failed_attempts,
         "age": age(request.metadata.creation_timestamp, now),
         "reason": reason_of(request),

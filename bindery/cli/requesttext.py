@@ -5,24 +5,31 @@ those of one request have the same metadata.
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from bindery.api.bindrequest import few_names
 from bindery.api.states import Phase
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Pod
 from bindery.kube.snapshot import ClusterSnapshot
 
+_SHOWN_NAMES: Final = 3
 _WITHDRAWN: Final = "withdrawn by the scheduler"
 
 
 def gang_of(request: BindRequest) -> str:
-    """Return the PodGroup of a Statement, or its pods if they have none: `pod/a,pod/b +3`."""
+    """Return the PodGroup of a Statement, or its pods if they have none: `pod/a +3`."""
     group = request.spec.pod_group
     if group is not None:
         return group.name
-    return few_names(f"pod/{pod.pod_name}" for pod in request.spec.pods)
+    return few(f"pod/{pod.pod_name}" for pod in request.spec.pods)
+
+
+def few(names: Iterable[str]) -> str:
+    """Return the first of `names`, and how many more there are: `a,b,c +3`."""
+    found = list(names)
+    more = f" +{len(found) - _SHOWN_NAMES}" if len(found) > _SHOWN_NAMES else ""
+    return ",".join(found[:_SHOWN_NAMES]) + more
 
 
 def phase_of(request: BindRequest) -> str:

@@ -9,7 +9,7 @@ from types import ModuleType
 
 import pytest
 
-from bindery.api import bindrequest, states
+from bindery.api import bindrequest, configuration, states
 from bindery.api.hami import names as hami_names
 from bindery.api.hami import vendor, wishes
 from bindery.binder import outcome
@@ -27,7 +27,7 @@ WORDS = [
     *(states.GangState, states.Phase, bindrequest.ReceivedResourceType),
     *(bindrequest.BindFailureReason, outcome.BoundReason, outcome.WaitReason),
     *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
-    *(wishes.DevicePolicy, wishes.NodePolicy),
+    *(wishes.DevicePolicy, wishes.NodePolicy, configuration.WriteForm),
 ]
 """The words that stand in objects of the API."""
 
@@ -36,6 +36,7 @@ WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
     hami_names.DeviceModeWord: {"MIG", "MPS"},  # by HAMi's device plugin, at the node
     wishes.DevicePolicy: set(wishes.DevicePolicy.__members__),  # by users
     wishes.NodePolicy: set(wishes.NodePolicy.__members__),  # by users
+    configuration.WriteForm: set(configuration.WriteForm.__members__),  # by administrators
 }
 
 INTERFACES: list[tuple[ModuleType, str]] = [

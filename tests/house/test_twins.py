@@ -69,7 +69,7 @@ def fields_of(kind: Any, part: str) -> Iterator[tuple[str, Any]]:
     for name, annotation, _ in declared(kind):
         if name == part:
             for inner in declared_types(annotation):
-                yield from below(inner, f"{kind.__name__}.{part}")
+                yield from below(inner, f"{kind.__name__.removeprefix('Stored')}.{part}")
 
 
 def below(kind: Any, path: str) -> Iterator[tuple[str, Any]]:
