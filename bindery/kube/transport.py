@@ -1,9 +1,9 @@
 """Sends one HTTP request to the API server and translates its errors.
 
-Used by `bindery.kube.client`, which decides about repeating and decodes the answers. One aiohttp
-session with kept-alive connections carries everything; requests wait for one of `connections`
-slots, watches do not. Every failure leaves here as a `KubeError`, and `UnreachableError` only if
-no byte of the request was sent.
+Used by `bindery.kube.client`, which decides about repeating and decodes the answers. Requests go
+over the connections of `bindery.kube.connections`, each after it has got one of `connections`
+slots. Watches, and everything if a proxy is set, go over an aiohttp session. Every failure leaves
+here as a `KubeError`, and `UnreachableError` only if no byte of the request was sent.
 """
 
 import asyncio
@@ -18,6 +18,12 @@ from prometheus_client import Counter, Histogram
 from yarl import URL
 
 from bindery.kube.carrier import Answer, headers, send_as
+from bindery.kube.connections import (
+    CONNECT_TIMEOUT_S,
+    Connections,
+    NotConnectedError,
+    notice_silence,
+)
 from bindery.kube.credentials import Credentials
 from bindery.kube.errors import (
     KubeError,
@@ -28,13 +34,12 @@ from bindery.kube.errors import (
 from bindery.kube.metrics import API_REQUEST_SECONDS, API_REQUESTS
 from bindery.kube.requests import Request
 
-_CONNECT_TIMEOUT_S: Final = 10.0
 _LINE_BYTES_MAX: Final = 16 * 1024 * 1024
 """Objects are at most 3 MiB in a request, but escapes (`<` is six bytes) can swell an answer."""
 
 
 class Transport:
-    """An aiohttp session bound to one API server and one identity."""
+    """Connections and an aiohttp session to one API server, with one identity."""
 
     def __init__(self, credentials: Credentials, user_agent: str, connections: int) -> None:
         self._credentials = credentials
@@ -42,13 +47,16 @@ class Transport:
         self._user_agent = user_agent
         self.field_manager = user_agent.partition("/")[0]
         """The name under which server-side apply records what we own."""
+        self._connections = Connections(
+            credentials.server, credentials.tls, credentials.tls_server_name
+        )
         self._session = aiohttp.ClientSession(
             # The slots bound requests; watches must not take connections away from them.
             connector=aiohttp.TCPConnector(
                 limit=0, ssl=credentials.tls or True, socket_factory=_socket, keepalive_timeout=75
             ),
             cookie_jar=aiohttp.DummyCookieJar(),
-            timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_TIMEOUT_S),
+            timeout=aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_TIMEOUT_S),
         )
         # aiohttp would quietly send GET, PUT and DELETE again when a kept connection drops: then
         # nobody knew that a deletion which finds nothing may have been the second. There is no
@@ -57,6 +65,7 @@ class Transport:
 
     async def close(self) -> None:
         """Close all connections."""
+        self._connections.close()
         await self._session.close()
 
     async def send(self, request: Request, timeout_s: float) -> bytes:
@@ -76,21 +85,31 @@ class Transport:
 
     async def _exchange(self, request: Request) -> Answer:
         started_s = perf_counter()
+        given = headers(request, self._credentials, self._user_agent)
         try:
-            async with self._session.request(
-                request.method,
-                self._url(request),
-                data=request.body,
-                headers=headers(request, self._credentials, self._user_agent),
-                allow_redirects=False,
-                proxy=self._credentials.proxy,
-                server_hostname=self._credentials.tls_server_name,
-            ) as response:
-                body = await response.read()
-        except (aiohttp.ClientError, OSError) as error:
+            if self._credentials.proxy is not None:
+                answer = await self._by_session(request, given)
+            else:
+                answer = await self._connections.exchange(
+                    request.method, request.target, given, request.body
+                )
+        except (aiohttp.ClientError, NotConnectedError, OSError) as error:
             raise _failure(request, error) from error
-        _count(request, str(response.status))
+        _count(request, str(answer.status))
         _time(request, perf_counter() - started_s)
+        return answer
+
+    async def _by_session(self, request: Request, given: dict[str, str]) -> Answer:
+        async with self._session.request(
+            request.method,
+            self._url(request),
+            data=request.body,
+            headers=given,
+            allow_redirects=False,
+            proxy=self._credentials.proxy,
+            server_hostname=self._credentials.tls_server_name,
+        ) as response:
+            body = await response.read()
         return Answer(response.status, body, response.headers.get("Retry-After"))
 
     async def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
@@ -106,7 +125,7 @@ class Transport:
                 proxy=self._credentials.proxy,
                 server_hostname=self._credentials.tls_server_name,
                 timeout=aiohttp.ClientTimeout(
-                    total=None, sock_connect=_CONNECT_TIMEOUT_S, sock_read=idle_s
+                    total=None, sock_connect=CONNECT_TIMEOUT_S, sock_read=idle_s
                 ),
                 read_bufsize=_LINE_BYTES_MAX,
             ) as response:
@@ -130,7 +149,9 @@ class Transport:
 
 def _failure(request: Request, error: Exception) -> KubeError:
     text = f"{request.verb} {request.resource}: {type(error).__name__}: {error}"
-    if isinstance(error, (aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)):
+    if isinstance(
+        error, (NotConnectedError, aiohttp.ClientConnectorError, aiohttp.ConnectionTimeoutError)
+    ):
         _count(request, "unreachable")
         return UnreachableError(text)
     _count(request, "lost")
@@ -159,8 +180,5 @@ def _socket(address: aiohttp.AddrInfoType) -> socket.socket:
     """Make a socket that notices within about 30 s that its peer is gone."""
     family, kind, protocol, _, _ = address
     connection = socket.socket(family, kind, protocol)
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
-    for option, value in (("TCP_KEEPIDLE", 15), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
-        if hasattr(socket, option):  # not every platform has them
-            connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), value)
+    notice_silence(connection)
     return connection
