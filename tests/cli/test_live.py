@@ -117,6 +117,62 @@ def test_get_shows_the_gangs_of_a_namespace(corner: Corner) -> None:
     assert row.split()[:7] == [corner.name, corner.name, "Waiting", "0", "0", "3", "3"]
 
 
+@pytest.fixture
+def shared_request(corner: Corner) -> str:
+    """A request with two gangs of the corner, of which one is bound; return its name."""
+    pods = [
+        {"podName": f"{gang}-0", "podUID": f"uid-{gang}", "selectedNode": corner.name}
+        for gang in ("done", "waits")
+    ]
+    statements = [
+        {"id": pod["podUID"], "podGroup": {"name": pod["podName"][:-2], "uid": "0"}, "pods": [pod]}
+        for pod in pods
+    ]
+    summary = {"gangs": "done,waits", "pods": 2, "nodes": corner.name}
+    request = {
+        "apiVersion": API_VERSION,
+        "kind": "BindRequest",
+        "metadata": {"name": "shared", "namespace": corner.namespace},
+        "spec": {"statements": statements, "summary": summary},
+    }
+    corner.plane.kubectl("apply", "-f", "-", stdin=yaml.safe_dump(request))
+    outcomes = [
+        {"id": "uid-done", "phase": "Succeeded", "reason": "Bound"},
+        {"id": "uid-waits", "phase": "Pending", "reason": "Preparing", "failedAttempts": 1},
+    ]
+    of_all = {"phase": "Binding", "reason": "Preparing", "boundCount": 1, "failedAttempts": 1}
+    status = json.dumps({"status": {**of_all, "statements": outcomes}})
+    where = f"--namespace={corner.namespace}"
+    patch = ("--subresource=status", "--type=merge", f"--patch={status}")
+    corner.plane.kubectl("patch", "bindrequest", "shared", where, *patch)
+    return "shared"
+
+
+def test_get_shows_each_gang_of_a_request(corner: Corner, shared_request: str) -> None:
+    asked = ("get", "requests", "-n", corner.namespace)
+
+    heading, done, waits = corner.bindery(*asked).splitlines()
+
+    columns = ["NAME", "GANG", "PHASE", "BOUND", "NODES", "ATTEMPTS", "AGE", "REASON"]
+    assert heading.split() == columns
+    assert done.split()[:6] == [shared_request, "done", "Succeeded", "1/1", corner.name, "0"]
+    assert waits.split()[:6] == [shared_request, "waits", "Pending", "0/1", corner.name, "1"]
+    (row,) = yaml.safe_load(corner.bindery(*asked, "--gang", "waits", "-o", "yaml"))
+    assert (row["gang"], row["reason"], row["statement"]) == ("waits", "Preparing", "uid-waits")
+    shown = corner.bindery(*asked, "--gang", "nobody")
+    assert shown == f"There are no requests of gang nobody in namespace {corner.namespace}.\n"
+
+
+def test_kubectl_shows_a_request_in_one_line(corner: Corner, shared_request: str) -> None:
+    table = corner.plane.kubectl("get", "bindrequests", f"--namespace={corner.namespace}")
+
+    heading, line = table.splitlines()
+    columns = ["PHASE", "GANGS", "PODS", "BOUND", "NODES", "ATTEMPTS", "REASON", "AGE"]
+    assert heading.split() == ["NAME", *columns]
+    values = [shared_request, "Binding", "done,waits", "2", "1", corner.name, "1", "Preparing"]
+    assert line.split()[:-1] == values
+
+
 def test_the_namespace_is_that_of_the_context_unless_one_is_named(
     corner: Corner, tmp_path: Path
 ) -> None:
