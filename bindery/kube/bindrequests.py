@@ -213,9 +213,8 @@ class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, g
 
     def _each_statement(self) -> tuple[BindRequest, ...]:
         spec = self.spec
-        outcomes = {status.id: status for status in self.status.statements}
+        statuses = {status.id: status for status in self.status.statements}
         siblings = tuple(each.id for each in spec.statements)
-        unknown = self._status_of_unknown()
         return tuple(
             BindRequest(
                 metadata=self.metadata,
@@ -231,34 +230,33 @@ class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, g
                     backoff_limit=spec.backoff_limit,
                     fencing_token=spec.fencing_token,
                 ),
-                status=_status_of(each, outcomes[each.id]) if each.id in outcomes else unknown,
+                status=_status_of(each, statuses.get(each.id), self.status),
                 siblings=siblings,
                 is_withdrawn=each.id in spec.withdrawn,
             )
             for each in spec.statements
         )
 
-    def _status_of_unknown(self) -> BindRequestStatus:
-        """Return the status of Statements that have none of their own.
 
-        They have failed with a request that has failed as a whole, such as a malformed one.
-        """
-        status = self.status
-        if status.phase != Phase.FAILED:
-            return BindRequestStatus()
-        return BindRequestStatus(
-            phase=status.phase,
-            reason=status.reason,
-            message=status.message,
-            completion_time=status.completion_time,
+def _status_of(
+    statement: CommittedStatement, status: StatementStatus | None, whole: StoredBindRequestStatus
+) -> BindRequestStatus:
+    """Return the status of one Statement. `whole`: the status of its request."""
+    read = _narrowed(BindRequestStatus, status) if status is not None else BindRequestStatus()
+    if read.phase not in _FINAL_PHASES:
+        if whole.phase != Phase.FAILED:
+            return read
+        # It has failed with a request that failed as a whole, such as a malformed one.
+        return msgspec.structs.replace(
+            read,
+            phase=whole.phase,
+            reason=whole.reason,
+            message=whole.message,
+            completion_time=whole.completion_time,
         )
-
-
-def _status_of(statement: CommittedStatement, status: StatementStatus) -> BindRequestStatus:
-    read = _narrowed(BindRequestStatus, status)
-    if not status.is_final:
-        return read
-    unbound = {pod.pod_uid for pod in status.unbound_pods}
+    if read.phase == Phase.FAILED and not read.unbound_pods:
+        return read  # it was refused before any pod was looked at
+    unbound = {pod.pod_uid for pod in read.unbound_pods}
     bound = [pod.pod_uid for pod in statement.pods if pod.pod_uid not in unbound]
     return msgspec.structs.replace(read, bound_pods=bound)
 
