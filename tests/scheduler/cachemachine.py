@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from recounting import recount, view
-from schedulerworld import NOW, group, node, pod, queue, request
+from schedulerworld import NOW, group, node, pod, queue, request, shared_request
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import (
@@ -21,9 +21,10 @@ from bindery.api.names import (
     PREEMPTIBLE_ANNOTATION,
 )
 from bindery.kube import objects as kube
-from bindery.kube.bindrequests import BindRequest, BindRequestStatus
+from bindery.kube.bindrequests import BindRequest, BindRequestStatus, StoredBindRequest
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.model.jobs import TaskStatus
 
 NODES = ("n0", "n1", "n2")
@@ -52,8 +53,14 @@ def fresh(objects: list[kube.KubeObject], configuration: SchedulerConfiguration)
     """Return a cache that has been told of `objects` and of nothing before."""
     cluster = Cluster(configuration, lambda: NOW)
     for item in objects:
-        cluster.apply(Change(EventType.ADDED, item, None))
+        apply(cluster, Change(EventType.ADDED, item, None))
     return cluster
+
+
+def apply(cluster: Cluster, change: Change[kube.KubeObject]) -> None:
+    """Apply a change as the feed does."""
+    for each in statement_changes(change):
+        cluster.apply(each)
 
 
 def recorded(meta: kube.Meta, queue: str, group: str = "") -> kube.Meta:
@@ -248,17 +255,24 @@ class CacheMachine(RuleBasedStateMachine):
     @rule(data=st.data(), to=st.sampled_from([*NODES, "unknown"]), charges=st.sampled_from(QUEUES))
     def create_request(self, data: st.DataObject, to: str, charges: str) -> None:
         pods = self.all_of(kube.Pod)
-        chosen = data.draw(st.lists(st.sampled_from(pods), min_size=1, max_size=3))
-        uids = {pod.metadata.uid: to for pod in chosen if not pod.spec.node_name}
-        if uids:
-            self.count += 1
-            self.put(request(f"r{self.count}", uids, queue=charges))
+        statements = []
+        for _ in range(data.draw(st.integers(1, 3), "Statements")):
+            chosen = data.draw(st.lists(st.sampled_from(pods), min_size=1, max_size=3))
+            uids = {pod.metadata.uid: to for pod in chosen if not pod.spec.node_name}
+            if uids:
+                self.count += 1
+                statements.append(request(f"r{self.count}", uids, queue=charges))
+        if statements:
+            self.put(shared_request(statements[0].metadata.name, *statements))
 
-    @precondition(lambda self: self.all_of(BindRequest))
+    @precondition(lambda self: self.all_of(StoredBindRequest))
     @rule(data=st.data(), succeeds=st.booleans())
-    def finish_request(self, data: st.DataObject, succeeds: bool) -> None:
-        item: BindRequest = data.draw(st.sampled_from(self.all_of(BindRequest)))
-        if item.status.phase in ("Succeeded", "Failed"):
+    def finish_statement(self, data: st.DataObject, succeeds: bool) -> None:
+        stored: StoredBindRequest = data.draw(st.sampled_from(self.all_of(StoredBindRequest)))
+        statements = list(stored.each())
+        index = data.draw(st.integers(0, len(statements) - 1), "Statement")
+        item = statements[index]
+        if item.is_final:
             return
         bound = self._bind(item) if succeeds else []
         status = BindRequestStatus(
@@ -266,7 +280,8 @@ class CacheMachine(RuleBasedStateMachine):
             bound_pods=bound,
             completion_time="2025-06-15T15:00:00Z",
         )
-        self.put(msgspec.structs.replace(item, status=status))
+        statements[index] = msgspec.structs.replace(item, status=status)
+        self.put(shared_request(stored.metadata.name, *statements))
 
     def _bind(self, item: BindRequest) -> list[str]:
         """Bind what can be bound of `item`; return the UIDs."""
@@ -281,10 +296,10 @@ class CacheMachine(RuleBasedStateMachine):
                 bound.append(place.pod_uid)
         return bound
 
-    @precondition(lambda self: self.all_of(BindRequest))
+    @precondition(lambda self: self.all_of(StoredBindRequest))
     @rule(data=st.data())
     def drop_request(self, data: st.DataObject) -> None:
-        self.drop(data.draw(st.sampled_from(self.all_of(BindRequest))))
+        self.drop(data.draw(st.sampled_from(self.all_of(StoredBindRequest))))
 
     # -- the watches ---------------------------------------------------------------------------
 
@@ -294,7 +309,7 @@ class CacheMachine(RuleBasedStateMachine):
         kinds = sorted((kind for kind, changes in self.untold.items() if changes), key=str)
         changes = self.untold[data.draw(st.sampled_from(kinds))]
         for _ in range(min(most, len(changes))):
-            self.cluster.apply(changes.popleft())
+            apply(self.cluster, changes.popleft())
 
     @invariant()
     def columns_are_what_the_pods_say(self) -> None:
@@ -306,7 +321,7 @@ class CacheMachine(RuleBasedStateMachine):
             return
         for changes in self.untold.values():
             for change in changes:
-                self.cluster.apply(change)
+                apply(self.cluster, change)
         expected = fresh(list(self.truth.values()), self.configuration)
         assert view(self.cluster.state) == recount(self.cluster.state)
         if self.configuration.tenancy_policy_enforced:  # else it goes by what it has seen
@@ -322,7 +337,8 @@ class CacheMachine(RuleBasedStateMachine):
         groups = {each.metadata.name: each.spec for each in self.all_of(kube.PodGroup)}
         live = {
             place.pod_uid
-            for item in self.all_of(BindRequest)
+            for stored in self.all_of(StoredBindRequest)
+            for item in stored.each()
             if item.status.phase == "Pending"
             for place in item.spec.pods
         }

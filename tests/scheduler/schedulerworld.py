@@ -24,9 +24,14 @@ from bindery.kube.bindrequests import (
     BindRequest,
     BindRequestSpec,
     BindRequestStatus,
+    CommittedStatement,
     PodBinding,
     PodGroupReference,
     StatementReference,
+    StatementStatus,
+    StoredBindRequest,
+    StoredBindRequestSpec,
+    StoredBindRequestStatus,
     UnboundPod,
 )
 from bindery.kube.store import Change, EventType
@@ -325,6 +330,58 @@ def places(drafts: Iterable[BindRequestDraft]) -> dict[str, str]:
 def plan(engine: Engine) -> dict[str, str]:
     """Run one cycle; return pod name -> node."""
     return places(engine.cycle())
+
+
+def shared_request(
+    name: str,
+    *statements: BindRequest,
+    created: str | None = None,
+    withdrawn: Sequence[str] = (),
+    phase: str = "Pending",
+) -> StoredBindRequest:
+    """Return a BindRequest that carries `statements`. `phase`: that of the request itself."""
+    return StoredBindRequest(
+        metadata=kube.Meta(
+            name=name,
+            namespace=NAMESPACE,
+            uid=f"uid-request-{name}",
+            creation_timestamp=created,
+        ),
+        spec=StoredBindRequestSpec(
+            statements=[
+                CommittedStatement(
+                    id=each.spec.statement.id,
+                    after=each.spec.statement.after,
+                    pods=each.spec.pods,
+                    pod_group=each.spec.pod_group,
+                    queue=each.spec.queue,
+                    min_bound=each.spec.min_bound,
+                )
+                for each in statements
+            ],
+            withdrawn=list(withdrawn),
+        ),
+        status=StoredBindRequestStatus(
+            statements=[_entry(each) for each in statements if each.status.phase != "Pending"],
+            phase=phase,
+        ),
+    )
+
+
+def _entry(statement: BindRequest) -> StatementStatus:
+    status = statement.status
+    unbound = [
+        UnboundPod(pod_name=p.pod_name, pod_uid=p.pod_uid, node=p.selected_node, reason="Test")
+        for p in statement.spec.pods
+        if p.pod_uid not in status.bound_pods
+    ]
+    return StatementStatus(
+        id=statement.spec.statement.id,
+        phase=status.phase,
+        completion_time=status.completion_time,
+        bound_pods=[] if statement.is_final else status.bound_pods,
+        unbound_pods=unbound if statement.is_final else [],
+    )
 
 
 def report_of(engine: Engine, name: str) -> JobReport:

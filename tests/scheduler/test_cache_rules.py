@@ -1,6 +1,7 @@
 """Events, case by case: what each does to jobs, holds and the memory of failures."""
 
 import pytest
+from msgspec.structs import replace as kube_replace
 from recounting import recount, view
 from schedulerworld import (
     NAMESPACE,
@@ -18,6 +19,7 @@ from schedulerworld import (
     queue,
     report_of,
     request,
+    shared_request,
 )
 
 from bindery.api.names import NODE_POOL_LABEL
@@ -45,6 +47,50 @@ def test_a_request_holds_its_pods_until_it_is_finished_without_them() -> None:
 
     modify(cluster, request("r", {"uid-a": "n"}, phase="Failed"))
 
+    assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
+
+
+def test_the_statements_of_a_request_hold_their_pods_until_each_has_ended() -> None:
+    cluster = cluster_with(node("n"), *(pod(name) for name in "abc"))
+
+    def see(**phases: str) -> None:
+        statements = [
+            request(
+                name,
+                {f"uid-{name}": "n"},
+                phase=phases.get(name, "Pending"),
+                bound=[f"uid-{name}"] if phases.get(name) == "Succeeded" else [],
+            )
+            for name in "abc"
+        ]
+        add(cluster, *shared_request("shared", *statements).each())
+
+    see()
+    assert {status_of(cluster, name) for name in "abc"} == {(TaskStatus.BINDING, "n")}
+
+    see(a="Failed", b="Succeeded")
+    assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
+    assert status_of(cluster, "c") == (TaskStatus.BINDING, "n")
+    held = {name: cluster.holds.get(Uid(f"uid-{name}")) for name in "bc"}
+    assert {name: hold.is_bound for name, hold in held.items() if hold is not None} == {
+        "b": True,
+        "c": False,
+    }
+
+
+@pytest.mark.parametrize("first", ["one", "copy"])
+def test_a_refused_copy_of_a_statement_does_not_end_its_holds(first: str) -> None:
+    one = request("r", {"uid-a": "n"})
+    meta = kube.Meta(name="copy", namespace=NAMESPACE, uid="uid-copy")
+    copy = kube_replace(one, metadata=meta)
+    refused = kube_replace(copy, status=type(one.status)(phase="Failed", reason="Malformed"))
+    cluster = cluster_with(node("n"), pod("a"), *((one, copy) if first == "one" else (copy, one)))
+
+    modify(cluster, refused)
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+    delete(cluster, refused)
+    assert status_of(cluster, "a") == (TaskStatus.BINDING, "n")
+    delete(cluster, one)
     assert status_of(cluster, "a") == (TaskStatus.PENDING, "")
 
 

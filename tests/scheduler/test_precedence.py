@@ -261,7 +261,9 @@ def test_a_gang_is_planned_anew_when_its_extra_pods_have_been_given_up() -> None
     engine, first = with_extras(phase="Failed")
     assert list(engine.cycle()) == []
 
-    extra = engine.cluster.holds.requests["team", "e"]
+    (extra,) = (
+        each for each in engine.cluster.holds.requests.values() if each.metadata.name == "e"
+    )
     modify(engine.cluster, replace(extra, status=BindRequestStatus(phase="Failed")))
 
     again = list(engine.cycle())

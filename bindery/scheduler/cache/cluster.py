@@ -16,7 +16,7 @@ from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest, RequestKey
+from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.budgets import DisruptionBudget
 from bindery.kube.objects import KubeObject, Meta, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.resources import Resource
@@ -25,7 +25,7 @@ from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
-from bindery.scheduler.cache.holds import Holds, owner_and_commit
+from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
@@ -196,7 +196,7 @@ class Cluster:
             self._tasks.priority_class_changed(item.metadata.name)
         elif isinstance(item, DisruptionBudget):
             return self._apply_budget(item, gone)
-        return True
+        return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
 
     def plans(self, pod: Pod) -> bool:
         """Return whether this scheduler has to find a node for `pod`."""
@@ -439,7 +439,7 @@ class Cluster:
                     self.holds.settle(Uid(bound))
         else:
             self._count_commit(request)
-            known = self.holds.requests.get(request.key)
+            known = self.holds.requests.get(carried(request))
             if request.is_final and (known is None or not known.is_final):  # once per request
                 failed_at = seconds(request.status.completion_time) or self._clock()
                 self.failures.note(request, self._job_of, failed_at)

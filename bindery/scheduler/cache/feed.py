@@ -13,7 +13,7 @@ from typing import Any
 
 import structlog
 
-from bindery.kube.bindrequests import StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.client import Client
 from bindery.kube.errors import KubeError
 from bindery.kube.objects import KubeObject, Meta
@@ -135,7 +135,7 @@ class Feed:
             self._apply(change)
 
     def _apply(self, change: Change[KubeObject]) -> None:
-        for each in _read(change):
+        for each in statement_changes(change):
             if self._cluster.apply(each):
                 self.changed.set()
 
@@ -146,19 +146,26 @@ class Feed:
         self.changed.set()
 
 
-def _read(change: Change[KubeObject]) -> Iterator[Change[KubeObject]]:
-    """Yield `change`, or one change per Statement if it is of a BindRequest."""
-    stored = change.object
-    if not isinstance(stored, StoredBindRequest):
-        yield change
+def statement_changes(change: Change[KubeObject]) -> Iterator[Change[KubeObject]]:
+    """Yield `change` and, if it is of a BindRequest, one change per Statement that has changed."""
+    yield change
+    stored, previous = change.object, change.previous
+    if not isinstance(stored, StoredBindRequest) or stored.is_fence:
         return
-    if stored.is_fence:
-        return
-    statements = stored.each()
-    for each in statements:
-        yield Change(change.type, each, None)
-    if isinstance(change.previous, StoredBindRequest):
-        left = {each.key for each in statements}
-        for each in change.previous.each():
-            if each.key not in left:
-                yield Change(EventType.DELETED, each, each)
+    before: dict[RequestKey, BindRequest] = {}
+    if isinstance(previous, StoredBindRequest):
+        before = {each.key: each for each in previous.each()}
+    for each in stored.each():
+        known = before.pop(each.key, None)
+        if change.type is EventType.DELETED or known is None or not _is_equal(known, each):
+            yield Change(change.type, each, known)
+    for each in before.values():
+        yield Change(EventType.DELETED, each, each)
+
+
+def _is_equal(one: BindRequest, other: BindRequest) -> bool:
+    """Return whether two states of a Statement differ at most in metadata that nobody reads."""
+    if one.metadata.labels != other.metadata.labels:
+        return False
+    states = ((each.spec, each.status, each.is_withdrawn) for each in (one, other))
+    return next(states) == next(states)

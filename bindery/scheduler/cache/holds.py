@@ -4,14 +4,15 @@ A hold makes a pending pod count as Binding on its node. It ends when the reques
 binding the pod, is deleted, or could not be created. A pod that is bound by its request keeps the
 hold until the pod itself shows its node, as the two watches are not ordered.
 
-Two schedulers may commit one pod in two requests. Each request has its own hold. The hold that
-counts follows from the requests alone, not from the order of their events.
+Two schedulers may commit one pod in two requests, and two requests may carry the same Statement.
+Each request has its own hold. The hold that counts follows from the requests alone, not from the
+order of their events.
 """
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from bindery.api import bindrequest
 from bindery.kube.bindrequests import BindRequest, BindRequestSpec, RequestKey
@@ -22,6 +23,19 @@ _MOST_COMMIT_DIGITS = 18
 
 Spec = bindrequest.BindRequestSpec | BindRequestSpec
 """The spec of a request, in the form for writing or for reading."""
+
+
+class Carried(NamedTuple):
+    """A Statement in one request."""
+
+    statement: RequestKey
+    request: str
+    """The name of the request; "" while it is being written."""
+
+
+def carried(request: BindRequest) -> Carried:
+    """Return the Statement of `request` with the name of the request."""
+    return Carried(request.key, request.metadata.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,11 +67,11 @@ class Holds:
     """The holds of pods, and the known requests."""
 
     def __init__(self) -> None:
-        self._by_pod: defaultdict[Uid, dict[RequestKey, Hold]] = defaultdict(dict)
-        self._by_request: defaultdict[RequestKey, set[Uid]] = defaultdict(set)
+        self._by_pod: defaultdict[Uid, dict[Carried, Hold]] = defaultdict(dict)
+        self._by_request: defaultdict[Carried, set[Uid]] = defaultdict(set)
         self.assumed: dict[RequestKey, Assumption] = {}
         """Commits whose request the watch has not shown yet."""
-        self.requests: dict[RequestKey, BindRequest] = {}
+        self.requests: dict[Carried, BindRequest] = {}
         self.settled: dict[Uid, Hold] = {}
         """Pod on a node -> its last hold, if that has plugin data.
 
@@ -78,8 +92,8 @@ class Holds:
         holds = self._by_pod.get(uid)
         if not holds:
             return None
-        key = _first(holds)
-        known = self.requests.get(key) or self.assumed.get(key)
+        first = _first(holds)
+        known = self.requests.get(first) or self.assumed.get(first.statement)
         return known.spec if known is not None else None
 
     def all(self) -> Iterator[tuple[Uid, Hold]]:
@@ -90,7 +104,7 @@ class Holds:
                 yield uid, hold
 
     def assume(self, request: RequestKey, spec: bindrequest.BindRequestSpec, now: float) -> None:
-        """Add holds for the pods of `request`, which is about to be created."""
+        """Add holds for the pods of `request`, which is about to be written."""
         self.assumed[request] = Assumption(spec, now)
         holds = {
             Uid(pod.pod_uid): Hold(
@@ -102,24 +116,21 @@ class Holds:
             )
             for pod in spec.pods
         }
-        self._replace(request, holds)
+        self._replace(_assumed(request), holds)
 
     def forget(self, request: RequestKey) -> Iterable[Uid]:
-        """End the holds of a request that could not be created; return its pods."""
-        assumption = self.assumed.pop(request, None)
-        # A request with this name exists, written by this or another scheduler: its holds stay.
-        if assumption is None or request in self.requests:
-            return ()
-        return self._replace(request, {})
+        """End the holds of a Statement that could not be written; return its pods."""
+        # The holds of requests that carry it stay: this or another scheduler has written them.
+        self.assumed.pop(request, None)
+        return self._replace(_assumed(request), {})
 
     def put(self, request: BindRequest) -> Iterable[Uid]:
         """Add or update a request; return the pods whose hold may have changed."""
-        key = request.key
-        self.assumed.pop(key, None)
-        self.requests[key] = request
+        known = carried(request)
+        self.requests[known] = request
         final, bound = request.is_final, frozenset(request.status.bound_pods)
-        return self._replace(
-            key,
+        changed = self._replace(
+            known,
             {
                 Uid(pod.pod_uid): Hold(
                     pod.selected_node,
@@ -133,17 +144,20 @@ class Holds:
                 if not final or pod.pod_uid in bound
             },
         )
+        if request.key not in self.assumed:
+            return changed
+        return sorted({*changed, *self.forget(request.key)})
 
     def remove(self, request: BindRequest) -> Iterable[Uid]:
         """Remove a deleted request; return the pods that it no longer holds.
 
         Bound pods stay held until they show their node.
         """
-        key = request.key
-        self.requests.pop(key, None)
+        known = carried(request)
+        self.requests.pop(known, None)
         bound = frozenset(request.status.bound_pods)
-        held = self._by_request.get(key, ())
-        return self._replace(key, {u: self._by_pod[u][key] for u in held if u in bound})
+        held = self._by_request.get(known, ())
+        return self._replace(known, {u: self._by_pod[u][known] for u in held if u in bound})
 
     def pod_gone(self, uid: Uid) -> None:
         """Remove the holds of a deleted pod, except an unfinished hold with GPU groups.
@@ -164,7 +178,7 @@ class Holds:
             if not self._by_request[request]:
                 del self._by_request[request]
 
-    def _replace(self, request: RequestKey, holds: Mapping[Uid, Hold]) -> list[Uid]:
+    def _replace(self, request: Carried, holds: Mapping[Uid, Hold]) -> list[Uid]:
         """Replace the holds of `request`; return the pods of the old and new holds."""
         before = self._by_request.pop(request, set())
         for uid in before - holds.keys():
@@ -190,6 +204,10 @@ def _group_of(spec: Spec) -> str:
     return spec.pod_group.uid if spec.pod_group is not None else ""
 
 
-def _first(holds: Mapping[RequestKey, Hold]) -> RequestKey:
+def _assumed(statement: RequestKey) -> Carried:
+    return Carried(statement, "")
+
+
+def _first(holds: Mapping[Carried, Hold]) -> Carried:
     """Return the request in `holds`, all of one pod, whose hold counts."""
     return min(holds, key=lambda request: (not holds[request].is_bound, request))

@@ -47,7 +47,7 @@ class Observers:
         self._objects: defaultdict[type[KubeObject], dict[Key, KubeObject]] = defaultdict(dict)
         self._observers: dict[type[KubeObject], list[Observe]] = {}
         self._resources: dict[type[KubeObject], Resource[Any]] = {r.type: r for r in WATCHED}
-        self._resources[BindRequest] = BIND_REQUESTS  # the feed passes on one per Statement
+        self._resources[BindRequest] = BIND_REQUESTS  # one Statement of it
 
     def replace(
         self,
@@ -85,6 +85,8 @@ class Observers:
 
     def tell(self, change: Change[KubeObject]) -> bool:
         """Pass on `change`; return whether it may change the results of cached filters."""
+        if isinstance(change.object, BindRequest):
+            return False  # one Statement; the request was passed on as a whole
         kind, key = type(change.object), key_of(change.object.metadata)
         if change.type is EventType.DELETED:
             self._objects[kind].pop(key, None)

@@ -8,26 +8,29 @@ from collections.abc import Iterator
 
 from msgspec.structs import replace
 
+from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import KubeObject, Pod, PodGroup, PodGroupSpec, Queue, QueueSpec
-from bindery.kube.store import Key, key_of
+from bindery.kube.store import key_of
+
+_Identity = tuple[object, ...]
 
 
 class Quarantine:
     """The objects in quarantine, with the error of each."""
 
     def __init__(self) -> None:
-        self._why: dict[tuple[type[KubeObject], Key], tuple[KubeObject, str]] = {}
+        self._why: dict[_Identity, tuple[KubeObject, str]] = {}
 
     def __len__(self) -> int:
         return len(self._why)
 
     def put(self, item: KubeObject, why: str) -> None:
         """Add `item`; `why` is the message for its condition."""
-        self._why[type(item), key_of(item.metadata)] = item, why
+        self._why[_identity(item)] = item, why
 
     def drop(self, item: KubeObject) -> None:
         """Remove `item`, after a successful intake or its deletion."""
-        self._why.pop((type(item), key_of(item.metadata)), None)
+        self._why.pop(_identity(item), None)
 
     def pods(self) -> Iterator[tuple[Pod, str]]:
         """Yield the pods in quarantine with their messages."""
@@ -48,6 +51,12 @@ def substitutes(item: KubeObject, known: KubeObject | None, why: str) -> Iterato
         yield replace(item, spec=QueueSpec(), unreadable=why)
     if isinstance(known, Pod) and known.spec.node_name and _is_same(known, item):
         yield known
+
+
+def _identity(item: KubeObject) -> _Identity:
+    # The Statements of a request have its name in common.
+    statement = item.key if isinstance(item, BindRequest) else None
+    return type(item), key_of(item.metadata), statement
 
 
 def _is_same(one: KubeObject, other: KubeObject) -> bool:
