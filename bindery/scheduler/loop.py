@@ -164,7 +164,7 @@ class SchedulingLoop:
         metrics.record_commit(draft, self._clock())
         _log.info(
             "statement committed",
-            request=draft.name,
+            statement=draft.spec.statement.id,
             namespace=draft.namespace,
             gang=draft.spec.pod_group.name if draft.spec.pod_group else None,
             pods=len(draft.tasks),
@@ -197,8 +197,7 @@ class SchedulingLoop:
         self._clear_at_s = loop_s + CLEAR_EVERY_S
         cluster, now = self._engine.cluster, self._clock()
         timeout_s = self._engine.configuration.bind_request.timeout_seconds
-        for stale in list(stale_requests(cluster, now, timeout_s)):
-            self._writer.remove(stale)
+        self._writer.clear(stale_requests(cluster, now, timeout_s))
         self._writer.look_up(
             key
             for key, assumption in cluster.holds.assumed.items()

@@ -43,7 +43,7 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
         "metadata": {
             "name": "g-uid-grou-1",
             "namespace": NAMESPACE,
-            "labels": {STATEMENT_LABEL: "uid-group-g-1"},
+            "labels": {STATEMENT_LABEL: "uid-group-g-1.7"},
             "ownerReferences": [
                 {
                     "apiVersion": "scheduling.bindery.dev/v1alpha1",
@@ -57,10 +57,10 @@ def test_a_gang_is_one_request_named_after_it_and_owned_by_it() -> None:
             "pods": [
                 {"podName": f"g-{i}", "podUID": f"uid-g-{i}", "selectedNode": "n"} for i in range(3)
             ],
-            "summary": {"pods": 3, "nodes": "n"},
+            "summary": {"gangs": "g", "pods": 3, "nodes": "n"},
             "podGroup": {"name": "g", "uid": "uid-group-g"},
             "queue": "default",
-            "statement": {"id": "uid-group-g-1"},
+            "statement": {"id": "uid-group-g-1.7"},
             "fencingToken": 7,
         },
     }

@@ -1,7 +1,18 @@
 """Requests that nobody will finish are cleared, and no others."""
 
 import pytest
-from schedulerworld import NOW, add, engine_with, gang, node, plan, pod, request
+from schedulerworld import (
+    NOW,
+    add,
+    engine_with,
+    gang,
+    group,
+    node,
+    plan,
+    pod,
+    request,
+    shared_request,
+)
 
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import KubeObject
@@ -111,3 +122,150 @@ def test_another_pools_requests_are_not_touched() -> None:
     label = {"scheduling.bindery.dev/node-pool": "other"}
 
     assert reasons(request("r", TWO, created=HOUR_OLD, labels=label)) == []
+
+
+# ---- Statements that share a request -------------------------------------------------------------
+
+
+def statement(name: str, **fields: object) -> BindRequest:
+    """Return a Statement of the gang `name`, which has one pod of that name on node `n`."""
+    uid = f"uid-{name}"
+    if fields.get("phase") == "Succeeded":
+        fields["bound"] = [uid]
+    return request(name, {uid: "n"}, group_name=name, **fields)  # type: ignore[arg-type]
+
+
+def of_gang(name: str, *, on: str = "") -> list[KubeObject]:
+    return [group(name, 1), pod(name, group=name, on=on)]
+
+
+def removals(
+    *statements: BindRequest,
+    world: list[KubeObject],
+    created: str = MINUTE_OLD,
+    others: tuple[BindRequest, ...] = (),
+    withdrawn: tuple[str, ...] = (),
+) -> list[str]:
+    """Return what is removed: `delete` for the request, the id for a Statement, and the reason."""
+    stored = shared_request("shared", *statements, created=created, withdrawn=withdrawn)
+    cluster = engine_with(node("n"), *world, *stored.each(), *others).cluster
+    return [
+        f"{stale.request.key.statement if stale.has_neighbours else 'delete'} {stale.reason}"
+        for stale in stale_requests(cluster, NOW, TIMEOUT_S)
+    ]
+
+
+A, B = of_gang("a"), of_gang("b")
+BOUND_B = of_gang("b", on="n")
+SHARED: dict[str, tuple[list[BindRequest], list[KubeObject], list[str]]] = {
+    "all are possible": ([statement("a"), statement("b")], [*A, *B], []),
+    "a deleted PodGroup ends its own Statement": (
+        [statement("a"), statement("b")], [A[1], *B], ["a-1 GroupGone"],
+    ),
+    "a PodGroup with its name is another one": (
+        [statement("a"), statement("b")],
+        [group("a", 1, uid="second"), A[1], *B],
+        ["a-1 GroupGone"],
+    ),
+    "pods that are gone end their own Statement": (
+        [statement("a"), statement("b")], [A[0], *B], ["a-1 PodsGone"],
+    ),
+    "a Statement that is bound in part is withdrawn too": (
+        [statement("a", phase="Binding"), statement("b")], [A[1], *B], ["a-1 GroupGone"],
+    ),
+    "all PodGroups are gone": (
+        [statement("a"), statement("b")], [A[1], B[1]], ["delete GroupGone"],
+    ),
+    "the neighbour has succeeded": (
+        [statement("a"), statement("b", phase="Succeeded")],
+        [A[1], *BOUND_B],
+        ["delete GroupGone"],
+    ),
+    "the neighbour has failed and waits": (
+        [statement("a"), statement("b", phase="Failed")], [A[1], *B], ["delete GroupGone"],
+    ),
+    "a neighbour builds on the one that has succeeded": (
+        [statement("a"), statement("b", phase="Succeeded"), statement("c", after="b-1")],
+        [A[1], *BOUND_B, *of_gang("c")],
+        ["a-1 GroupGone"],
+    ),
+    "all are too late": (
+        [statement("a", created=HOUR_OLD), statement("b")], [*A, *B], ["delete TimedOut"],
+    ),
+    "one has failed and its pods are gone, the other is possible": (
+        [statement("a", phase="Failed"), statement("b")], [A[0], *B], [],
+    ),
+    "one has failed and its pods are gone, the other has succeeded": (
+        [statement("a", phase="Failed"), statement("b", phase="Succeeded")], [A[0], *BOUND_B], [],
+    ),
+    "one has failed and its pods are gone, the other waits to be planned again": (
+        [statement("a", phase="Failed"), statement("b", phase="Failed")], [A[0], *B], [],
+    ),
+    "all have failed and their pods are gone": (
+        [statement("a", phase="Failed"), statement("b", phase="Failed")],
+        [A[0], B[0]],
+        ["delete Superseded"],
+    ),
+    "a PodGroup that is gone after its Statement has ended": (
+        [statement("a", phase="Succeeded"), statement("b")], [A[1], *B], [],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", SHARED)
+def test_a_statement_is_withdrawn_while_its_neighbours_are_needed(case: str) -> None:
+    statements, world, expected = SHARED[case]
+    created = HOUR_OLD if "late" in case else MINUTE_OLD
+
+    assert removals(*statements, world=world, created=created) == expected
+
+
+def test_a_statement_is_withdrawn_once() -> None:
+    statements = [statement("a"), statement("b")]
+
+    assert removals(*statements, world=[A[1], *B], withdrawn=("a-1",)) == []
+
+
+def test_a_request_is_deleted_when_a_withdrawn_statement_is_all_that_is_left_of_it() -> None:
+    statements = [statement("a"), statement("b", phase="Succeeded")]
+    world = [A[1], *BOUND_B]
+
+    assert removals(*statements, world=world, withdrawn=("a-1",)) == ["delete GroupGone"]
+
+
+def test_the_outcome_of_a_prerequisite_is_kept_for_a_statement_in_another_request() -> None:
+    statements = [statement("a"), statement("b", phase="Succeeded")]
+    follower = statement("c", after="b-1", created=MINUTE_OLD)
+
+    found = removals(*statements, world=[A[1], *BOUND_B, *of_gang("c")], others=(follower,))
+
+    assert found == ["a-1 GroupGone"]
+
+
+def test_a_request_with_one_statement_is_left_to_the_garbage_collector() -> None:
+    assert removals(statement("a"), world=[A[1]]) == []
+
+
+def test_a_part_of_a_split_statement_is_deleted_and_not_withdrawn() -> None:
+    parts = [
+        request(f"r-p{part}", {f"uid-{name}": "n"}, created=MINUTE_OLD, part=part, parts=2)
+        for part, name in enumerate("ab")
+    ]
+    items = [
+        BindRequest(
+            metadata=each.metadata,
+            spec=type(each.spec)(
+                pods=each.spec.pods,
+                statement=type(each.spec.statement)(id="r-1", part=part, parts=2),
+            ),
+            siblings=("r-1",),
+        )
+        for part, each in enumerate(parts)
+    ]
+    cluster = engine_with(node("n"), pod("a"), *items).cluster
+
+    found = list(stale_requests(cluster, NOW, TIMEOUT_S))
+
+    assert [(s.request.metadata.name, s.reason, s.has_neighbours) for s in found] == [
+        ("r-p1", "PodsGone", False)
+    ]

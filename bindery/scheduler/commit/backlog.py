@@ -58,11 +58,10 @@ class Backlog:
         returned if all Statements that wait build on these, or if there are none.
         """
         for namespace, waiting in list(self._waiting.items()):
-            chosen = self._choose(waiting, being_written, most_statements)
+            chosen, left = self._choose(waiting, being_written, most_statements)
             if chosen:
                 self._ids.difference_update(identity(parts[0]) for parts in chosen)
                 del self._waiting[namespace]
-                left = [parts for parts in waiting if identity(parts[0]) in self._ids]
                 if left:
                     self._waiting[namespace] = left  # behind the other namespaces
                 return chosen
@@ -79,8 +78,10 @@ class Backlog:
                     dropped.append(parts)
                 else:
                     left.append(parts)
-            if namespace in self._waiting:
-                self._waiting[namespace] = left
+            if left:
+                self._waiting[namespace] = left  # in its place among the namespaces
+            else:
+                self._waiting.pop(namespace, None)
         self._ids.difference_update(lost)
         return dropped
 
@@ -93,24 +94,23 @@ class Backlog:
 
     def _choose(
         self, waiting: list[Parts], being_written: Collection[StatementId], most_statements: int
-    ) -> list[Parts]:
+    ) -> tuple[list[Parts], list[Parts]]:
+        """Return the Statements of the next request, and the others in their order."""
         chosen: list[Parts] = []
+        left: list[Parts] = []
         ids: set[StatementId] = set()
         pods = 0
-        for parts in waiting:
+        for position, parts in enumerate(waiting):
             before = prerequisite(parts[0])
             if before in being_written or (before in self._ids and before not in ids):
+                left.append(parts)
                 continue
             pods += sum(len(part.spec.pods) for part in parts)
-            if chosen and not (
-                len(parts) == 1
-                and pods <= MOST_PODS
-                and len(chosen) < most_statements
-                and parts[0].annotations == chosen[0][0].annotations
-            ):
-                break
+            is_full = len(chosen) == most_statements or pods > MOST_PODS or len(parts) > 1
+            if chosen and (is_full or parts[0].annotations != chosen[0][0].annotations):
+                return chosen, left + waiting[position:]
             chosen.append(parts)
             ids.add(identity(parts[0]))
             if len(parts) > 1:
-                break
-        return chosen
+                return chosen, left + waiting[position + 1 :]
+        return chosen, left

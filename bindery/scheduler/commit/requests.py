@@ -1,11 +1,23 @@
 """The BindRequest of one Statement, or of several that share it. Pure; used by writer.py."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from bindery.api import bindrequest
 from bindery.api.names import API_VERSION, STATEMENT_LABEL
-from bindery.kube.bindrequests import RequestKey
+from bindery.kube.bindrequests import BindRequest, RequestKey
 from bindery.scheduler.commit.drafts import BindRequestDraft
+
+Content = list[tuple[RequestKey, list[tuple[str, str]]]]
+"""The Statements of a request, each with the UIDs of its pods and their nodes."""
+
+
+def content_of(statements: Sequence[BindRequestDraft | BindRequest]) -> Content:
+    """Return the content of a request with `statements`."""
+    return [
+        (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
+        for each in statements
+    ]
 
 
 @dataclass(frozen=True)
@@ -32,12 +44,9 @@ class RequestDraft:
         return frozenset(each.key for each in self.statements)
 
     @property
-    def content(self) -> list[tuple[RequestKey, list[tuple[str, str]]]]:
-        """Its Statements, each with the UIDs of its pods and their nodes."""
-        return [
-            (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
-            for each in self.statements
-        ]
+    def content(self) -> Content:
+        """What distinguishes it from another request with its name."""
+        return content_of(self.statements)
 
     def to_object(self) -> dict[str, object]:
         """Return the object to create."""
@@ -49,7 +58,9 @@ class RequestDraft:
             # The other labels are about one Statement or pod.
             shared = set.intersection(*(set(each.labels.items()) for each in self.statements))
             metadata["labels"] = {key: value for key, value in shared if key != STATEMENT_LABEL}
-            metadata["ownerReferences"] = self._owners()
+            metadata.pop("ownerReferences", None)
+            if owners := self._owners():
+                metadata["ownerReferences"] = owners
         spec = bindrequest.StoredBindRequestSpec(
             statements=tuple(_statement(each.spec) for each in self.statements),
             summary=self._summary(),

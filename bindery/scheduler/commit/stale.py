@@ -5,13 +5,14 @@ behind while the binder is down, so that no request holds room forever.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from bindery.api.bindrequest import Phase
 from bindery.api.times import seconds
 from bindery.kube.bindrequests import BindRequest, RequestKey
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.holds import Carried, carried
 from bindery.scheduler.commit.precedence import bound_pods
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 
@@ -25,14 +26,15 @@ A scheduler that is killed between two parts leaves the first parts behind."""
 
 @dataclass(frozen=True, slots=True)
 class StaleRequest:
-    """A Statement to remove: its request is deleted, or the Statement withdrawn from it."""
+    """A request to delete, or one of its Statements to withdraw."""
 
     request: BindRequest
+    """The Statement that is the reason."""
     reason: str
     """One CamelCase word."""
     message: str
     has_neighbours: bool = False
-    """Whether other Statements in the request are still needed."""
+    """Whether other Statements in the request are still needed, so that this one is withdrawn."""
 
 
 _Reason = tuple[str, str]
@@ -44,23 +46,53 @@ _Statement = tuple[str, str]
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
     """Yield the requests that nobody will finish, and failed ones that are no longer needed.
 
-    A request with several Statements is deleted when none of them is needed any more. Until then,
-    a Statement that nobody will finish is withdrawn from it.
+    A request with several Statements is yielded once, when none of them is needed any more. Until
+    then, a Statement that nobody will finish is withdrawn from it.
     """
-    found = {each.request.key: each for each in _stale_statements(cluster, now, timeout_s)}
-    for key, stale in found.items():
-        siblings = [RequestKey(key.namespace, each, 0) for each in stale.request.siblings]
-        needed = any(_is_needed(cluster, each) for each in siblings if each not in found)
-        if not needed:
-            yield stale
-        elif not stale.request.is_final and not stale.request.is_withdrawn:
-            yield replace(stale, has_neighbours=True)
+    by_request: defaultdict[tuple[str, str], dict[Carried, StaleRequest]] = defaultdict(dict)
+    for stale in _stale_statements(cluster, now, timeout_s):
+        meta = stale.request.metadata
+        by_request[meta.namespace, meta.name][carried(stale.request)] = stale
+    for found in by_request.values():
+        unfinished = [stale for stale in found.values() if not stale.request.is_final]
+        neighbours = _neighbours(cluster, found)
+        if not neighbours:
+            yield next(iter((*unfinished, *found.values())))
+        elif not unfinished:
+            continue  # the binder deletes it when all have ended
+        elif any(_is_needed(cluster, each) for each in neighbours):
+            for stale in unfinished:
+                if not stale.request.is_withdrawn:
+                    yield replace(stale, has_neighbours=True)
+        else:
+            yield unfinished[0]
 
 
-def _is_needed(cluster: Cluster, key: RequestKey) -> bool:
-    """Return whether a Statement that is not stale keeps its request."""
-    known = cluster.holds.requests.get(key)
-    return known is not None and not known.is_final
+def _neighbours(cluster: Cluster, found: Mapping[Carried, StaleRequest]) -> list[BindRequest]:
+    """Return the Statements that share the request of `found`, except those in `found`."""
+    requests, one = cluster.holds.requests, next(iter(found.values())).request
+    if len(one.siblings) == len(found):
+        return []
+    keys = (
+        Carried(RequestKey(one.metadata.namespace, each, one.key.part), one.metadata.name)
+        for each in one.siblings
+    )
+    return [requests[key] for key in keys if key in requests and key not in found]
+
+
+def _is_needed(cluster: Cluster, neighbour: BindRequest) -> bool:
+    """Return whether `neighbour`, which is not stale, keeps its request."""
+    if not neighbour.is_final:
+        return True
+    if neighbour.status.phase != Phase.SUCCEEDED:
+        return False
+    # The binder reads the outcome of a prerequisite in its request.
+    namespace, identity, _ = neighbour.key
+    live = (each for each in cluster.holds.requests.values() if not each.is_final)
+    built_on = {(each.metadata.namespace, each.spec.statement.after) for each in live}
+    for key, assumption in cluster.holds.assumed.items():
+        built_on.add((key.namespace, assumption.spec.statement.after))
+    return (namespace, identity) in built_on
 
 
 def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
@@ -87,7 +119,7 @@ def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterato
             if found is None and age_s > timeout_s:
                 found = ("TimedOut", f"it has no outcome after {timeout_s:.0f} s")
             may_lack = age_s > INCOMPLETE_AFTER_S and namespace not in writing
-            if found is None and len(parts) < count and may_lack:
+            if found is None and len({part.key for part in parts}) < count and may_lack:
                 found = ("Incomplete", f"not all of its {count} parts exist")
             if found is not None:
                 failing.add((namespace, identity))

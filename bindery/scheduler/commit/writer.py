@@ -12,6 +12,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Coroutine, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -22,13 +23,16 @@ from bindery.kube.client import Client
 from bindery.kube.errors import (
     AlreadyExistsError,
     ApiError,
+    ConflictError,
     KubeError,
+    MalformedAnswerError,
     NamespaceTerminatingError,
     NotFoundError,
     OutcomeUnknownError,
     UnreachableError,
 )
 from bindery.kube.lease import Leadership
+from bindery.kube.objects import Meta
 from bindery.kube.resources import BIND_REQUESTS
 from bindery.scheduler.commit.backlog import (
     Backlog,
@@ -39,7 +43,7 @@ from bindery.scheduler.commit.backlog import (
 )
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.commit.metrics import REQUESTS
-from bindery.scheduler.commit.requests import RequestDraft
+from bindery.scheduler.commit.requests import RequestDraft, content_of
 from bindery.scheduler.commit.stale import StaleRequest
 
 CONCURRENT_CREATIONS = 16
@@ -50,6 +54,10 @@ _REPEAT_AFTER_S = (0.2, 1.0, 4.0)
 """Pauses before a create call with an unknown outcome is repeated, in seconds."""
 
 _NO_LEADER = "this scheduler no longer leads"
+_DELETED = "a request with its name was just deleted"
+
+_Removal = tuple[str, str]
+"""UID of a request, and the id of its Statement to withdraw; "" to delete the request."""
 
 _log = structlog.get_logger()
 
@@ -106,12 +114,15 @@ class RequestWriter:
         self._sent: set[RequestKey] = set()
         """Statements being written whose request may exist."""
         self._tasks: set[asyncio.Task[None]] = set()
-        self._removing: set[tuple[str, str]] = set()
-        """UID of the request, and id, of Statements whose removal is in progress or done."""
+        self._removing: set[_Removal] = set()
+        """Removals in progress, or done but not shown by the watch."""
+        self._looked_up: set[str] = set()
+        """Namespaces whose requests are being listed."""
 
     def begin(self, leadership: Leadership) -> None:
         """Create requests as long as `leadership` is valid."""
         self._leadership = leadership
+        self._removing.clear()  # the end of the last term may have interrupted some
 
     def submit(self, draft: BindRequestDraft) -> None:
         """Write `draft` when all parts of its Statement have been submitted."""
@@ -135,14 +146,17 @@ class RequestWriter:
         self._refuse([tuple(parts) for parts in self._parts.values()], "the cycle ended early")
         self._parts.clear()
 
-    def remove(self, stale: StaleRequest) -> None:
-        """Delete a stale request, or withdraw its Statement, in the background."""
-        request = stale.request
-        key = request.metadata.uid, request.key.statement
-        # The watch may show the request for a while after its deletion.
-        if key not in self._removing:
-            self._removing.add(key)
-            self._spawn(self._withdraw(stale) if stale.has_neighbours else self._remove(stale))
+    def clear(self, stale: Iterable[StaleRequest]) -> None:
+        """Delete stale requests, or withdraw their Statements, in the background.
+
+        `stale`: all that there are now. What is removed may be among them until the watch shows it.
+        """
+        wanted = {_removal(each): each for each in stale}
+        self._removing &= wanted.keys()
+        for key, each in wanted.items():
+            if key not in self._removing:
+                self._removing.add(key)
+                self._spawn(self._withdraw(each) if each.has_neighbours else self._remove(each))
 
     def look_up(self, keys: Iterable[RequestKey]) -> None:
         """Check that a request carries each of `keys`, except those that are being written."""
@@ -151,8 +165,9 @@ class RequestWriter:
             statement = StatementId(key.namespace, key.statement)
             if statement not in self._being_written and statement not in self._backlog:
                 by_namespace[key.namespace].add(key)
-        for namespace, some in by_namespace.items():
-            self._spawn(self._look_up(namespace, some))
+        for namespace in by_namespace.keys() - self._looked_up:
+            self._looked_up.add(namespace)
+            self._spawn(self._look_up(namespace, by_namespace[namespace]))
 
     async def drain(self) -> None:
         """Wait until all submitted requests have been written or refused."""
@@ -173,10 +188,11 @@ class RequestWriter:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _spawn(self, work: Coroutine[Any, Any, None]) -> None:
+    def _spawn(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
+        return task
 
     # -- creating ------------------------------------------------------------------------------
 
@@ -191,21 +207,22 @@ class RequestWriter:
                 return
             self._creations += 1
             self._being_written.update(identity(parts[0]) for parts in statements)
-            self._spawn(self._write(statements, is_old=is_old))
+            task = self._spawn(self._write_together(statements, is_old=is_old))
+            # Also called for a task that was cancelled before it began.
+            task.add_done_callback(partial(self._written, statements))
 
-    async def _write(self, statements: list[Parts], *, is_old: bool) -> None:
-        try:
-            await self._write_together(statements, is_old=is_old)
-        except asyncio.CancelledError:
+    def _written(self, statements: list[Parts], task: asyncio.Task[None]) -> None:
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            _log.error("commit failed", exc_info=error)
+        if task.cancelled() or error is not None:
             unsent = [parts for parts in statements if all(p.key not in self._sent for p in parts)]
-            self._refuse(unsent, _NO_LEADER)
-            raise
-        finally:
-            for parts in statements:
-                self._being_written.discard(identity(parts[0]))
-                self._sent.difference_update(part.key for part in parts)
-            self._creations -= 1
-            self._write_more()
+            self._refuse(unsent, _NO_LEADER if error is None else f"unexpected error: {error}")
+        for parts in statements:
+            self._being_written.discard(identity(parts[0]))
+            self._sent.difference_update(part.key for part in parts)
+        self._creations -= 1
+        self._write_more()
 
     async def _write_together(self, statements: list[Parts], *, is_old: bool) -> None:
         if len(statements[0]) > 1:
@@ -218,9 +235,19 @@ class RequestWriter:
         is_shared_by_all = not self._leadership.is_valid() or request.namespace in self.ending
         if len(statements) == 1 or is_shared_by_all:
             self._refuse(statements, problem)
-            return
-        for parts in statements:  # the fault of one must not be that of its neighbours
-            await self._write_together([parts], is_old=is_old)
+        else:  # the fault of one must not be that of its neighbours
+            await self._write_one_by_one(statements, is_old=is_old)
+
+    async def _write_one_by_one(self, statements: list[Parts], *, is_old: bool) -> None:
+        problems: dict[StatementId | None, str] = {}
+        for parts in statements:
+            before = prerequisite(parts[0])
+            problem = problems.get(before)
+            if problem is None:
+                problem = await self._create(RequestDraft(parts, is_old))
+            if problem is not None:
+                problems[identity(parts[0])] = problem
+                self._refuse([parts], problem)
 
     async def _write_parts(self, parts: Parts, *, is_old: bool) -> None:
         written: list[RequestDraft] = []
@@ -250,11 +277,12 @@ class RequestWriter:
                 return None if request.keys <= self._sent else _NO_LEADER
             try:
                 return await self._create_once(request)
-            except (OutcomeUnknownError, UnreachableError) as error:
+            except (OutcomeUnknownError, UnreachableError, MalformedAnswerError) as error:
                 _log.warning("commit outcome unknown", request=request.name, error=str(error))
                 # Repeating is safe, as the name is always the same. The client has already
                 # retried a request that it could not send.
-                pause_s = next(pauses_s, None) if isinstance(error, OutcomeUnknownError) else None
+                is_repeated = not isinstance(error, UnreachableError)
+                pause_s = next(pauses_s, None) if is_repeated else None
                 if pause_s is None:
                     # It may exist: its pods stay held until the watch or a look-up shows it.
                     REQUESTS.labels("unknown").inc()
@@ -264,8 +292,10 @@ class RequestWriter:
     async def _create_once(self, request: RequestDraft) -> str | None:
         """Create one request; return why it does not exist, None if it does.
 
+        The text is "" if another scheduler has written a request with its name.
+
         Raises:
-            OutcomeUnknownError, UnreachableError: it may exist.
+            OutcomeUnknownError, UnreachableError, MalformedAnswerError: it may exist.
         """
         self._sent |= request.keys
         try:
@@ -276,40 +306,48 @@ class RequestWriter:
         except TimeoutError as error:
             raise OutcomeUnknownError("the Lease was not renewed in time") from error
         except AlreadyExistsError:
-            return await self._compare(request)
+            # The same content is an earlier attempt of this process: its answer was lost.
+            exists = await self._exists(request)
+            problem = _DELETED if exists is None else ""
         except ApiError as error:
             if isinstance(error, NamespaceTerminatingError):
                 self.ending.add(request.namespace)
-            self._sent -= request.keys
             _log.warning("commit refused", request=request.name, error=str(error))
-            REQUESTS.labels("refused").inc()
-            return error.message or str(error)
-        REQUESTS.labels("created").inc()
-        return None
+            # An earlier attempt, of the client too, may have taken effect without an answer. Then
+            # its Statements must not be written a second time.
+            exists = await self._exists(request)
+            problem = error.message or str(error)
+        except KubeError:
+            raise
+        except Exception as error:  # such as data of a plugin that cannot be written as JSON
+            _log.exception("commit failed", request=request.name)
+            exists = await self._exists(request)
+            problem = f"unexpected error: {error}"
+        else:
+            exists, problem = True, ""
+        if exists:
+            REQUESTS.labels("created").inc()
+            return None
+        self._sent -= request.keys
+        REQUESTS.labels("refused" if problem else "collided").inc()
+        return problem
 
-    async def _compare(self, request: RequestDraft) -> str | None:
-        """Return None if the existing request is equal to `request`, else why it is not.
+    async def _exists(self, request: RequestDraft) -> bool | None:
+        """Return whether the API server has `request`, False if another one has its name.
 
-        The text is "" if another scheduler wrote the request.
+        None means that no request has its name.
+
+        Raises:
+            OutcomeUnknownError: it could not be read.
         """
         try:
             found = await self._client.get(BIND_REQUESTS, request.name, request.namespace)
         except NotFoundError:
-            return "a request with its name was just deleted"
-        except KubeError as error:
-            return str(error)
-        # The same content is an earlier attempt of this process: its answer was lost.
-        theirs = [
-            (each.key, [(pod.pod_uid, pod.selected_node) for pod in each.spec.pods])
-            for each in found.each()
-        ]
-        token = request.statements[0].spec.fencing_token
-        if request.content == theirs and found.spec.fencing_token == token:
-            REQUESTS.labels("created").inc()
             return None
-        self._sent -= request.keys
-        REQUESTS.labels("collided").inc()
-        return ""
+        except KubeError as error:
+            raise OutcomeUnknownError(f"it could not be read: {error}") from error
+        token = request.statements[0].spec.fencing_token
+        return found.spec.fencing_token == token and content_of(found.each()) == request.content
 
     async def _take_back(self, written: Sequence[RequestDraft]) -> None:
         for request in written:
@@ -331,7 +369,7 @@ class RequestWriter:
             pass
         except KubeError as error:
             _log.warning("stale request not deleted", request=meta.name, error=str(error))
-            self._removing.discard((meta.uid, stale.request.key.statement))
+            self._removing.discard(_removal(stale))
             return
         REQUESTS.labels("cleared").inc()
         _log.info("request deleted", request=meta.name, reason=stale.reason, why=stale.message)
@@ -340,22 +378,39 @@ class RequestWriter:
         """Withdraw one Statement of a request, so that the binder ends it."""
         meta, statement = stale.request.metadata, stale.request.key.statement
         try:
-            found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
-            if found.metadata.uid == meta.uid and statement not in found.spec.withdrawn:
-                # The version keeps the ids that somebody else adds at the same time.
-                patch = {
-                    "metadata": {"resourceVersion": found.metadata.resource_version},
-                    "spec": {"withdrawn": [*found.spec.withdrawn, statement]},
-                }
-                await self._client.patch(BIND_REQUESTS, meta.name, patch, namespace=meta.namespace)
+            await self._add_withdrawn(meta, statement)
         except NotFoundError:
-            pass
+            return
         except KubeError as error:
             _log.warning("stale Statement not withdrawn", request=meta.name, error=str(error))
-            self._removing.discard((meta.uid, statement))
+            self._removing.discard(_removal(stale))
             return
         REQUESTS.labels("withdrawn").inc()
-        _log.info("Statement withdrawn", request=meta.name, reason=stale.reason, why=stale.message)
+        _log.info(
+            "Statement withdrawn",
+            request=meta.name,
+            statement=statement,
+            reason=stale.reason,
+            why=stale.message,
+        )
+
+    async def _add_withdrawn(self, meta: Meta, statement: str) -> None:
+        for is_last in (False, False, True):
+            found = await self._client.get(BIND_REQUESTS, meta.name, meta.namespace)
+            if found.metadata.uid != meta.uid or statement in found.spec.withdrawn:
+                return
+            # The version keeps the ids that are added at the same time for its neighbours.
+            patch = {
+                "metadata": {"resourceVersion": found.metadata.resource_version},
+                "spec": {"withdrawn": [*found.spec.withdrawn, statement]},
+            }
+            try:
+                await self._client.patch(BIND_REQUESTS, meta.name, patch, namespace=meta.namespace)
+            except ConflictError:  # also after each write of its status
+                if is_last:
+                    raise
+            else:
+                return
 
     async def _look_up(self, namespace: str, keys: Collection[RequestKey]) -> None:
         try:
@@ -363,9 +418,16 @@ class RequestWriter:
         except KubeError as error:
             _log.warning("request lookup failed", namespace=namespace, error=str(error))
             return
+        finally:
+            self._looked_up.discard(namespace)
         carried = {each.key for stored in found for each in stored.each()}
         missing = [key for key in keys if key not in carried]
         if missing:
             _log.warning("requests do not exist", statements=[key.statement for key in missing])
             self.missing += missing
             self._wake()
+
+
+def _removal(stale: StaleRequest) -> _Removal:
+    statement = stale.request.key.statement if stale.has_neighbours else ""
+    return stale.request.metadata.uid, statement
