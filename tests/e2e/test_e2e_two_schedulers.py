@@ -1,13 +1,22 @@
 """Two schedulers for the same pods: with an election one acts, without one they do no harm."""
 
-import pytest
-from support import Corner, Gang, Observer, metric, scheduler_configuration, wait_for
+import asyncio
+from collections import Counter
+from functools import partial
+from pathlib import Path
 
-from bindery.api.configuration import LeaderElection
+import pytest
+from gates import gated
+from support import Corner, Gang, Observer, metric, scheduler_configuration, wait_for
+from traps import ready
+
+from bindery.api.configuration import BindRequestConfiguration, LeaderElection
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.resources import BIND_REQUESTS
+from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
@@ -22,12 +31,15 @@ async def test_two_schedulers_without_an_election_bind_every_gang_whole_and_once
     corner: Corner, observer: Observer, components: Components
 ) -> None:
     names = ("one", "other")
-    for name in names:
-        components.start_scheduler(scheduler_configuration(corner.pool), name=f"scheduler-{name}")
+    for name, most in zip(names, (50, 3), strict=True):
+        configuration = scheduler_configuration(
+            corner.pool, BindRequestConfiguration(max_statements=most)
+        )
+        components.start_scheduler(configuration, name=f"scheduler-{name}")
     for component in components.started:
         component.wait_ready()
-    await corner.add_nodes("a", "b", cpu="40")
-    gangs = [Gang(f"gang-{index}", size=4) for index in range(15)]
+    await corner.add_nodes("a", "b", cpu="80")
+    gangs = [Gang(f"gang-{index}", size=4) for index in range(30)]
     await corner.submit(*gangs)
 
     await corner.wait_bound(*gangs)
@@ -76,6 +88,59 @@ async def test_when_the_leading_scheduler_is_killed_the_other_takes_over_with_a_
     assert seen.status.reason == "StaleScheduler"
     assert seen.status.bound_pods == []
     assert observer.nodes_of_pods[stale.spec.pods[0].pod_uid] == []
+
+
+@pytest.mark.parametrize("comes_first", ["late", "own"])
+async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound_whole_and_once(
+    corner: Corner, observer: Observer, installation: Installation, tmp_path: Path, comes_first: str
+) -> None:
+    """Requests of a leader without a Lease reach the API server when another one leads."""
+    configuration = scheduler_configuration(corner.pool, leader_election=ELECTION)
+    async with (
+        gated(installation, tmp_path / "early") as (early, first),
+        gated(installation, tmp_path / "late") as (late, second),
+    ):
+        leader = await ready(first.start_scheduler(configuration, name="scheduler-early"))
+        await wait_for(partial(leads, leader), "one leads")
+        successor = await ready(second.start_scheduler(configuration, name="scheduler-late"))
+        await corner.add_nodes("a", cpu="80")
+        for gate in (early, late):
+            gate.close()
+        gangs = [Gang(f"gang-{index:02}", size=2) for index in range(22)]
+        await corner.submit(*gangs)
+
+        async def committed() -> bool:
+            return metric(leader, "bindery_statements_total") == len(gangs)
+
+        await wait_for(committed, "all gangs are committed")
+        early.let_pass(CONCURRENT_CREATIONS - 1)
+        await early.wait_for_creations(CONCURRENT_CREATIONS + 1)
+        shared = early.bodies[-1]["spec"]["statements"]
+        assert len(shared) == len(gangs) - CONCURRENT_CREATIONS
+        # Its name is that of its first gang, which the other leader is not to commit again.
+        ended = next(gang for gang in gangs if gang.name == shared[0]["podGroup"]["name"])
+        await corner.delete_gang(ended)
+        early.keeps_lease_writes = True
+        await wait_for(partial(leads, successor), "the other leads")
+        left = len(gangs) - CONCURRENT_CREATIONS
+        await late.wait_for_creations(left)
+
+        order = (early, late) if comes_first == "late" else (late, early)
+        for gate in order:
+            gate.let_pass()
+            await asyncio.sleep(0.2)
+        await corner.wait_bound(*(gang for gang in gangs if gang is not ended))
+        await corner.wait_nothing_left()
+
+    by_gang = Counter(s.spec.pod_group.name for s in observer.requests.values() if s.spec.pod_group)
+    assert [by_gang[s["podGroup"]["name"]] for s in shared] == [1, *[2] * (left - 1)]
+    stale = [s for s in observer.requests.values() if s.key.statement in {e["id"] for e in shared}]
+    assert {s.status.reason for s in stale} == {"StaleScheduler"}
+    assert all(s.status.bound_pods == [] for s in stale)
+
+
+async def leads(component: Component) -> bool:
+    return is_leading(component)
 
 
 async def a_request_of_an_earlier_leader(corner: Corner, token: int) -> BindRequest:

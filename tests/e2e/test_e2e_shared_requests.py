@@ -1,0 +1,158 @@
+"""Gangs that share a BindRequest: each ends by itself; and the upgrade to that form, and back."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from gates import Gate, gated
+from support import (
+    Corner,
+    Gang,
+    Observer,
+    binder_configuration,
+    metric,
+    scheduler_configuration,
+    wait_for,
+)
+from traps import ready
+
+from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
+from bindery.kube.bindrequests import BindRequest
+from bindery.kube.resources import POD_GROUPS
+from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
+
+pytestmark = pytest.mark.e2e
+
+OLD_FIELDS = {
+    "pods",
+    "summary",
+    "podGroup",
+    "queue",
+    "statement",
+    "minBound",
+    "priority",
+    "backoffLimit",
+    "fencingToken",
+}
+
+Gated = tuple[Gate, Components]
+
+
+@pytest.fixture
+async def behind_gate(installation: Installation, tmp_path: Path) -> AsyncIterator[Gated]:
+    async with gated(installation, tmp_path / "gate") as pair:
+        yield pair
+
+
+async def commit_together(
+    corner: Corner, gate: Gate, scheduler: Component, *gangs: Gang
+) -> list[Gang]:
+    """Let the scheduler behind `gate` commit `gangs` in one request, and other gangs before."""
+    gate.close()
+    before = len(gate.bodies)
+    others = [Gang(f"other-{index:02}", size=1) for index in range(CONCURRENT_CREATIONS)]
+    await corner.submit(*others)
+    await gate.wait_for_creations(before + CONCURRENT_CREATIONS)
+    await corner.submit(*gangs)
+
+    async def all_committed() -> bool:
+        count = metric(scheduler, "bindery_statements_total")
+        return count == CONCURRENT_CREATIONS + len(gangs)
+
+    await wait_for(all_committed, "all gangs are committed")
+    gate.let_pass()
+    await gate.wait_for_creations(before + CONCURRENT_CREATIONS + 1)
+    committed = {each["podGroup"]["name"] for each in gate.bodies[-1]["spec"]["statements"]}
+    assert committed == {gang.name for gang in gangs}
+    return others
+
+
+async def test_a_deleted_podgroup_or_pod_ends_its_own_statement_only(
+    corner: Corner, observer: Observer, behind_gate: Gated, components: Components
+) -> None:
+    gate, schedulers = behind_gate
+    scheduler = await ready(schedulers.start_scheduler(scheduler_configuration(corner.pool)))
+    await corner.add_nodes("a", cpu="60")
+    without_group, without_pod, whole = (Gang(name, size=2) for name in ("g", "p", "w"))
+    others = await commit_together(corner, gate, scheduler, without_group, without_pod, whole)
+
+    await corner.client.delete(POD_GROUPS, without_group.name, corner.namespace)
+    await corner.delete_pod(f"{without_pod.name}-1")
+
+    async def withdrawn() -> set[str]:
+        return {
+            each.spec.pod_group.name
+            for each in await corner.requests()
+            if each.is_withdrawn and each.spec.pod_group is not None
+        }
+
+    async def both() -> bool:
+        return await withdrawn() == {without_group.name, without_pod.name}
+
+    await wait_for(both, "both Statements are withdrawn")
+    await ready(components.start_binder(binder_configuration()))
+    await corner.wait_bound(whole, *others)
+    await corner.wait_nothing_left()
+    reasons = {
+        each.spec.pod_group.name: (each.status.phase, each.status.reason)
+        for each in observer.requests.values()
+        if each.spec.pod_group is not None and len(each.siblings) > 1
+    }
+    assert reasons.pop(whole.name)[0] == "Succeeded"
+    assert {phase for phase, _ in reasons.values()} == {"Failed"}
+    assert await corner.bound_count(without_group) == await corner.bound_count(without_pod) == 0
+
+    await corner.create_pod(without_pod, 1)
+    await corner.create_group(without_group)
+    await corner.wait_bound(without_pod, without_group)
+    await corner.wait_nothing_left()
+
+
+async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgrade_and_back(
+    corner: Corner, observer: Observer, behind_gate: Gated, components: Components
+) -> None:
+    gate, schedulers = behind_gate
+    await corner.add_nodes("a", cpu="60")
+
+    async def committed_by(form: WriteForm, *gangs: Gang) -> list[dict[str, Any]]:
+        """Let a scheduler that writes `form` commit `gangs`; return the specs."""
+        before = len(gate.bodies)
+        configuration = scheduler_configuration(
+            corner.pool, BindRequestConfiguration(write_form=form)
+        )
+        name = f"scheduler-{form}-{before}"
+        scheduler = await ready(schedulers.start_scheduler(configuration, name=name))
+        await corner.submit(*gangs)
+        await gate.wait_for_creations(before + len(gangs))
+
+        async def all_there() -> bool:
+            found: list[BindRequest] = await corner.requests()
+            names = {each.spec.pod_group.name for each in found if each.spec.pod_group is not None}
+            return {gang.name for gang in gangs} <= names
+
+        await wait_for(all_there, "the requests are there")
+        scheduler.stop()
+        return [dict(body["spec"]) for body in gate.bodies[before:]]
+
+    old, new, again = (
+        [Gang(f"{name}-{index}", size=3) for index in range(2)] for name in ("old", "new", "again")
+    )
+    by_old = await committed_by(WriteForm.OLD, *old)
+    by_new = await committed_by(WriteForm.STATEMENTS, *new)
+    by_again = await committed_by(WriteForm.OLD, *again)
+
+    assert all(set(spec) <= OLD_FIELDS for spec in (*by_old, *by_again))
+    assert all("statements" in spec and not OLD_FIELDS & {"pods"} & set(spec) for spec in by_new)
+    await ready(components.start_binder(binder_configuration()))
+    await corner.wait_bound(*old, *new, *again)
+    await corner.wait_nothing_left()
+    assert {each.status.phase for each in observer.requests.values()} == {"Succeeded"}
+    forms = {
+        each.spec.pod_group.name: bool(each.siblings)
+        for each in observer.requests.values()
+        if each.spec.pod_group is not None
+    }
+    assert forms == {gang.name: gang in new for gang in (*old, *new, *again)}
