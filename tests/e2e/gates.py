@@ -47,10 +47,25 @@ class Gate(FaultProxy):
         self._limit += count
         self._news.set()
 
+    @property
+    def names(self) -> set[str]:
+        """The names of the BindRequests that were to be created."""
+        return {str(body["metadata"]["name"]) for body in self.bodies}
+
     async def wait_for_creations(self, count: int) -> None:
-        """Wait until so many BindRequests were to be created."""
+        """Wait until so many BindRequests were to be created, repeated ones counted once."""
         async with asyncio.timeout(WAIT_S):
-            while len(self.bodies) < count:
+            while len(self.names) < count:
+                await self._hear()
+
+    async def wait_for_shared(self) -> list[Body]:
+        """Wait for a BindRequest with several Statements, and return them."""
+        async with asyncio.timeout(WAIT_S):
+            while True:
+                for body in self.bodies:
+                    statements: list[Body] = body["spec"].get("statements", [])
+                    if len(statements) > 1:
+                        return statements
                 await self._hear()
 
     async def _hear(self) -> None:
@@ -75,7 +90,7 @@ class Gate(FaultProxy):
     async def _pass_later(self, request: web.BaseRequest, number: int) -> web.StreamResponse:
         while number > self._limit:
             await self._hear()
-        return await super()._handle(request)
+        return await self._pass_on(request, None, is_watch=False)
 
 
 @asynccontextmanager

@@ -1,7 +1,8 @@
 """The kill matrix: every write of a binder plugin by everything that can befall it.
 
-A gang is first planned onto a node that is refused after the plugin has prepared it, so that the
-plugin rolls back, and then onto another, and then it is deleted (`play`). `steps_of` lets that
+A gang, or some that share a request, is first planned onto a node that is refused after the plugin
+has prepared it, so that the plugin rolls back, and then onto another, and then it is deleted
+(`play`). `steps_of` lets that
 happen undisturbed and notes the writes; `strike_all` lets it happen again and again, each time with
 blows at one write of each of the three phases. Whatever befalls it, nothing may be held when it was
 refused, it must be bound whole on the other node, and nothing may be left when it is gone.
@@ -24,8 +25,6 @@ from bindery.kube.resources import NODES
 Cell = tuple[Step, Blow]
 
 _UNDISTURBED = 3
-_AT_ONCE = 8
-"""Gangs under way together."""
 _PATIENCE_S = 1.5
 """For the next run of a volley to get so far; all together far below a request's time."""
 _TRIES = 6
@@ -43,23 +42,23 @@ async def play(corners: Corners, corner: Corner) -> None:
     Raises AssertionError when it is not bound whole on the other node, or leaves something.
     """
     world, phases = corners.world, corners.ground.arena.phases
-    gang = _kept_to(corner, world.gang(corner))
+    gangs = [_kept_to(corner, gang) for gang in world.gangs(corner)]
     await world.renew(corner)
     await _shut(corner, is_shut=True)
     phases[corner.namespace] = Phase.REFUSED
     try:
         async with Observer(corner).watch() as observer:
-            await corner.submit(gang)
-            await _refused(corner, gang, observer)
+            await corner.submit(*gangs)
+            await _refused(corner, gangs, observer)
             await wait_until_none(lambda: world.held(corner), "held though it was refused")
 
             phases[corner.namespace] = Phase.BOUND
             await _shut(corner, is_shut=False)
-            await _bound(corner, gang, observer)
+            await _bound(corner, gangs, observer)
             await wait_until_none(lambda: world.amiss(corner), "amiss while it is bound")
 
             phases[corner.namespace] = Phase.GONE
-            await corner.delete_gang(gang)
+            await asyncio.gather(*(corner.delete_gang(gang) for gang in gangs))
             await wait_until_none(lambda: world.left_over(corner), "left")
             observer.check()
     finally:
@@ -90,7 +89,8 @@ async def _undisturbed(corners: Corners) -> list[Step]:
 async def strike_all(corners: Corners, steps: Sequence[Step]) -> Mapping[Cell, str]:
     """Deal every blow at every step; return what came of each: "ok", or what was wrong."""
     outcomes: dict[Cell, str] = {(step, blow): NEVER_MET for step in steps for blow in Blow}
-    places = asyncio.Semaphore(_AT_ONCE)
+    at_once = corners.world.at_once
+    places = asyncio.Semaphore(at_once)
 
     async def quietly(run: list[Strike]) -> None:
         async with places:
@@ -100,8 +100,8 @@ async def strike_all(corners: Corners, steps: Sequence[Step]) -> Mapping[Cell, s
         left = [cell for cell, outcome in outcomes.items() if outcome == NEVER_MET]
         await asyncio.gather(*(quietly(run) for run in _runs(left, _GENTLE)))
         kills = _runs(left, _KILLS)
-        for start in range(0, len(kills), _AT_ONCE):
-            await _volley(corners, kills[start : start + _AT_ONCE], outcomes)
+        for start in range(0, len(kills), at_once):
+            await _volley(corners, kills[start : start + at_once], outcomes)
     return outcomes
 
 
@@ -181,39 +181,52 @@ async def _shut(corner: Corner, *, is_shut: bool) -> None:
     await corner.client.patch(NODES, f"{corner.namespace}-{OTHER}", patch)
 
 
-async def _refused(corner: Corner, gang: Gang, observer: Observer) -> None:
-    """Wait until the gang's first request has failed, which says that all was taken back."""
+async def _refused(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> None:
+    """Wait until each gang's first Statement has failed, which says that all was taken back."""
 
     async def refused() -> bool:
-        return any(r.status.phase == "Failed" for r in observer.requests.values())
+        return len(_failed(observer)) >= len(gangs)
 
-    await _come_to(refused, "the first request has failed", corner, gang, observer)
+    await _come_to(refused, "the first request has failed", corner, gangs, observer)
 
 
-async def _bound(corner: Corner, gang: Gang, observer: Observer) -> None:
+async def _bound(corner: Corner, gangs: Sequence[Gang], observer: Observer) -> None:
     """Wait until all is bound where it should be, and no request is there any more."""
+    size = sum(gang.size for gang in gangs)
 
     async def bound() -> bool:
         nodes = [nodes for nodes in observer.nodes_of_pods.values() if nodes]
-        return len(nodes) == gang.size and not observer.live_requests
+        return len(nodes) == size and not observer.live_requests
 
-    await _come_to(bound, "the gang is bound", corner, gang, observer)
-    failed = [r.status.message for r in observer.requests.values() if r.status.phase == "Failed"]
-    assert len(failed) == 1, f"what heals itself has cost a plan: {failed[1:]}"
+    await _come_to(bound, "all is bound", corner, gangs, observer)
+    failed = _failed(observer)
+    assert len(failed) == len(gangs), f"what heals itself has cost a plan: {failed}"
+    shared = {len(request.siblings) for request in observer.requests.values()}
+    assert shared == {len(gangs)}, f"requests of {shared} Statements"
     places = {node for nodes in observer.nodes_of_pods.values() for node in nodes}
     assert places == {f"{corner.namespace}-{OTHER}"}, f"bound to {places}"
 
 
+def _failed(observer: Observer) -> list[str]:
+    """Return the messages of the Statements that have failed."""
+    statements = observer.requests.values()
+    return [each.status.message for each in statements if each.status.phase == "Failed"]
+
+
 async def _come_to(
-    probe: Callable[[], Awaitable[bool]], what: str, corner: Corner, gang: Gang, observer: Observer
+    probe: Callable[[], Awaitable[bool]],
+    what: str,
+    corner: Corner,
+    gangs: Sequence[Gang],
+    observer: Observer,
 ) -> None:
     """Wait until `probe` answers yes; tell what is known of the gang when it does not."""
     try:
         await wait_for(probe, what)
     except AssertionError as error:
-        condition = await corner.condition(gang)
+        conditions = [await corner.condition(gang) for gang in gangs]
         said = [f"{r.status.phase}: {r.status.message}" for r in observer.requests.values()]
-        why = condition.message if condition is not None else "no condition"
+        why = ", ".join(each.message if each is not None else "no condition" for each in conditions)
         raise AssertionError(f"{error}; {why}; requests: {said}") from error
 
 

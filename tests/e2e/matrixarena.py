@@ -18,6 +18,7 @@ from matrixworld import Blow, Phase, Step
 _GENERATED = re.compile(r"-[bcdfghjklmnpqrstvwxz2456789]{5}(?=/|$)")
 """What the API server appends to a `generateName`."""
 _NOT_OF_PLUGINS = re.compile(r"/(events|leases|bindrequests)\b")
+_STATUS = re.compile(r"/bindrequests/[^/]+/status$")
 
 
 @dataclass(eq=False)
@@ -114,6 +115,8 @@ class Arena(FaultProxy):
         """Corner -> the phase of its gang; corners without one are not looked at."""
         self.strikes: list[Strike] = []
         self.volley = Volley([])
+        self.notes_status = False
+        """Whether writes of the status of BindRequests are looked at too."""
         self.writes: dict[str, list[Step]] = {}
         """Corner -> the writes concerning it, in order, not numbered."""
         self._owners: dict[str, str] = {}
@@ -138,7 +141,8 @@ class Arena(FaultProxy):
         return web.Response()
 
     async def _note(self, request: web.BaseRequest) -> Strike | None:
-        if _NOT_OF_PLUGINS.search(request.path):
+        is_status = self.notes_status and _STATUS.search(request.path)
+        if _NOT_OF_PLUGINS.search(request.path) and not is_status:
             return None
         body = (await request.read()).decode(errors="replace")
         target = request.path

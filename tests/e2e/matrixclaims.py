@@ -19,7 +19,7 @@ class OwnClaims(World):
     plugin = _DRA
 
     def gang(self, corner: Corner) -> Gang:
-        return Gang(f"{corner.namespace}-gang", size=2, pod=templated("one"))
+        return Gang(f"{corner.namespace}-{self.name}", size=2, pod=templated("one"))
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
@@ -49,7 +49,7 @@ class SharedClaim(World):
     plugin = _DRA
 
     def gang(self, corner: Corner) -> Gang:
-        return Gang(f"{corner.namespace}-gang", size=2, pod=named("shared"))
+        return Gang(f"{corner.namespace}-{self.name}", size=2, pod=named("shared"))
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:

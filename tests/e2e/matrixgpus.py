@@ -29,7 +29,7 @@ class SharedGpus(World):
 
     def gang(self, corner: Corner) -> Gang:  # noqa: ARG002  # equal everywhere
         # The rest of the node is for the reservation pod.
-        return Gang("gang", size=2, cpu="0.5", annotations=HALF, admit=admission.prepared)
+        return Gang(self.name, size=2, cpu="0.5", annotations=HALF, admit=admission.prepared)
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
@@ -47,7 +47,7 @@ class SharedGpus(World):
 
     async def held(self, corner: Corner) -> list[str]:
         """Nothing of the group may be on the pods, as whoever looks for its users goes by that."""
-        marked = [pod for pod in await _pods(corner) if pod.groups]
+        marked = [pod for pod in await self._pods(corner) if pod.groups]
         left = [f"{pod.metadata.name} in the group {pod.groups}" for pod in marked]
         return left + await self.left_over(corner)
 
@@ -58,7 +58,7 @@ class SharedGpus(World):
             return [f"reservations on {nodes}"]
         wrong = []
         maps = {found.metadata.name: found.data or {} for found in await _config_maps(corner)}
-        for pod in await _pods(corner):
+        for pod in await self._pods(corner):
             if pod.groups != reservations[0].groups:
                 wrong.append(f"{pod.metadata.name} in {pod.groups}")
             told = maps.get(handover.names_of(pod)[0], {}).get(handover.VISIBLE_DEVICES)
@@ -66,13 +66,13 @@ class SharedGpus(World):
                 wrong.append(f"{pod.metadata.name} was told {told}")
         return wrong if len(maps) == 4 else [*wrong, f"ConfigMaps {sorted(maps)}"]
 
+    async def _pods(self, corner: Corner) -> list[Sharer]:
+        every = await corner.client.list(SHARERS, namespace=corner.namespace)
+        return [pod for pod in every if pod.metadata.name.startswith(f"{self.name}-")]
+
     async def left_over(self, corner: Corner) -> list[str]:
         left = [f"reservation on {pod.spec.node_name}" for pod in await _reservations(corner)]
         return left + [f"ConfigMap {found.metadata.name}" for found in await _config_maps(corner)]
-
-
-async def _pods(corner: Corner) -> list[Sharer]:
-    return await corner.client.list(SHARERS, namespace=corner.namespace)
 
 
 async def _reservations(corner: Corner) -> list[Sharer]:

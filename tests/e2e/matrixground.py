@@ -50,7 +50,7 @@ class Ground:
     def _configuration(self, world: World) -> BinderConfiguration:
         refusing = {world.refuse.value: f"-{REFUSED}"}
         refuser = Sabotage(self.journal, **refusing).configuration()
-        made = binder_configuration(world.plugin, refuser, time_to_live_s=0.2)
+        made = binder_configuration(*world.plugins, refuser, time_to_live_s=0.2)
         return made.model_copy(update={"max_backoff_seconds": 0.2})
 
 
@@ -89,7 +89,7 @@ class Corners:
         await client.create(NAMESPACES, body)
         self._stack.push_async_callback(client.delete, NAMESPACES, name)
         corner = Corner(client, name, self.ground.pool)
-        nodes = await corner.add_nodes(REFUSED, OTHER)
+        nodes = await corner.add_nodes(REFUSED, OTHER, cpu=self.world.cpu)
         for node in nodes:
             self._stack.push_async_callback(corner.remove_node, node)
         await self._stack.enter_async_context(self.world.prepared(corner))

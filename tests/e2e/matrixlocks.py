@@ -36,7 +36,7 @@ class LockedNodes(World):
 
     def gang(self, corner: Corner) -> Gang:  # noqa: ARG002  # equal everywhere
         container = {"name": "worker", "image": "worker", "resources": {"limits": _LIMITS}}
-        return Gang("gang", size=2, pod={"containers": [container]})
+        return Gang(self.name, size=2, pod={"containers": [container]})
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
@@ -62,7 +62,7 @@ class LockedNodes(World):
     async def held(self, corner: Corner) -> list[str]:
         left = [
             f"{pod.metadata.name} has {key}"
-            for pod in await _pods(corner)
+            for pod in await self._pods(corner)
             for key in (*pod.metadata.annotations, *pod.metadata.labels)
             if key not in _OWN
         ]
@@ -73,9 +73,10 @@ class LockedNodes(World):
         plugin = self._device_plugins[corner.namespace]
         wrong = [f"device plugin: {text}" for text in plugin.failed]
         served = sorted(plugin.served)
-        if [each[:2] for each in served] != [("gang-0", "gang-0"), ("gang-1", "gang-1")]:
+        names_of_pods = [f"{self.name}-{index}" for index in range(2)]
+        if [each[:2] for each in served] != [(name, name) for name in names_of_pods]:
             wrong.append(f"served {served}")
-        for pod in await _pods(corner):
+        for pod in await self._pods(corner):
             annotations = pod.metadata.annotations
             wanted = {
                 names.ASSIGNED_NODE: f"{corner.namespace}-{OTHER}",
@@ -89,12 +90,12 @@ class LockedNodes(World):
             ]
         return wrong + await _locks(corner)
 
+    async def _pods(self, corner: Corner) -> list[Pod]:
+        every = await corner.client.list(PODS, namespace=corner.namespace)
+        return [pod for pod in every if pod.metadata.name.startswith(f"{self.name}-")]
+
     async def left_over(self, corner: Corner) -> list[str]:
         return await _locks(corner)
-
-
-async def _pods(corner: Corner) -> list[Pod]:
-    return await corner.client.list(PODS, namespace=corner.namespace)
 
 
 async def _locks(corner: Corner) -> list[str]:

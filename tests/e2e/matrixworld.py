@@ -1,13 +1,13 @@
 """What a world of the kill matrix is: the words that `killmatrix` and the worlds share.
 
-A world is what one plugin works on, in a corner of the cluster. Each run of its gang has three
-phases; in each the world can say what is there that should not be.
+A world is what one plugin works on, in a corner of the cluster. Each run of its gang, or of its
+gangs, has three phases; in each the world can say what is there that should not be.
 """
 
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum, StrEnum
@@ -73,6 +73,21 @@ class World(ABC):
     plugin: PluginConfiguration
     """The plugin that is looked at."""
     refuse: Refuse = Refuse.PREPARED
+    name: str = "gang"
+    """That of the gang."""
+    cpu: str = "2"
+    """Of each node."""
+    at_once: int = 8
+    """In how many corners gangs are under way together."""
+
+    @property
+    def plugins(self) -> Sequence[PluginConfiguration]:
+        """All plugins that are looked at."""
+        return (self.plugin,)
+
+    def gangs(self, corner: Corner) -> Sequence[Gang]:
+        """Return all gangs of a run."""
+        return (self.gang(corner),)
 
     @abstractmethod
     def gang(self, corner: Corner) -> Gang:

@@ -26,7 +26,7 @@ class StaticVolumes(World):
     plugin = _VOLUMES
 
     def gang(self, corner: Corner) -> Gang:
-        return Gang("gang", size=2, pod=_ephemeral(Storage(corner).full("static")))
+        return Gang(self.name, size=2, pod=_ephemeral(Storage(corner).full("static")))
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:
@@ -64,7 +64,7 @@ class ProvisionedVolumes(World):
     plugin = _VOLUMES
 
     def gang(self, corner: Corner) -> Gang:
-        return Gang("gang", size=2, pod=_ephemeral(Storage(corner).full("made")))
+        return Gang(self.name, size=2, pod=_ephemeral(Storage(corner).full("made")))
 
     @asynccontextmanager
     async def prepared(self, corner: Corner) -> AsyncIterator[None]:

@@ -52,10 +52,9 @@ async def commit_together(
 ) -> list[Gang]:
     """Let the scheduler behind `gate` commit `gangs` in one request, and other gangs before."""
     gate.close()
-    before = len(gate.bodies)
     others = [Gang(f"other-{index:02}", size=1) for index in range(CONCURRENT_CREATIONS)]
     await corner.submit(*others)
-    await gate.wait_for_creations(before + CONCURRENT_CREATIONS)
+    await gate.wait_for_creations(CONCURRENT_CREATIONS)
     await corner.submit(*gangs)
 
     async def all_committed() -> bool:
@@ -64,8 +63,7 @@ async def commit_together(
 
     await wait_for(all_committed, "all gangs are committed")
     gate.let_pass()
-    await gate.wait_for_creations(before + CONCURRENT_CREATIONS + 1)
-    committed = {each["podGroup"]["name"] for each in gate.bodies[-1]["spec"]["statements"]}
+    committed = {each["podGroup"]["name"] for each in await gate.wait_for_shared()}
     assert committed == {gang.name for gang in gangs}
     return others
 
@@ -119,7 +117,7 @@ async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgra
 
     async def committed_by(form: WriteForm, *gangs: Gang) -> list[dict[str, Any]]:
         """Let a scheduler that writes `form` commit `gangs`; return the specs."""
-        before = len(gate.bodies)
+        before = len(gate.names)
         configuration = scheduler_configuration(
             corner.pool, BindRequestConfiguration(write_form=form)
         )
@@ -135,7 +133,12 @@ async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgra
 
         await wait_for(all_there, "the requests are there")
         scheduler.stop()
-        return [dict(body["spec"]) for body in gate.bodies[before:]]
+        mine = tuple(f"{gang.name}-" for gang in gangs)
+        return [
+            dict(body["spec"])
+            for body in gate.bodies
+            if str(body["metadata"]["name"]).startswith(mine)
+        ]
 
     old, new, again = (
         [Gang(f"{name}-{index}", size=3) for index in range(2)] for name in ("old", "new", "again")
