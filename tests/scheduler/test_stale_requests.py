@@ -1,6 +1,8 @@
 """Requests that nobody will finish are cleared, and no others."""
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from schedulerworld import (
     NOW,
     add,
@@ -13,6 +15,7 @@ from schedulerworld import (
     request,
     shared_request,
 )
+from sizes import examples
 
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import KubeObject
@@ -269,3 +272,45 @@ def test_a_part_of_a_split_statement_is_deleted_and_not_withdrawn() -> None:
     assert [(s.request.metadata.name, s.reason, s.has_neighbours) for s in found] == [
         ("r-p1", "PodsGone", False)
     ]
+
+
+CONDITIONS = ("fine", "group gone", "pod gone", "Succeeded", "Failed", "superseded", "withdrawn")
+
+
+@given(st.lists(st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=4), max_size=4))
+@settings(max_examples=examples(100), deadline=None)
+def test_no_statement_is_lost_with_its_neighbours_and_none_holds_room_for_ever(
+    requests: list[list[str]],
+) -> None:
+    cluster = engine_with(node("n")).cluster
+    state_of: dict[str, str] = {}
+    for index, conditions in enumerate(requests):
+        statements, withdrawn = [], []
+        for number, condition in enumerate(conditions):
+            name = f"s{index}{number}"
+            state_of[f"{name}-1"] = condition
+            gone = condition in ("group gone", "withdrawn")
+            if not gone:
+                add(cluster, group(name, 1))
+            if condition not in ("pod gone", "superseded"):
+                add(cluster, pod(name, group=name, on="n" if condition == "Succeeded" else ""))
+            if condition == "withdrawn":
+                withdrawn.append(f"{name}-1")
+            phase = {"Succeeded": "Succeeded", "Failed": "Failed", "superseded": "Failed"}
+            statements.append(statement(name, phase=phase.get(condition, "Pending")))
+        stored = shared_request(f"r{index}", *statements, created=MINUTE_OLD, withdrawn=withdrawn)
+        add(cluster, *stored.each())
+
+    found = list(stale_requests(cluster, NOW, TIMEOUT_S))
+
+    deleted = [each.request for each in found if not each.has_neighbours]
+    assert len({each.metadata.name for each in deleted}) == len(deleted)
+    lost = {sibling for each in deleted for sibling in each.siblings}
+    assert all(state_of[each] != "fine" for each in lost)
+    ended = lost | {each.request.key.statement for each in found}
+    for identity, condition in state_of.items():
+        if condition == "pod gone":
+            assert identity in ended
+        if condition == "group gone":
+            alone = len(requests[int(identity[1])]) == 1  # left to the garbage collector
+            assert (identity in ended) != alone
