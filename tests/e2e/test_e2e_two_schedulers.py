@@ -21,6 +21,8 @@ from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder")]
 
 ELECTION = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.3)
+PATIENT = LeaderElection(lease_seconds=8, renew_deadline_seconds=6, retry_seconds=0.5)
+"""No busy machine ends a term."""
 
 
 def is_leading(component: Component) -> bool:
@@ -95,7 +97,7 @@ async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound
     corner: Corner, observer: Observer, installation: Installation, tmp_path: Path, comes_first: str
 ) -> None:
     """Requests of a leader without a Lease reach the API server when another one leads."""
-    configuration = scheduler_configuration(corner.pool, leader_election=ELECTION)
+    configuration = scheduler_configuration(corner.pool, leader_election=PATIENT)
     async with (
         gated(installation, tmp_path / "early") as (early, first),
         gated(installation, tmp_path / "late") as (late, second),

@@ -36,6 +36,7 @@ from bindery.kube.bindrequests import (
 )
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.planning.placement import FilterCache
@@ -295,17 +296,22 @@ def configuration(
 
 def add(cluster: Cluster, *items: kube.KubeObject) -> None:
     for item in items:
-        cluster.apply(Change(EventType.ADDED, item, None))
+        _apply(cluster, Change(EventType.ADDED, item, None))
 
 
 def modify(cluster: Cluster, *items: kube.KubeObject) -> None:
     for item in items:
-        cluster.apply(Change(EventType.MODIFIED, item, None))
+        _apply(cluster, Change(EventType.MODIFIED, item, None))
 
 
 def delete(cluster: Cluster, *items: kube.KubeObject) -> None:
     for item in items:
-        cluster.apply(Change(EventType.DELETED, item, item))
+        _apply(cluster, Change(EventType.DELETED, item, item))
+
+
+def _apply(cluster: Cluster, change: Change[kube.KubeObject]) -> None:
+    for each in statement_changes(change):
+        cluster.apply(each)
 
 
 def engine_with(*items: kube.KubeObject, clock: Clock | None = None, **fields: Any) -> Engine:

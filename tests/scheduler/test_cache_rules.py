@@ -63,7 +63,7 @@ def test_the_statements_of_a_request_hold_their_pods_until_each_has_ended() -> N
             )
             for name in "abc"
         ]
-        add(cluster, *shared_request("shared", *statements).each())
+        add(cluster, shared_request("shared", *statements))
 
     see()
     assert {status_of(cluster, name) for name in "abc"} == {(TaskStatus.BINDING, "n")}

@@ -23,6 +23,7 @@ from schedulerworld import (
     queue,
     report_of,
     request,
+    shared_request,
 )
 from sizes import examples
 
@@ -150,7 +151,7 @@ ODD = {
     "nodes": node("odd"),
     "queues": queue("odd"),
     "podgroups": group("odd", 1),
-    "bindrequests": request("odd", {"uid-good-0": "n"}),
+    "bindrequests": shared_request("odd", request("odd", {"uid-held": "n"})),
     "poddisruptionbudgets": DisruptionBudget(
         metadata=kube.Meta(name="odd", namespace="team", uid="uid-odd-budget")
     ),

@@ -151,7 +151,7 @@ def removals(
 ) -> list[str]:
     """Return what is removed: `delete` for the request, the id for a Statement, and the reason."""
     stored = shared_request("shared", *statements, created=created, withdrawn=withdrawn)
-    cluster = engine_with(node("n"), *world, *stored.each(), *others).cluster
+    cluster = engine_with(node("n"), *world, stored, *others).cluster
     return [
         f"{stale.request.key.statement if stale.has_neighbours else 'delete'} {stale.reason}"
         for stale in stale_requests(cluster, NOW, TIMEOUT_S)
@@ -299,7 +299,7 @@ def test_no_statement_is_lost_with_its_neighbours_and_none_holds_room_for_ever(
             phase = {"Succeeded": "Succeeded", "Failed": "Failed", "superseded": "Failed"}
             statements.append(statement(name, phase=phase.get(condition, "Pending")))
         stored = shared_request(f"r{index}", *statements, created=MINUTE_OLD, withdrawn=withdrawn)
-        add(cluster, *stored.each())
+        add(cluster, stored)
 
     found = list(stale_requests(cluster, NOW, TIMEOUT_S))
 

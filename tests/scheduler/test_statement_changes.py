@@ -137,7 +137,7 @@ def test_an_error_with_one_statement_leaves_its_neighbours_alone(
         return put(item)
 
     monkeypatch.setattr(cluster.holds, "put", fragile)
-    add(cluster, *shared_request("r", statement("a"), statement("b")).each())
+    add(cluster, shared_request("r", statement("a"), statement("b")))
 
     assert cluster.holds.get("uid-a") is None  # type: ignore[arg-type]
     assert cluster.holds.get("uid-b") is not None  # type: ignore[arg-type]
