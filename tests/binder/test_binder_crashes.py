@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
-from binderworld import Script, Trouble, World, carry_through, gang, play
+from binderworld import World, gang
+from fakebinder import Script, Trouble, carry_through
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicktime import play
 from sizes import examples
 
 from bindery.api.bindrequest import Phase

@@ -3,9 +3,11 @@
 from typing import Any
 
 import pytest
-from binderworld import NAMESPACE, Binder, Script, Trouble, World, carry_through, gang, play
+from binderworld import NAMESPACE, World, gang
+from fakebinder import Binder, Script, Trouble, carry_through
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from quicktime import play
 from sizes import examples
 
 from bindery.api.bindrequest import Phase
@@ -201,6 +203,7 @@ def test_a_finished_request_is_kept_while_extra_pods_build_on_it() -> None:
         )
         binder.list_requests()
         await binder.settle()
+        binder.manager.observe(world.requests[NAMESPACE, "gang-0"], adopted=False)
         assert not binder.manager.is_needed(finished(first))
 
     play(main())

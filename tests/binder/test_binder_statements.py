@@ -2,7 +2,9 @@
 
 import msgspec
 import pytest
-from binderworld import NAMESPACE, Binder, FakePod, Script, Trouble, World, gang, play
+from binderworld import NAMESPACE, FakePod, World, gang
+from fakebinder import Binder, Script, Trouble
+from quicktime import play
 
 from bindery.binder.manager import Malformed
 from bindery.binder.operator import translate

@@ -2,7 +2,8 @@
 
 import asyncio
 
-from binderworld import Binder, World, gang
+from binderworld import World, gang
+from fakebinder import Binder
 
 from bindery.binder.manager import UnsaidWait
 from bindery.binder.outcome import WaitReason

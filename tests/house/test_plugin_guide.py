@@ -84,17 +84,17 @@ def test_the_binder_plugin_writes_the_rack_when_a_gang_is_bound(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "tests" / "binder")
-    world_of = import_module("binderworld")
+    world_of, binder_of = import_module("binderworld"), import_module("fakebinder")
     (plugin,) = binder_registry.build([PluginConfiguration(name="racks")])
     world = world_of.World()
     planned(world, world_of.gang(world, 2), {"racks": {"rack": "r1"}})
 
     async def bind() -> None:
-        binder = world_of.Binder(world, more_plugins=[plugin])
+        binder = binder_of.Binder(world, more_plugins=[plugin])
         binder.list_requests()
         await binder.settle()
 
-    world_of.play(bind())
+    import_module("quicktime").play(bind())
 
     assert [pod.node for pod in world.pods.values()] == ["node-0", "node-1"]
     assert {pod.annotations["example.com/rack"] for pod in world.pods.values()} == {"r1"}
@@ -104,17 +104,17 @@ def test_the_binder_plugin_keeps_a_gang_without_racks_from_its_nodes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.syspath_prepend(ROOT / "tests" / "binder")
-    world_of = import_module("binderworld")
+    world_of, binder_of = import_module("binderworld"), import_module("fakebinder")
     (plugin,) = binder_registry.build([PluginConfiguration(name="racks")])
     world = world_of.World()
     world_of.gang(world, 2)
 
     async def bind() -> None:
-        binder = world_of.Binder(world, more_plugins=[plugin])
+        binder = binder_of.Binder(world, more_plugins=[plugin])
         binder.list_requests()
         await binder.settle()
 
-    world_of.play(bind())
+    import_module("quicktime").play(bind())
 
     assert world.bound() == {}
     (request,) = world.requests.values()

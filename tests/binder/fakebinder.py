@@ -1,0 +1,381 @@
+"""A binder over the fake API server of `binderworld`, which can be killed.
+
+`World` outlives the binders. Each `Binder` has its own door to it, which obeys a script of
+troubles that meet some of the calls: an error, an answer lost before or after the effect, or death.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, cast
+
+import msgspec
+from binderworld import World
+
+from bindery.binder.bindingmetadata import BindingMetadata
+from bindery.binder.dependencies import RunDependencies
+from bindery.binder.fencing import Fence
+from bindery.binder.intake import Intake
+from bindery.binder.manager import Malformed, Manager
+from bindery.binder.outcome import Outcome
+from bindery.binder.plugins.chain import PluginChain
+from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginError
+from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
+from bindery.binder.retention import Finished
+from bindery.binder.shared_status import SharedStatuses
+from bindery.kube.bindrequests import BindRequest, StoredBindRequest, StoredBindRequestStatus
+from bindery.kube.client import Client
+from bindery.kube.errors import ConflictError, NotFoundError, OutcomeUnknownError, ServerError
+
+
+class Trouble(StrEnum):
+    """What befalls one call."""
+
+    ERROR = "error"
+    LOST_BEFORE = "lost before"
+    LOST_AFTER = "lost after"
+    CONFLICT = "conflict"
+    DEATH_BEFORE = "death before"
+    DEATH_AFTER = "death after"
+
+
+class Death(BaseException):
+    """kill -9: nothing of the process runs any more."""
+
+
+@dataclass
+class Script:
+    """Which of the calls, counted over all binders, meet which trouble."""
+
+    troubles: Mapping[int, Trouble] = field(default_factory=dict)
+    calls: int = 0
+
+    def next(self) -> Trouble | None:
+        self.calls += 1
+        return self.troubles.get(self.calls - 1)
+
+
+class Door:
+    """A binder's calls, each with its trouble; also the rights of its plugins."""
+
+    def __init__(
+        self, world: World, script: "Script", is_waited_for: Callable[[str, str], bool]
+    ) -> None:
+        self.world = world
+        self.shared = SharedStatuses(self, is_waited_for, lambda: asyncio.get_running_loop().time())
+        self.script = script
+        self.dead = False
+        self.calls: list[str] = []
+        self.before_call: Callable[[str], None] = lambda _call: None
+
+    async def call(self, name: str, effect: Callable[[], Any]) -> Any:
+        """Do `effect` the way the script has it."""
+        await self._live()
+        self.calls.append(name)
+        self.before_call(name)
+        trouble = self.script.next()
+        if trouble is Trouble.DEATH_BEFORE:
+            self._die()
+        if trouble is Trouble.ERROR:
+            raise ServerError(500, "InternalError", "trouble")
+        if trouble is Trouble.LOST_BEFORE:
+            raise OutcomeUnknownError("lost before")
+        if trouble is Trouble.CONFLICT and name in ("bind", "patch status"):
+            raise ConflictError(409, "Conflict", "trouble")
+        result = effect()
+        if trouble is Trouble.DEATH_AFTER:
+            self._die()
+        if trouble is Trouble.LOST_AFTER:
+            raise OutcomeUnknownError("lost after")
+        await self._live()
+        return result
+
+    async def pause(self, seconds: float) -> bool:
+        await self._live()
+        if self.world.keeps_time:
+            await asyncio.sleep(seconds)
+            await self._live()
+        else:
+            self.world.now += seconds
+        return True
+
+    async def _live(self) -> None:
+        if self.dead:
+            raise Death
+        await asyncio.sleep(0)
+        if self.dead:
+            raise Death
+
+    def _die(self) -> None:
+        self.dead = True
+        raise Death
+
+    # ---- BindingPort ----
+
+    async def find_pod(self, namespace: str, name: str, uid: str) -> PodView | None:
+        del uid
+        return await self.read_pod(namespace, name)
+
+    async def read_pod(self, namespace: str, name: str) -> PodView | None:
+        def look() -> PodView | None:
+            pod = self.world.pods.get(name)
+            return pod and PodView(namespace, name, pod.uid, pod.node, pod.ending)
+
+        return cast("PodView | None", await self.call("read pod", look))
+
+    async def node_exists(self, name: str) -> bool:
+        return cast("bool", await self.call("read node", lambda: name in self.world.nodes))
+
+    async def bind(
+        self, pod: PodView, node: str, metadata: BindingMetadata, *, priority: int = 0
+    ) -> None:
+        del priority
+
+        def bind() -> None:
+            found = self.world.pods.get(pod.name)
+            if found is None:
+                raise NotFoundError(404, "NotFound", pod.name)
+            if found.uid != pod.uid or found.node or found.ending:
+                raise ConflictError(409, "Conflict", pod.name)
+            found.node, found.annotations = node, {**found.annotations, **metadata.annotations}
+            self.world.log.append(("bind", pod.uid, node))
+
+        await self.call("bind", bind)
+
+    # ---- RequestStore ----
+
+    async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
+        if request.siblings:
+            return await self.shared.write(request, status)
+
+        def write() -> BindRequest:
+            current = self._current(request)
+            plain = {key: value for key, value in status.items() if value is not None}
+            self.world.log.append(("status", request.metadata.name, str(status["phase"])))
+            plain.pop("boundCount", None)
+            return self.world.put(current, **plain)
+
+        while True:
+            try:
+                return cast("BindRequest", await self.call("write status", write))
+            except (ServerError, OutcomeUnknownError):
+                continue
+
+    async def find_statement(self, namespace: str, statement_id: str) -> list[BindRequest]:
+        def find() -> list[BindRequest]:
+            here = [r for r in self.world.statements() if r.metadata.namespace == namespace]
+            return [request for request in here if request.spec.statement.id == statement_id]
+
+        return cast("list[BindRequest]", await self.call("find statement", find))
+
+    async def confirm(self, request: BindRequest) -> BindRequest:
+        found = await self.call("confirm", lambda: self._current(request))
+        return cast("BindRequest", found)
+
+    def _current(self, request: BindRequest) -> BindRequest:
+        if request.siblings:
+            stored = self.world.stored.get((request.metadata.namespace, request.metadata.name))
+            if stored is None or stored.metadata.uid != request.metadata.uid:
+                raise RequestGoneError
+            each = next((each for each in stored.each() if each.key == request.key), None)
+            if each is None:
+                raise RequestGoneError
+            if request.is_changed_in(each):
+                raise RequestChangedError
+            return each
+        current = self.world.requests.get((request.metadata.namespace, request.metadata.name))
+        if current is None or current.metadata.uid != request.metadata.uid:
+            raise RequestGoneError
+        if current.metadata.generation != request.metadata.generation:
+            raise RequestChangedError
+        return current
+
+    # ---- StoredRequests ----
+
+    async def read(self, namespace: str, name: str) -> StoredBindRequest:
+        found = await self.call("read request", lambda: self._stored(namespace, name))
+        return cast("StoredBindRequest", found)
+
+    async def patch_status(
+        self, stored: StoredBindRequest, status: Mapping[str, object]
+    ) -> StoredBindRequest:
+        meta, change = stored.metadata, msgspec.to_builtins(status)
+
+        def patch() -> StoredBindRequest:
+            current = self._stored(meta.namespace, meta.name)
+            theirs = current.metadata
+            if (theirs.uid, theirs.resource_version) != (meta.uid, meta.resource_version):
+                raise ConflictError(409, "Conflict", meta.name)
+            merged = msgspec.to_builtins(current.status) | change
+            plain = {key: value for key, value in merged.items() if value is not None}
+            self.world.log.append(("status", meta.name, change["phase"]))
+            self.world.bound_counts[meta.name] = change["boundCount"]
+            written = msgspec.convert(plain, StoredBindRequestStatus)
+            return self.world.store(msgspec.structs.replace(current, status=written))
+
+        return cast("StoredBindRequest", await self.call("patch status", patch))
+
+    async def back_off(self, stored: object, error: object, failures: int) -> None:
+        del stored, error, failures
+        await asyncio.sleep(0.1)
+
+    def _stored(self, namespace: str, name: str) -> StoredBindRequest:
+        found = self.world.stored.get((namespace, name))
+        if found is None:
+            raise NotFoundError(404, "NotFound", name)
+        return found
+
+
+class Claims:
+    """A plugin that claims something of the world for each pod, and gives it back."""
+
+    def __init__(self, door: Door, name: str, refuses: Mapping[str, PluginError]) -> None:
+        self.door, self.name, self.refuses = door, name, refuses
+
+    async def pre_bind(self, context: BindContext) -> None:
+        uid = context.pod.uid
+        if uid in self.refuses:
+            raise self.refuses[uid]
+        await self.door.call("pre_bind", lambda: self.door.world.prepared.add((self.name, uid)))
+        self.door.world.log.append(("pre_bind", uid, self.name))
+        context.state["claimed"] = True
+
+    async def post_bind(self, context: BindContext) -> None:
+        uid = context.pod.uid
+        await self.door.call("post_bind", lambda: self.door.world.finished.add((self.name, uid)))
+
+    async def rollback(self, context: BindContext) -> None:
+        uid = context.pod.uid
+        await self.door.call("rollback", lambda: self.door.world.prepared.discard((self.name, uid)))
+        self.door.world.log.append(("rollback", uid, self.name))
+
+
+@dataclass
+class Notes:
+    """A reporter, retention and malformed sink that only remember."""
+
+    failed: list[Outcome] = field(default_factory=list)
+    concluded_: list[Outcome] = field(default_factory=list)
+    kept: list[Finished] = field(default_factory=list)
+    malformed: list[Malformed] = field(default_factory=list)
+    store: Door | None = None
+    """Gets the statuses of malformed Statements."""
+
+    def attempt_failed(self, _requests: object, outcome: Outcome) -> None:
+        self.failed.append(outcome)
+
+    def concluded(self, _requests: object, outcome: Outcome) -> None:
+        self.concluded_.append(outcome)
+
+    def add(self, request: Finished) -> None:
+        self.kept.append(request)
+
+    async def refuse(self, request: Malformed, status: Mapping[str, object]) -> None:
+        self.malformed.append(request)
+        if self.store is not None and request.statement is not None:
+            with suppress(RequestGoneError, RequestChangedError):
+                await self.store.write_status(request.statement, status)
+
+
+class Binder:
+    """A manager with a door of its own."""
+
+    def __init__(
+        self,
+        world: World,
+        script: Script | None = None,
+        *,
+        plugins: int = 2,
+        refuses: Mapping[str, PluginError] | None = None,
+        more_plugins: Sequence[BinderPlugin] = (),
+    ) -> None:
+        self.world = world
+        self.door = Door(world, script or Script(), self._is_waited_for)
+        self.notes = Notes(store=self.door)
+        claims = [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)]
+        chain = PluginChain(
+            [*claims, *more_plugins],
+            lambda _namespace, _priority: cast("Client", None),
+            lambda _plugin, _step, _outcome, _seconds: None,
+        )
+        dependencies = RunDependencies(
+            port=self.door,
+            store=self.door,
+            plugins=chain,
+            reporter=self.notes,
+            clock=world.time,
+            pause=self.door.pause,
+            draw=lambda: 0.5,
+            max_backoff_s=300.0,
+        )
+        self.manager = Manager(dependencies, Fence(), self.notes, self.notes)
+        self.intake = Intake(self.manager, self.door.shared)
+        self._unseen: deque[StoredBindRequest] = deque()
+
+    def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
+        return self.manager.is_waited_for(namespace, statement_id)
+
+    def list_requests(self) -> None:
+        """See all requests, as at a start."""
+        for request in self.world.statements():
+            self.manager.note_token(request.metadata.labels, request.spec.fencing_token)
+        for request in list(self.world.requests.values()):
+            self.manager.observe(request, adopted=True)
+        for stored in list(self.world.stored.values()):
+            self.intake.observe(stored, adopted=True)
+
+    def watch(self, lag_s: float = 0.0) -> None:
+        """See the changes of stored requests from now on, so much later."""
+        loop = asyncio.get_running_loop()
+
+        def show() -> None:
+            stored = self._unseen.popleft()  # in order, even if two are due at once
+            if not self.door.dead:
+                self.intake.observe(stored, adopted=False)
+
+        def show_later(stored: StoredBindRequest) -> None:
+            self._unseen.append(stored)
+            loop.call_later(lag_s, show)
+
+        self.world.watch = show_later
+
+    async def settle(self) -> None:
+        """Wait until nothing goes on any more, or the binder is dead."""
+        while (self.manager._tasks or self._unseen) and not self.door.dead:
+            if self.manager._tasks:
+                await asyncio.wait(self.manager._tasks, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.sleep(0)  # those that have ended are forgotten only now
+            else:
+                await asyncio.sleep(0.01)
+
+    async def bury(self) -> None:
+        """End the tasks of a dead binder."""
+        self.world.watch = lambda _: None
+        await self.manager.drain(0)
+
+
+async def carry_through(
+    world: World,
+    script: Script | None = None,
+    *,
+    plugins: int = 2,
+    refuses: Mapping[str, PluginError] | None = None,
+    before_call: Callable[[str], None] = lambda _call: None,
+    lag_s: float = 0.0,
+) -> list[Binder]:
+    """Run binders one after the other, a new one after each death, until one finds rest."""
+    script = script or Script()
+    binders: list[Binder] = []
+    while True:
+        binder = Binder(world, script, plugins=plugins, refuses=refuses)
+        binder.door.before_call = before_call
+        binders.append(binder)
+        binder.watch(lag_s)
+        binder.list_requests()
+        await binder.settle()
+        await binder.bury()
+        if not binder.door.dead:
+            return binders
