@@ -74,13 +74,17 @@ class ApiAdapter:
 
     # ---- RequestStore ---------------------------------------------------------------------------
 
-    def note(self, stored: StoredBindRequest) -> None:
-        """Take in a request as the watch shows it."""
-        self._shared.note(stored)
+    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+        """Take in a request, and its Statements, as the watch shows them."""
+        self._shared.note(stored, statements)
 
     def drop(self, uid: str) -> None:
         """Forget a request that is gone."""
         self._shared.drop(uid)
+
+    def hurry(self, namespace: str, statement_id: str) -> None:
+        """Note that a Statement builds on this one, whose success must be written at once."""
+        self._shared.hurry(namespace, statement_id)
 
     async def write_status(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
         """Write `status`, again and again until it is known to stand; return the newer request."""

@@ -4,6 +4,7 @@ The operator shows whole requests; the manager knows Statements alone. A request
 Statement, or one id twice, is malformed as a whole.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 from bindery.binder.manager import Malformed, Manager
@@ -13,11 +14,14 @@ from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 class StoredMemory(Protocol):
     """Keeps the newest state of requests whose Statements share their status."""
 
-    def note(self, stored: StoredBindRequest) -> None:
-        """Take in a request as the watch shows it."""
+    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+        """Take in a request, and its Statements, as the watch shows them."""
 
     def drop(self, uid: str) -> None:
         """Forget a request that is gone."""
+
+    def hurry(self, namespace: str, statement_id: str) -> None:
+        """Note that a Statement builds on this one, whose success must be written at once."""
 
 
 class Intake:
@@ -32,7 +36,7 @@ class Intake:
         """
         self._manager, self._memory = manager, memory
         self._statements: dict[str, tuple[BindRequest, ...]] = {}
-        """UID of a request without an outcome -> its Statements."""
+        """UID of a request of which a Statement has no outcome -> its Statements."""
 
     def observe(self, stored: StoredBindRequest, *, adopted: bool) -> None:
         """Take in a request that is new or has changed.
@@ -52,11 +56,14 @@ class Intake:
         for former in self._statements.pop(uid, ()):
             if former.key not in left:
                 self._manager.gone(former)
-        if not stored.is_final:
+        if not all(each.is_final for each in statements):
             self._statements[uid] = statements
-        self._memory.note(stored)
+        self._memory.note(stored, statements)
         for each in statements:
             self._manager.observe(each, adopted=adopted)
+            after = each.spec.statement.after
+            if after is not None:
+                self._memory.hurry(each.metadata.namespace, after)
 
     def gone(self, stored: StoredBindRequest) -> None:
         """Take in that a request does not exist any more."""
@@ -74,7 +81,7 @@ class Intake:
 def _problem(statements: tuple[BindRequest, ...]) -> str:
     """Return why `statements`, all of a request, make no sense together; "" if they do."""
     if not statements:
-        return "it carries no Statement"
+        return "it carries no Statement, neither in spec.statements nor in spec.pods"
     seen: set[str] = set()
     for each in statements:
         if each.key.statement in seen:

@@ -29,11 +29,17 @@ from bindery.binder.run_start import RunStart
 from bindery.binder.statements import Gatherings, problem_of, problem_of_parts
 from bindery.binder.status import announced_status, malformed_status
 from bindery.kube.bindrequests import BindRequest, RequestKey
+from bindery.kube.errors import KubeError
 
 _log: Final = structlog.get_logger(__name__)
 
 _FRESH_S: Final = 10.0
 """Parts that came together within this time are taken as they came; older ones are read again."""
+_ASK_AGAIN_S: Final = 1.0
+"""Pause after the API server could not be asked."""
+
+_Identity = tuple[str, str]
+"""UID of a request, and the id of one of its Statements; "" for the request as a whole."""
 
 
 class Retention(Protocol):
@@ -86,15 +92,15 @@ class Manager:
         self._gatherings = Gatherings()
         self._predecessors = Predecessors(dependencies.store, dependencies.pause)
         self._known: dict[RequestKey, BindRequest] = {}  # live requests that have been admitted
-        self._first_seen: dict[
-            RequestKey, float
-        ] = {}  # parts that wait for others -> when they came
+        # parts that wait for others -> when they came
+        self._first_seen: dict[RequestKey, float] = {}
         self._said: set[RequestKey] = set()  # live requests that were told what they wait for
         self._runs: dict[RequestKey, Run] = {}
         self._claims = PodClaims()
         self._tasks: set[asyncio.Task[None]] = set()
-        # UIDs of malformed requests that were reported; with the id of a Statement if it is one
-        self._refused: set[tuple[str, str]] = set()
+        self._refused: dict[_Identity, int] = {}  # malformed and reported -> at which generation
+        # Statements that another request carries too, while that one is looked for
+        self._copies: dict[_Identity, BindRequest] = {}
 
     @property
     def run_count(self) -> int:
@@ -119,7 +125,7 @@ class Manager:
             return
         known = self._known.get(key)
         if known is not None and known.metadata.name != request.metadata.name:
-            self._refuse_copy(request, known)
+            self._take_copy(request, known)
             return
         if known is not None and known.metadata.uid != request.metadata.uid:
             self.gone(known)
@@ -137,11 +143,13 @@ class Manager:
 
     def gone(self, request: BindRequest) -> None:
         """Take in that a request does not exist any more."""
-        key = request.key
+        key, uid = request.key, request.metadata.uid
+        for identity in ((uid, ""), (uid, key.statement)):
+            self._refused.pop(identity, None)
+            self._copies.pop(identity, None)
         known = self._known.get(key)
-        if known is not None and known.metadata.uid != request.metadata.uid:
+        if known is not None and known.metadata.uid != uid:
             return
-        self._refused -= {(request.metadata.uid, ""), (request.metadata.uid, key.statement)}
         self._forget(key)
         self._gatherings.drop(request)
         self._predecessors.drop(request)
@@ -151,16 +159,19 @@ class Manager:
 
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
         """Take in a request that cannot be understood."""
-        if request.statement is None:
-            for known in [
-                each for each in self._known.values() if each.metadata.uid == request.uid
-            ]:
-                self.gone(known)
-        statement_id = request.statement.key.statement if request.statement is not None else ""
-        if (request.uid, statement_id) in self._refused or is_final:
+        statement = request.statement
+        if statement is None:
+            of_request = [e for e in self._known.values() if e.metadata.uid == request.uid]
+            for each in of_request:
+                self.gone(each)
+        identity = (request.uid, statement.key.statement if statement is not None else "")
+        generation = statement.metadata.generation if statement is not None else 0
+        if self._refused.get(identity) == generation or is_final:
             return
-        self._refused.add((request.uid, statement_id))
-        status = malformed_status(request.message, timestamp_milli(self._dependencies.clock()))
+        self._refused[identity] = generation
+        now = timestamp_milli(self._dependencies.clock())
+        pods = statement.spec.pods if statement is not None else ()
+        status = malformed_status(request.message, now, pods)
         self._spawn(self._malformed.refuse(request, status))
 
     def is_needed(self, request: Finished) -> bool:
@@ -170,11 +181,16 @@ class Manager:
         an outcome.
         """
         return any(
-            RequestKey(request.namespace, statement_id, 0) in self._known
+            self._is_open(request, statement_id)
             or self._gatherings.has_open_part(request.namespace, statement_id)
             or self.is_waited_for(request.namespace, statement_id)
             for statement_id in request.statement_ids
         )
+
+    def _is_open(self, request: Finished, statement_id: str) -> bool:
+        """Whether the Statement of this request, in one part, has no outcome yet."""
+        known = self._known.get(RequestKey(request.namespace, statement_id, 0))
+        return known is not None and known.metadata.uid == request.uid
 
     def is_waited_for(self, namespace: str, statement_id: str) -> bool:
         """Whether a Statement in progress has this one as its prerequisite."""
@@ -221,7 +237,7 @@ class Manager:
         problem = problem_of(request)
         other = self._gatherings.other_carrier(request)
         if other is not None:
-            problem = f"{other.metadata.name} carries the same part of the same Statement"
+            problem = _problem_of_copy(other)
         if problem:
             self._refuse(request, problem)
             return
@@ -232,7 +248,7 @@ class Manager:
             return
         self._first_seen[key] = self._dependencies.clock()
         gathering = self._gatherings.add(request)
-        if gathering.is_complete:
+        if gathering.is_ready:
             parts = gathering.in_order()
             problem = problem_of_parts(parts)
             if problem:
@@ -258,7 +274,7 @@ class Manager:
         if request.spec.statement.parts > 1:
             gathering = self._gatherings.add(request)
             # Seen last at a start: the parts without an outcome wait for nothing else.
-            if gathering.is_complete and not gathering.is_final:
+            if gathering.is_ready and not gathering.is_final:
                 parts = gathering.in_order()
                 if not any(part.key in self._runs for part in parts):
                     self._start(parts, adopted=True)
@@ -283,10 +299,42 @@ class Manager:
         malformed = Malformed(meta.namespace, meta.name, meta.uid, problem, statement)
         self.malformed(malformed, is_final=False)
 
-    def _refuse_copy(self, request: BindRequest, known: BindRequest) -> None:
-        """Refuse a Statement that another request carries too; that one stays as it is."""
-        if not request.is_final and not request.metadata.deletion_timestamp:
-            self._refuse(request, f"{known.metadata.name} carries the same Statement")
+    def _take_copy(self, request: BindRequest, known: BindRequest) -> None:
+        """Take in a Statement that another request carries too."""
+        identity = (request.metadata.uid, request.key.statement)
+        if request.is_final:
+            self._retention.add(finished(request))
+        elif not request.metadata.deletion_timestamp:
+            is_new = identity not in self._copies
+            self._copies[identity] = request
+            if is_new:
+                self._spawn(self._examine_copy(identity, known))
+
+    async def _examine_copy(self, identity: _Identity, known: BindRequest) -> None:
+        """Refuse a copy, unless the other request is gone; that one stays as it is."""
+        # kopf keeps the order of one request's events, not of two: that the other request is gone
+        # may not have been told yet.
+        is_gone: bool | None = None
+        while is_gone is None:
+            try:
+                await self._dependencies.store.confirm(known)
+            except RequestGoneError:
+                is_gone = True
+            except RequestChangedError:
+                is_gone = False
+            except KubeError:
+                if not await self._dependencies.pause(_ASK_AGAIN_S):
+                    return
+            else:
+                is_gone = False
+        copy = self._copies.pop(identity, None)
+        if copy is None:
+            return
+        if is_gone:
+            self.gone(known)
+            self.observe(copy, adopted=True)
+        else:
+            self._refuse(copy, _problem_of_copy(known))
 
     def _forget(self, key: RequestKey) -> None:
         self._known.pop(key, None)
@@ -299,11 +347,13 @@ class Manager:
         now = self._dependencies.clock()
         waited_s = max(now - self._first_seen.pop(part.key, now) for part in parts)
         before = [self._runs[part.key] for part in parts if part.key in self._runs]
-        predecessor = self._predecessors.of(parts[0])
+        # A part that is withdrawn takes the others with it.
+        speaker = next((part for part in parts if part.is_withdrawn), parts[0])
+        predecessor = self._predecessors.of(speaker)
         run = Run(
             parts,
             self._dependencies,
-            fence=self._fence_of(parts[0], predecessor),
+            fence=self._fence_of(speaker, predecessor),
             adopted=adopted,
             confirm_first=bool(before) or waited_s > _FRESH_S,
         )
@@ -332,7 +382,7 @@ class Manager:
             self._predecessors.refresh(request)
             if self._runs.get(key) is run:
                 del self._runs[key]
-        if run.interruption is Interruption.CHANGED:
+        if run.has_changed:
             for key, request in run.requests.items():
                 known = self._known.get(key)
                 if known and request.is_changed_in(known):
@@ -344,3 +394,9 @@ class Manager:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
         return task
+
+
+def _problem_of_copy(other: BindRequest) -> str:
+    """Return why a Statement is malformed that `other` carries too."""
+    what = "part of the same Statement" if other.spec.statement.parts > 1 else "Statement"
+    return f"{other.metadata.name} carries the same {what}"

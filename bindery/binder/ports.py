@@ -69,7 +69,7 @@ class RequestStore(Protocol):
         """
 
     async def find_statement(self, namespace: str, statement_id: str) -> Sequence[BindRequest]:
-        """Read the parts of a Statement that are there now, by the label that names it."""
+        """Read the parts of a Statement that are there now."""
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it.

@@ -79,7 +79,7 @@ class Predecessors:
 
     def of(self, request: BindRequest) -> "Predecessor":
         """Return the predecessor of the Statement of `request`, if it has one; say `leave` then."""
-        after = request.spec.statement.after
+        after = request.spec.statement.after if not request.is_withdrawn else None
         identity = (request.metadata.namespace, after) if after is not None else None
         if identity is not None:
             self._followers[identity] += 1

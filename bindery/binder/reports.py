@@ -11,6 +11,7 @@ from bindery.api.bindrequest import BindFailureReason, few_names
 from bindery.api.times import seconds
 from bindery.binder.metrics import ATTEMPTS, BIND_REQUEST_SECONDS, PODS
 from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict
+from bindery.binder.status import name_of_gang
 from bindery.kube.bindrequests import BindRequest, PodGroupReference
 from bindery.kube.eventbook import ObjectReference, Occurrence, Severity
 from bindery.kube.events import EventRecorder, reference_to
@@ -67,7 +68,7 @@ class Reports:
         if group is not None:
             self._say_of_all(_gang(requests[0], group), outcome, is_minor=False)
         for request in requests:
-            whose = group.name if group is not None and len(request.siblings) > 1 else ""
+            whose = name_of_gang(group) if len(request.siblings) > 1 else ""
             regarding = reference_to(BIND_REQUESTS, request)
             self._say_of_all(regarding, outcome, is_minor=True, whose=whose)
         if group is not None:

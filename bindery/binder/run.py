@@ -96,9 +96,9 @@ class Run:
         return [f"{meta.namespace}/{meta.name}" for meta in metadata]
 
     @property
-    def interruption(self) -> Interruption | None:
-        """Why it is being taken back, if it is."""
-        return self._interruption
+    def has_changed(self) -> bool:
+        """Whether a part is not what it was, and has no outcome from this Run."""
+        return self._changed or self._interruption is Interruption.CHANGED
 
     @property
     def is_leaving(self) -> bool:
@@ -201,7 +201,9 @@ class Run:
             await self._confirm()
 
     async def _await_turn(self) -> bool:
-        """Wait for the time of the next attempt that an earlier process has set."""
+        """Wait for the time of the next attempt that an earlier Run has set."""
+        if any(part.is_withdrawn for part in self.requests.values()):
+            return await self._dependencies.pause(0.0)
         times = [seconds(part.status.next_attempt_time) for part in self.requests.values()]
         due_s = max((time for time in times if time is not None), default=0.0)
         wait_s = min(due_s - self._dependencies.clock(), self._dependencies.max_backoff_s)
@@ -224,6 +226,8 @@ class Run:
             outcome = replace(outcome, message=message)
         now = timestamp_milli(self._dependencies.clock())
         await self._write(lambda part: final_status(part, outcome, self.failed_attempts, now))
+        if self._changed:
+            return  # the next Run finds out what has become of the pods
         self._log.info(
             "concluded",
             verdict=outcome.verdict,

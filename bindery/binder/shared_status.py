@@ -8,19 +8,21 @@ of its own is needed. Invariant: a status that was written stays, whatever becom
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from bindery.api.states import Phase
 from bindery.binder.ports import RequestChangedError, RequestGoneError
 from bindery.binder.status import shared_status
-from bindery.kube.bindrequests import BindRequest, StoredBindRequest
+from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
+from bindery.kube.objects import KubeObject
 
 GATHER_S: Final = 1.0
 """How long the success of a Statement waits for the ends of its neighbours."""
+_OPTIONAL_TRIES: Final = 2
+"""Enough to read a request again whose labels somebody has changed."""
 
 
 class StoredRequests(Protocol):
@@ -34,7 +36,7 @@ class StoredRequests(Protocol):
     ) -> StoredBindRequest:
         """Write the status of the request if it is still at the version of `stored`."""
 
-    async def back_off(self, stored: StoredBindRequest, error: KubeError, failures: int) -> None:
+    async def back_off(self, stored: KubeObject, error: KubeError, failures: int) -> None:
         """Wait before the next of several attempts, of which so many have failed."""
 
 
@@ -44,6 +46,8 @@ class _Pending:
 
     request: BindRequest
     status: Mapping[str, object]
+    is_optional: bool = False
+    """Whether it is given up when another status of the Statement was written first."""
     written: BindRequest | None = None
     error: Exception | None = None
 
@@ -55,12 +59,23 @@ class _Pending:
     def may_wait(self) -> bool:
         return self.status.get("phase") == Phase.SUCCEEDED
 
+    def compare(self, found: BindRequest | None) -> None:
+        """Give it up if `found`, the newest state of the Statement, leaves no room for it."""
+        if found is None:
+            self.error = RequestGoneError()
+        elif self.request.is_changed_in(found) or (
+            self.is_optional and found.status != self.request.status
+        ):
+            self.error = RequestChangedError()
+
 
 @dataclass(eq=False)
 class _Shared:
     """A request whose Statements are being written."""
 
     newest: StoredBindRequest
+    statements: Mapping[RequestKey, BindRequest]
+    """Those of `newest`."""
     pending: dict[str, _Pending] = field(default_factory=dict)
     """Statement id -> what is to be written."""
     since_s: float = 0.0
@@ -68,6 +83,31 @@ class _Shared:
     news: asyncio.Event = field(default_factory=asyncio.Event)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
     """Held by the Run that waits and writes for all."""
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all Statements have ended."""
+        return all(each.is_final for each in self.statements.values())
+
+    def take(self, stored: StoredBindRequest, statements: Iterable[BindRequest]) -> None:
+        """Take in the newest state."""
+        self.newest, self.statements = stored, {each.key: each for each in statements}
+
+    def open(self) -> list[_Pending]:
+        """Return what is still to be written, and can be."""
+        chosen = []
+        for pending in self.pending.values():
+            if not pending.is_done:
+                pending.compare(self.statements.get(pending.request.key))
+            if not pending.is_done:
+                chosen.append(pending)
+        return chosen
+
+    def fail(self, error: Exception) -> None:
+        """Give up all that is to be written."""
+        for pending in self.pending.values():
+            if not pending.is_done:
+                pending.error = error
 
 
 class SharedStatuses:
@@ -88,6 +128,12 @@ class SharedStatuses:
         """
         self._requests, self._is_waited_for, self._clock = requests, is_waited_for, clock
         self._shared: dict[str, _Shared] = {}
+        self._waiting: dict[tuple[str, str], _Shared] = {}
+        """Namespace and id of a Statement that is to be written -> its request."""
+
+    def __len__(self) -> int:
+        """Return how many requests are remembered."""
+        return len(self._shared)
 
     async def write(self, request: BindRequest, status: Mapping[str, object]) -> BindRequest:
         """Write `status`, again and again until it is known to stand; return the newer request.
@@ -95,12 +141,8 @@ class SharedStatuses:
         Raises:
             RequestGoneError, RequestChangedError: it cannot stand any more.
         """
-        shared = await self._of(request)
         pending = _Pending(request, status)
-        if not shared.pending:
-            shared.since_s = self._clock()
-        shared.pending[request.key.statement] = pending
-        shared.news.set()
+        shared = await self._join_surely(pending)
         try:
             async with shared.lock:
                 if not pending.is_done:
@@ -118,60 +160,123 @@ class SharedStatuses:
     async def try_to_write(
         self, request: BindRequest, status: Mapping[str, object]
     ) -> BindRequest | None:
-        """Write the given fields of a status at once; return None if that fails."""
-        shared = await self._of(request)
-        pending = _Pending(request, status)
-        async with shared.lock:
-            if request.key.statement in shared.pending:
-                return None  # it has an outcome by now, which says more
-            shared.pending[request.key.statement] = pending
-            try:
-                await self._write_all(shared)
-            except KubeError:
-                return None
-            finally:
-                self._leave(shared, pending)
+        """Write the given fields of a status at once; return None if that fails.
+
+        Nothing is written when another status of the Statement was, or is about to be.
+
+        Raises:
+            KubeError, RequestGoneError: the request cannot be read.
+        """
+        pending = _Pending(request, status, is_optional=True)
+        shared = await self._join(pending)
+        if shared is None:
+            return None
+        try:
+            async with shared.lock:
+                for failures in range(_OPTIONAL_TRIES):
+                    if shared.pending.get(request.key.statement) is not pending or pending.is_done:
+                        break
+                    await self._try_all(shared, failures)
+        finally:
+            self._leave(shared, pending)
         return pending.written
 
-    def note(self, stored: StoredBindRequest) -> None:
-        """Take in a request with Statements as the watch shows it."""
-        if stored.is_final or not stored.spec.statements:
+    def note(self, stored: StoredBindRequest, statements: Sequence[BindRequest]) -> None:
+        """Take in a request as the watch shows it.
+
+        Args:
+            stored: the request; one of the old form is ignored.
+            statements: its Statements, as `StoredBindRequest.each` returns them.
+        """
+        if not stored.spec.statements:
             return
-        shared = self._shared.setdefault(stored.metadata.uid, _Shared(stored))
+        uid = stored.metadata.uid
+        shared = self._shared.get(uid)
+        if shared is None:
+            if not all(each.is_final for each in statements):
+                self._remember(stored, statements)
+            return
         # What the watch shows may be older than what was written here, but not of a newer spec.
         if stored.metadata.generation > shared.newest.metadata.generation:
-            shared.newest = stored
+            shared.take(stored, statements)
+        if not shared.pending and all(each.is_final for each in statements):
+            self.drop(uid)
 
     def drop(self, uid: str) -> None:
         """Forget a request that is gone."""
         self._shared.pop(uid, None)
 
+    def hurry(self, namespace: str, statement_id: str) -> None:
+        """Note that a Statement builds on this one, which must not wait for its neighbours."""
+        shared = self._waiting.get((namespace, statement_id))
+        if shared is not None:
+            shared.news.set()
+
+    # ---- joining and leaving --------------------------------------------------------------------
+
+    async def _join_surely(self, pending: _Pending) -> _Shared:
+        failures = 0
+        while True:
+            try:
+                shared = await self._join(pending)
+            except KubeError as error:
+                await self._requests.back_off(pending.request, error, failures)
+                failures += 1
+            else:
+                assert shared is not None  # only what is optional stays outside
+                return shared
+
+    async def _join(self, pending: _Pending) -> _Shared | None:
+        """Add `pending` to what is to be written; None if something else has its place."""
+        shared = await self._of(pending.request)
+        key = pending.request.key
+        former = shared.pending.get(key.statement)
+        if pending.is_optional and former is not None:
+            return None  # it has an outcome by now, which says more
+        if former is not None and not former.is_done:
+            former.error = RequestChangedError()  # a newer status takes its place
+        if not shared.pending:
+            shared.since_s = self._clock()
+        shared.pending[key.statement] = pending
+        self._waiting[key.namespace, key.statement] = shared
+        shared.news.set()
+        return shared
+
     async def _of(self, request: BindRequest) -> _Shared:
         meta = request.metadata
         if meta.uid not in self._shared:
             try:
-                newest = await self._requests.read(meta.namespace, meta.name)
+                found = await self._requests.read(meta.namespace, meta.name)
             except NotFoundError as error:
                 raise RequestGoneError from error
-            # Another Run may have been quicker.
-            self._shared.setdefault(meta.uid, _Shared(newest))
+            if found.metadata.uid != meta.uid:
+                raise RequestGoneError
+            if meta.uid not in self._shared:  # another Run may have been quicker
+                self._remember(found, found.each())
         return self._shared[meta.uid]
 
+    def _remember(self, stored: StoredBindRequest, statements: Iterable[BindRequest]) -> None:
+        self._shared[stored.metadata.uid] = _Shared(stored, {each.key: each for each in statements})
+
     def _leave(self, shared: _Shared, pending: _Pending) -> None:
-        statement = pending.request.key.statement
-        if shared.pending.get(statement) is pending:
-            del shared.pending[statement]
-        if shared.newest.is_final and not shared.pending:
-            self.drop(pending.request.metadata.uid)
+        key = pending.request.key
+        if shared.pending.get(key.statement) is pending:
+            del shared.pending[key.statement]
+            self._waiting.pop((key.namespace, key.statement), None)
+        uid = shared.newest.metadata.uid
+        if shared.is_over and not shared.pending and self._shared.get(uid) is shared:
+            self.drop(uid)
 
     # ---- waiting --------------------------------------------------------------------------------
 
     async def _wait_for_others(self, shared: _Shared) -> None:
         while not self._is_due(shared):
             shared.news.clear()
-            with suppress(TimeoutError):
+            try:
                 async with asyncio.timeout(shared.since_s + GATHER_S - self._clock()):
                     await shared.news.wait()
+            except TimeoutError:
+                return
 
     def _is_due(self, shared: _Shared) -> bool:
         namespace = shared.newest.metadata.namespace
@@ -180,8 +285,10 @@ class SharedStatuses:
         for statement_id, pending in shared.pending.items():
             if not pending.may_wait or self._is_waited_for(namespace, statement_id):
                 return True
-        ended = {each.id for each in shared.newest.status.statements if each.is_final}
-        return len(ended | shared.pending.keys()) == len(shared.newest.spec.statements)
+        return all(
+            each.is_final or key.statement in shared.pending
+            for key, each in shared.statements.items()
+        )
 
     # ---- writing --------------------------------------------------------------------------------
 
@@ -190,7 +297,7 @@ class SharedStatuses:
         try:
             await self._write_all(shared)
         except NotFoundError:
-            _fail(shared.pending.values(), RequestGoneError())
+            self._give_up(shared)
         except ConflictError as error:
             # Somebody touched the object, or an earlier try took effect.
             await self._requests.back_off(shared.newest, error, failures)
@@ -202,38 +309,35 @@ class SharedStatuses:
         return failures + 1
 
     async def _write_all(self, shared: _Shared) -> None:
-        chosen = {key: each for key, each in shared.pending.items() if not each.is_done}
-        status = shared_status(shared.newest, {key: each.status for key, each in chosen.items()})
-        shared.newest = await self._requests.patch_status(shared.newest, status)
-        written = {each.key.statement: each for each in shared.newest.each()}
-        for key, pending in chosen.items():
-            pending.written = written.get(key)
-            if pending.written is None:
-                pending.error = RequestGoneError()
+        chosen = shared.open()
+        if not chosen:
+            return
+        changes = {each.request.key.statement: each.status for each in chosen}
+        written = await self._requests.patch_status(
+            shared.newest, shared_status(shared.newest, changes)
+        )
+        statements = {each.key: each for each in written.each()}
+        for pending in chosen:
+            pending.written = statements[pending.request.key]
+        # The watch may have shown a newer spec meanwhile.
+        if written.metadata.generation >= shared.newest.metadata.generation:
+            shared.take(written, statements.values())
 
     async def _read_again(self, shared: _Shared) -> None:
-        """Read the request, and give up what cannot be written any more."""
         meta = shared.newest.metadata
         try:
             found = await self._requests.read(meta.namespace, meta.name)
         except NotFoundError:
-            _fail(shared.pending.values(), RequestGoneError())
+            self._give_up(shared)
             return
         except KubeError:
             return  # the write will conflict again, and this is tried again
         if found.metadata.uid != meta.uid or found.metadata.deletion_timestamp:
-            _fail(shared.pending.values(), RequestGoneError())
-            return
-        shared.newest = found
-        views = {each.key.statement: each for each in found.each()}
-        for key, pending in shared.pending.items():
-            if key not in views:
-                _fail([pending], RequestGoneError())
-            elif pending.request.is_changed_in(views[key]):
-                _fail([pending], RequestChangedError())
+            self._give_up(shared)
+        else:
+            shared.take(found, found.each())
 
-
-def _fail(pending: Iterable[_Pending], error: Exception) -> None:
-    for each in pending:
-        if not each.is_done:
-            each.error = error
+    def _give_up(self, shared: _Shared) -> None:
+        """Give up all statuses of a request that is gone."""
+        shared.fail(RequestGoneError())
+        self.drop(shared.newest.metadata.uid)

@@ -26,6 +26,11 @@ class Gathering:
         return len(self.parts) == self.count
 
     @property
+    def is_ready(self) -> bool:
+        """Whether there is nothing to wait for: all have come, or none will be bound."""
+        return self.is_complete or any(part.is_withdrawn for part in self.parts.values())
+
+    @property
     def is_final(self) -> bool:
         """Whether the binder will do no more for any of the parts that have come."""
         return all(part.is_final for part in self.parts.values())
@@ -54,7 +59,7 @@ class Gatherings:
         statement = request.spec.statement
         gathering = self._gatherings.get((request.metadata.namespace, statement.id))
         known = gathering.parts.get(statement.part) if gathering else None
-        return known if known and known.key != request.key else None
+        return known if known and known.metadata.name != request.metadata.name else None
 
     def drop(self, request: BindRequest) -> None:
         """Forget a part that is gone."""

@@ -5,14 +5,21 @@ by `api_adapter`. Each part of a Statement lists only its own pods. All fields a
 because a merge patch keeps fields that it does not name.
 """
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Iterable, Mapping, Sequence, Sized
 
 import msgspec
 
 from bindery.api.bindrequest import BindFailureReason, Phase
 from bindery.api.shown import shown
-from bindery.binder.outcome import Outcome, PodOutcome, Verdict, Wait
-from bindery.kube.bindrequests import BindRequest, StatementStatus, StoredBindRequest
+from bindery.binder.outcome import BoundReason, Outcome, PodOutcome, Verdict, Wait
+from bindery.kube.bindrequests import (
+    BindRequest,
+    CommittedStatement,
+    PodBinding,
+    PodGroupReference,
+    StatementStatus,
+    StoredBindRequest,
+)
 
 Status = dict[str, object]
 
@@ -68,14 +75,18 @@ def announced_status(token: int, now: str) -> Status:
     }
 
 
-def malformed_status(message: str, now: str) -> Status:
-    """Return the status of a request that cannot be understood."""
+def malformed_status(message: str, now: str, pods: Iterable[PodBinding] = ()) -> Status:
+    """Return the status of a request, or one of its Statements, that cannot be understood.
+
+    `pods`: those of the Statement. Its status has to name each, as the others count as bound.
+    """
     return {
         "phase": Phase.FAILED,
         "reason": BindFailureReason.MALFORMED,
         "message": shown(message),
         "completionTime": now,
         "nextAttemptTime": None,
+        "unboundPods": [_given_up(pod, BindFailureReason.MALFORMED) for pod in pods],
     }
 
 
@@ -93,11 +104,11 @@ def shared_status(stored: StoredBindRequest, changes: Mapping[str, Mapping[str, 
     sizes = [len(each.pods) for each in stored.spec.statements]
     completions = [str(entry["completionTime"]) for entry in entries if "completionTime" in entry]
     phase = _common_phase([_phase(entry) for entry in entries])
-    speaker, message = _speaker(stored, entries)
+    reason, message = _summary(stored.spec.statements, entries)
     return {
         "statements": [entry for entry in entries if len(entry) > 1],
         "phase": phase,
-        "reason": speaker.get("reason", ""),
+        "reason": reason,
         "message": message,
         "boundCount": sum(map(_bound_count, entries, sizes)),
         "failedAttempts": max(int(str(entry.get("failedAttempts", 0))) for entry in entries),
@@ -133,22 +144,37 @@ def _bound_count(entry: Mapping[str, object], size: int) -> int:
     return size - count if _phase(entry).is_final else count
 
 
-def _speaker(
-    stored: StoredBindRequest, entries: Sequence[Mapping[str, object]]
-) -> tuple[Mapping[str, object], str]:
-    """Return the entry whose reason the request shows, and the message of the request."""
-    failed = [entry for entry in entries if _phase(entry) is Phase.FAILED]
-    unfinished = [entry for entry in entries if not _phase(entry).is_final and "reason" in entry]
-    speaker = next(iter((*failed, *unfinished, *entries)))
-    message = str(speaker.get("message", ""))
+def _summary(
+    statements: Sequence[CommittedStatement], entries: Sequence[Mapping[str, object]]
+) -> tuple[str, str]:
+    """Return the reason and the message of a request with these Statements."""
+    speaker = _speaker(entries)
+    if speaker is None:
+        return "", ""
+    reason, message = str(speaker.get("reason", "")), str(speaker.get("message", ""))
     if len(entries) == 1:
-        return speaker, message
-    statement = stored.spec.statements[entries.index(speaker)]
-    gang = statement.pod_group.name if statement.pod_group is not None else "pods without a gang"
+        return reason, message
+    gang = name_of_gang(statements[entries.index(speaker)].pod_group)
     text = f"{gang}: {message}" if message else ""
-    if failed:
-        text = f"{len(failed)} of {len(entries)} Statements failed; {text or gang}"
-    return speaker, shown(text)
+    if _phase(speaker) is Phase.FAILED:
+        count = sum(_phase(entry) is Phase.FAILED for entry in entries)
+        text = f"{count} of {len(entries)} Statements failed; {text or gang}"
+    return reason, shown(text)
+
+
+def _speaker(entries: Sequence[Mapping[str, object]]) -> Mapping[str, object] | None:
+    """Return the entry whose reason the request shows; None if there is nothing to be shown."""
+    failed = [entry for entry in entries if _phase(entry) is Phase.FAILED]
+    unfinished = [entry for entry in entries if not _phase(entry).is_final]
+    if unfinished and not failed:
+        return next((entry for entry in unfinished if "reason" in entry), None)
+    partly = [entry for entry in entries if entry.get("reason") == BoundReason.PARTLY_BOUND]
+    return next(iter((*failed, *partly, *entries)))
+
+
+def name_of_gang(group: PodGroupReference | None) -> str:
+    """Return the name by which people know a Statement that shares its request."""
+    return group.name if group is not None else "pods without a gang"
 
 
 def _progress(request: BindRequest, outcome: Outcome) -> Status:
@@ -168,10 +194,16 @@ def _pods_of(request: BindRequest, outcome: Outcome) -> list[PodOutcome]:
 
 def _unbound(pod: PodOutcome) -> dict[str, str]:
     failure = pod.failure
+    if failure is None:
+        return _given_up(pod.binding, BindFailureReason.GANG_ABORTED)
+    return _given_up(pod.binding, failure.reason, failure.message)
+
+
+def _given_up(pod: PodBinding, reason: str, message: str = "") -> dict[str, str]:
     return {
-        "podName": pod.binding.pod_name,
-        "podUID": pod.binding.pod_uid,
-        "node": pod.binding.selected_node,
-        "reason": failure.reason if failure else BindFailureReason.GANG_ABORTED,
-        "message": shown(failure.message) if failure else "",
+        "podName": pod.pod_name,
+        "podUID": pod.pod_uid,
+        "node": pod.selected_node,
+        "reason": reason,
+        "message": shown(message),
     }

@@ -1,0 +1,285 @@
+"""Whatever befalls the binder, each Statement of a shared request is whole or not, by itself."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+from binderworld import World, gang, share, statement
+from fakebinder import Binder, Script, Trouble, carry_through
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quicktime import play
+from sizes import examples
+
+from bindery.api.bindrequest import Phase
+from bindery.binder.plugins.interface import PluginError
+from bindery.kube.bindrequests import BindRequest, CommittedStatement
+
+MOST_TROUBLES = 5
+PATIENT = MOST_TROUBLES + 1
+"""A backoff limit that no script exhausts: each trouble costs an attempt at the most."""
+LAGS_S = [0.0, 0.4, 3.0]
+
+
+@dataclass
+class Scene:
+    """Random requests, with random trouble to come."""
+
+    world: World
+    script: Script
+    plugins: int
+    lag_s: float
+    refuses: dict[str, PluginError] = field(default_factory=dict)
+    faulty: set[str] = field(default_factory=set)
+    """Statements with pods that are lost, or refused."""
+    withdrawals: dict[int, str] = field(default_factory=dict)
+    """Call -> the Statement that is withdrawn at it."""
+    calls: int = 0
+
+    def happen(self, _call: str) -> None:
+        self.calls += 1
+        name = self.withdrawals.pop(self.calls, None)
+        for stored in list(self.world.stored.values()) if name else []:
+            if name in [each.id for each in stored.spec.statements]:
+                self.world.withdraw(stored.metadata.name, str(name))
+
+    def play(self) -> None:
+        async def main() -> None:
+            binders = await carry_through(
+                self.world,
+                self.script,
+                plugins=self.plugins,
+                refuses=self.refuses,
+                before_call=self.happen,
+                lag_s=self.lag_s,
+            )
+            check_nothing_is_remembered(binders[-1])
+
+        play(main())
+
+
+def pods(request: BindRequest) -> set[str]:
+    return {pod.pod_uid for pod in request.spec.pods}
+
+
+def ours(world: World) -> set[str]:
+    return {uid for uid, node in world.bound().items() if node != "elsewhere"}
+
+
+def by_id(world: World) -> dict[str, list[BindRequest]]:
+    """Return the parts of each Statement."""
+    found: dict[str, list[BindRequest]] = {}
+    for request in world.statements():
+        found.setdefault(request.key.statement, []).append(request)
+    return found
+
+
+def check_nothing_is_remembered(binder: Binder) -> None:
+    """What a binder keeps of requests that have ended would grow for ever."""
+    manager = binder.manager
+    assert manager.run_count == 0
+    assert not [key for key in manager._known if key not in _old_form(binder.world)]
+    assert not manager._copies
+    assert len(binder.door.shared) == 0
+    assert not binder.door.shared._waiting
+
+
+def _old_form(world: World) -> set[Any]:
+    # No watch shows these their own outcomes.
+    return {request.key for request in world.requests.values()}
+
+
+def check_the_end(world: World, plugins: int) -> None:
+    """What must hold of every end: said as it is, prepared as it is, each pod bound once."""
+    bound = ours(world)
+    for request in world.statements():
+        mine, status = pods(request), request.status
+        assert status.phase in (Phase.SUCCEEDED, Phase.FAILED)
+        assert set(status.bound_pods) == bound & mine
+        assert {pod.pod_uid for pod in status.unbound_pods} == mine - bound
+        assert status.completion_time
+    for stored in world.stored.values():
+        outcomes = [each.status.phase for each in stored.each()]
+        expected = Phase.FAILED if Phase.FAILED in outcomes else Phase.SUCCEEDED
+        assert stored.status.phase == expected
+        count = sum(len(pods(each) & bound) for each in stored.each())
+        assert world.bound_counts[stored.metadata.name] == count
+    assert world.prepared == {(f"claims-{n}", uid) for n in range(plugins) for uid in bound}
+    assert world.finished == world.prepared
+    bindings = [entry for entry in world.log if entry[0] == "bind"]
+    assert len(bindings) == len({uid for _, uid, _ in bindings})
+
+
+def check_each_statement(scene: Scene) -> None:
+    """Each is whole or not at all, in order, and untouched by what is wrong with others."""
+    bound, statements = ours(scene.world), by_id(scene.world)
+    withdrawn = {each.key.statement for each in scene.world.statements() if each.is_withdrawn}
+    whole: set[str] = set()
+    for name, parts in statements.items():  # prerequisites come first
+        mine = set().union(*map(pods, parts))
+        minimum = parts[0].spec.min_bound
+        needed = len(mine) if minimum is None else min(minimum, len(mine))
+        assert len(bound & mine) not in range(1, needed), f"{name} is bound in part"
+        phases = {part.status.phase for part in parts}
+        if minimum is None:
+            assert len(phases) == 1
+        after = parts[0].spec.statement.after
+        may_begin = after is None or after in whole
+        assert may_begin or not bound & mine, f"{name} is bound without {after}"
+        if Phase.SUCCEEDED in phases:
+            whole.add(name)
+        if may_begin and name not in scene.faulty | withdrawn:
+            assert bound >= mine, f"{name} has not been bound, though nothing is wrong with it"
+        if name in scene.faulty and minimum is None:
+            assert not bound & mine
+
+
+@st.composite
+def scenes(draw: Any) -> Scene:
+    world = World()
+    world.keeps_time = True
+    names: list[str] = []
+    scene = Scene(
+        world,
+        draw(
+            st.builds(
+                Script,
+                st.dictionaries(
+                    st.integers(0, 90), st.sampled_from(list(Trouble)), max_size=MOST_TROUBLES
+                ),
+            )
+        ),
+        draw(st.integers(0, 2)),
+        draw(st.sampled_from(LAGS_S)),
+    )
+    for number in range(draw(st.integers(1, 3))):
+        kind = draw(st.sampled_from(["shared", "shared", "split", "old"]))
+        if kind == "shared":
+            chosen = [
+                draw_statement(draw, scene, f"s{number}{letter}", names)
+                for letter in "abc"[: draw(st.integers(1, 3))]
+            ]
+            share(world, *chosen, name=f"request-{number}", backoff_limit=PATIENT)
+        elif kind == "split":
+            whole = draw_statement(draw, scene, f"p{number}", names)
+            count = draw(st.integers(1, len(whole.pods)))
+            for part in range(count):
+                piece = msgspec.structs.replace(
+                    whole,
+                    pods=whole.pods[part::count],
+                    part=part,
+                    parts=count,
+                )
+                share(world, piece, name=f"request-{number}-{part}", backoff_limit=PATIENT)
+        else:
+            names.append(f"o{number}")
+            gang(world, 2, name=f"o{number}", backoff_limit=PATIENT)
+    stored = [each.id for request in world.stored.values() for each in request.spec.statements]
+    if stored:
+        scene.withdrawals = draw(
+            st.dictionaries(st.integers(1, 60), st.sampled_from(sorted(set(stored))), max_size=2)
+        )
+    return scene
+
+
+def draw_statement(draw: Any, scene: Scene, name: str, names: list[str]) -> CommittedStatement:
+    """Draw a Statement that may build on one of `names`; lose or refuse one of its pods, or not."""
+    size = draw(st.integers(1, 3))
+    found = statement(
+        scene.world,
+        name,
+        size,
+        min_bound=draw(st.sampled_from([None, None, 0, 1, 2])),
+        after=draw(st.sampled_from([None, None, *names])),
+    )
+    names.append(name)
+    trouble = draw(
+        st.sampled_from([None, None, None, "gone", "replaced", "elsewhere", "refused", "not now"])
+    )
+    if trouble is not None:
+        scene.faulty.add(name)
+        spoil(scene, f"{name}-{draw(st.integers(0, size - 1))}", trouble)
+    return found
+
+
+def spoil(scene: Scene, pod: str, trouble: str) -> None:
+    world = scene.world
+    if trouble == "gone":
+        del world.pods[pod]
+    elif trouble == "replaced":
+        world.pods[pod].uid = "another"
+    elif trouble == "elsewhere":
+        world.pods[pod].node = "elsewhere"
+    else:
+        permanent = trouble == "refused"
+        scene.refuses[f"uid-{pod}"] = PluginError("no", permanent=permanent)
+
+
+@settings(max_examples=examples(200), deadline=None)
+@given(scenes())
+def test_each_statement_is_bound_whole_or_not_at_all_by_itself(scene: Scene) -> None:
+    if not scene.plugins:
+        scene.refuses.clear()  # nobody is there to refuse
+        scene.faulty = {name for name in scene.faulty if _has_lost(scene.world, name)}
+
+    scene.play()
+
+    check_each_statement(scene)
+    check_the_end(scene.world, scene.plugins)
+
+
+def _has_lost(world: World, name: str) -> bool:
+    for request in by_id(world)[name]:
+        for pod in request.spec.pods:
+            found = world.pods.get(pod.pod_name)
+            if found is None or found.uid != pod.pod_uid or found.node == "elsewhere":
+                return True
+    return False
+
+
+def three_gangs(world: World) -> dict[str, PluginError]:
+    """Add a request with Statements of different kinds; one of them cannot be bound."""
+    world.keeps_time = True
+    share(
+        world,
+        statement(world, "gang", 2),
+        statement(world, "extra", 1, after="gang", min_bound=0),
+        statement(world, "bad", 2),
+        backoff_limit=1,
+    )
+    return {"uid-bad-1": PluginError("no")}
+
+
+@pytest.mark.parametrize("lag_s", LAGS_S)
+@pytest.mark.parametrize("trouble", list(Trouble))
+def test_one_trouble_at_any_call_harms_no_neighbour(trouble: Trouble, lag_s: float) -> None:
+    """Exhaustive: the trouble meets each call in turn, until it comes too late to meet any."""
+    for when in range(1000):
+        world, script = World(), Script({when: trouble})
+        refuses = three_gangs(world)
+
+        play(carry_through(world, script, plugins=1, refuses=refuses, lag_s=lag_s))
+
+        assert ours(world) == {"uid-gang-0", "uid-gang-1", "uid-extra-0"}, f"at call {when}"
+        check_the_end(world, 1)
+        if script.calls <= when:
+            return
+    raise AssertionError("the calls never end")
+
+
+@pytest.mark.parametrize("name", ["gang", "extra", "bad"])
+@pytest.mark.parametrize("lag_s", LAGS_S)
+def test_a_withdrawal_at_any_call_ends_that_statement_alone(name: str, lag_s: float) -> None:
+    for when in range(1, 1000):
+        world = World()
+        refuses = three_gangs(world)
+        scene = Scene(world, Script(), 1, lag_s, refuses, {"bad"}, {when: name})
+
+        scene.play()
+
+        check_each_statement(scene)
+        check_the_end(world, 1)
+        if scene.withdrawals:
+            return
+    raise AssertionError("the calls never end")
