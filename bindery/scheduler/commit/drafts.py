@@ -1,12 +1,13 @@
 """Drafts of BindRequests from committed Statements.
 
-The Statement of a gang becomes one request (or several parts, above `maxPods`), so one write
-commits it, whole or not at all. Extra and independent pods of a cycle are collected: many of them
-are merged into one request with `minBound` 0, in which each pod succeeds or fails alone. If they
-depend on a gang that is not bound yet, their request names the gang's Statement as prerequisite.
+The Statement of a gang becomes one draft (or several parts, above `maxPods`), so one write commits
+it, whole or not at all. Several drafts may share that write (`backlog.py`). Extra and independent
+pods of a cycle are collected: many of them are merged into one Statement with `minBound` 0, in
+which each pod succeeds or fails alone. If they depend on a gang that is not bound yet, it names the
+gang's Statement as prerequisite.
 
-The name of a request is made of the UID of the gang (or first pod) and its number of commits, so
-two schedulers that commit the same gang collide on the name.
+The name of a draft is made of the UID of the gang (or first pod) and its number of commits. It is
+the same in each attempt to write the request. The id of its Statement has the fencing token too.
 """
 
 from collections import defaultdict
