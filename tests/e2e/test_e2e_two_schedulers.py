@@ -136,8 +136,13 @@ async def test_gangs_that_two_leaders_commit_with_different_neighbours_are_bound
     by_gang = Counter(s.spec.pod_group.name for s in observer.requests.values() if s.spec.pod_group)
     assert [by_gang[s["podGroup"]["name"]] for s in shared] == [1, *[2] * (left - 1)]
     stale = [s for s in observer.requests.values() if s.key.statement in {e["id"] for e in shared}]
-    assert {s.status.reason for s in stale} == {"StaleScheduler"}
-    assert all(s.status.bound_pods == [] for s in stale)
+    refused = [s for s in stale if s.status.reason == "StaleScheduler"]
+    assert all(s.status.bound_pods == [] for s in refused)
+    # What is late may find its pods on the nodes that it names.
+    found_bound = [s for s in stale if s.status.reason == "Bound"]
+    assert len(refused) + len(found_bound) == len(stale)
+    assert refused
+    assert not found_bound or comes_first == "own"
 
 
 async def leads(component: Component) -> bool:
