@@ -109,6 +109,34 @@ async def test_a_deleted_podgroup_or_pod_ends_its_own_statement_only(
     await corner.wait_nothing_left()
 
 
+async def test_a_new_scheduler_counts_the_gangs_in_shared_requests_and_commits_none_again(
+    corner: Corner, observer: Observer, behind_gate: Gated, components: Components
+) -> None:
+    gate, schedulers = behind_gate
+    configuration = scheduler_configuration(corner.pool)
+    first = await ready(schedulers.start_scheduler(configuration))
+    gangs = [Gang(name, size=2) for name in "abc"]
+    later, too_large = Gang("later", size=2), Gang("too-large", size=3)
+    room = CONCURRENT_CREATIONS + sum(gang.size for gang in (*gangs, later))
+    await corner.add_nodes("a", cpu=str(room))
+    others = await commit_together(corner, gate, first, *gangs)
+
+    async def all_there() -> bool:
+        return len(await corner.requests()) == len(others) + len(gangs)
+
+    await wait_for(all_there, "all requests are there")
+    first.kill()
+    second = await ready(schedulers.start_scheduler(configuration, name="scheduler-second"))
+    await corner.submit(later, too_large)
+    await corner.wait_condition(too_large, "False", "Unschedulable")
+    await ready(components.start_binder(binder_configuration()))
+
+    await corner.wait_bound(*gangs, *others, later)
+    await corner.wait_nothing_left()
+    assert metric(second, "bindery_statements_total") == 1
+    assert await corner.bound_count(too_large) == 0
+
+
 async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgrade_and_back(
     corner: Corner, observer: Observer, behind_gate: Gated, components: Components
 ) -> None:
