@@ -108,6 +108,54 @@ class Cluster:
             "spec": {"statement": {"id": name}, **spec, "pods": list(bindings)},
         }
 
+    def shared(
+        self, name: str, statements: dict[str, Sequence[dict[str, str]]], **fields: dict[str, Any]
+    ) -> dict[str, Any]:
+        """Return a BindRequest with several gangs.
+
+        Args:
+            name: of the request.
+            statements: id of a Statement, and name of its gang -> the bindings of its pods.
+            fields: id of a Statement -> more fields of it.
+        """
+        found = self.request(name, [])
+        del found["metadata"]["labels"][STATEMENT_LABEL]
+        found["spec"] = {
+            "statements": [
+                {"id": each, "podGroup": {"name": each, "uid": each}, "pods": list(pods)}
+                | fields.get(each, {})
+                for each, pods in statements.items()
+            ]
+        }
+        return found
+
+    def withdraw(self, name: str, *statements: str) -> None:
+        """Withdraw Statements of a request, as the scheduler does."""
+        patch = {"spec": {"withdrawn": list(statements)}}
+        self.administrator(
+            lambda client: client.patch(BIND_REQUESTS, name, patch, namespace=self.namespace)
+        )
+
+    def ends(self, name: str) -> dict[str, tuple[str, str]]:
+        """Return Statement -> phase and reason, of those that the binder has written about."""
+        statements = self.status(name).get("statements", ())
+        return {each["id"]: (each["phase"], each.get("reason", "")) for each in statements}
+
+    def wait_for_end(self, name: str, statement: str, timeout_s: int = 30) -> str:
+        """Wait until a Statement of a request has ended; return its phase and reason."""
+
+        def end(request: Plain) -> str:
+            for each in (request.status or {}).get("statements", ()):
+                if each["id"] == statement and each["phase"] in ("Succeeded", "Failed"):
+                    return f"{each['phase']}/{each['reason']}"
+            return ""
+
+        found = self._wait("BindRequest", name, lambda it: bool(end(it)), "end", timeout_s)
+        return end(found)
+
+    def wait_gone(self, kind: str, name: str, timeout_s: int = 30) -> None:
+        self.kubectl("wait", f"{kind}/{name}", "--for=delete", f"--timeout={timeout_s}s")
+
     def announcement(self, name: str, **spec: Any) -> dict[str, Any]:
         """Return the announcement of a leader of this namespace's node pool."""
         nobody = {"podName": "none", "podUID": "none", "selectedNode": "none"}

@@ -26,9 +26,16 @@ from bindery.binder.plugins.interface import BindContext, BinderPlugin, PluginEr
 from bindery.binder.ports import PodView, RequestChangedError, RequestGoneError
 from bindery.binder.retention import Finished
 from bindery.binder.shared_status import SharedStatuses
+from bindery.binder.waits import Waits
 from bindery.kube.bindrequests import BindRequest, StoredBindRequest, StoredBindRequestStatus
 from bindery.kube.client import Client
-from bindery.kube.errors import ConflictError, NotFoundError, OutcomeUnknownError, ServerError
+from bindery.kube.errors import (
+    ConflictError,
+    KubeError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ServerError,
+)
 
 
 class Trouble(StrEnum):
@@ -164,6 +171,14 @@ class Door:
             except (ServerError, OutcomeUnknownError):
                 continue
 
+    async def try_to_write(
+        self, request: BindRequest, status: Mapping[str, object]
+    ) -> BindRequest | None:
+        try:
+            return await self.shared.try_to_write(request, status) if request.siblings else None
+        except (KubeError, RequestGoneError):
+            return None
+
     async def find_statement(self, namespace: str, statement_id: str) -> list[BindRequest]:
         def find() -> list[BindRequest]:
             here = [r for r in self.world.statements() if r.metadata.namespace == namespace]
@@ -232,13 +247,21 @@ class Door:
 class Claims:
     """A plugin that claims something of the world for each pod, and gives it back."""
 
-    def __init__(self, door: Door, name: str, refuses: Mapping[str, PluginError]) -> None:
-        self.door, self.name, self.refuses = door, name, refuses
+    def __init__(
+        self,
+        door: Door,
+        name: str,
+        refuses: Mapping[str, PluginError],
+        slow: Mapping[str, float],
+    ) -> None:
+        self.door, self.name, self.refuses, self.slow = door, name, refuses, slow
 
     async def pre_bind(self, context: BindContext) -> None:
         uid = context.pod.uid
         if uid in self.refuses:
             raise self.refuses[uid]
+        if uid in self.slow:
+            await self.door.pause(self.slow[uid])
         await self.door.call("pre_bind", lambda: self.door.world.prepared.add((self.name, uid)))
         self.door.world.log.append(("pre_bind", uid, self.name))
         context.state["claimed"] = True
@@ -290,12 +313,26 @@ class Binder:
         *,
         plugins: int = 2,
         refuses: Mapping[str, PluginError] | None = None,
+        slow: Mapping[str, float] | None = None,
         more_plugins: Sequence[BinderPlugin] = (),
     ) -> None:
+        """Make a binder.
+
+        Args:
+            world: the API server.
+            script: the troubles.
+            plugins: how many claim something for each pod.
+            refuses: pod UID -> why none of them prepares the pod.
+            slow: pod UID -> for how many seconds the first of them waits before.
+            more_plugins: plugins of the test.
+        """
         self.world = world
         self.door = Door(world, script or Script(), self._is_waited_for)
         self.notes = Notes(store=self.door)
-        claims = [Claims(self.door, f"claims-{n}", refuses or {}) for n in range(plugins)]
+        claims = [
+            Claims(self.door, f"claims-{n}", refuses or {}, slow or {} if n == 0 else {})
+            for n in range(plugins)
+        ]
         chain = PluginChain(
             [*claims, *more_plugins],
             lambda _namespace, _priority: cast("Client", None),
@@ -326,6 +363,10 @@ class Binder:
             self.manager.observe(request, adopted=True)
         for stored in list(self.world.stored.values()):
             self.intake.observe(stored, adopted=True)
+
+    def say_waits(self) -> asyncio.Task[None]:
+        """Write what requests wait for, until the task is cancelled."""
+        return asyncio.create_task(Waits(self.manager, self.door, self.door.pause).run())
 
     def watch(self, lag_s: float = 0.0) -> None:
         """See the changes of stored requests from now on, so much later."""
@@ -363,6 +404,7 @@ async def carry_through(
     *,
     plugins: int = 2,
     refuses: Mapping[str, PluginError] | None = None,
+    slow: Mapping[str, float] | None = None,
     before_call: Callable[[str], None] = lambda _call: None,
     lag_s: float = 0.0,
 ) -> list[Binder]:
@@ -370,12 +412,17 @@ async def carry_through(
     script = script or Script()
     binders: list[Binder] = []
     while True:
-        binder = Binder(world, script, plugins=plugins, refuses=refuses)
+        binder = Binder(world, script, plugins=plugins, refuses=refuses, slow=slow)
         binder.door.before_call = before_call
         binders.append(binder)
         binder.watch(lag_s)
         binder.list_requests()
+        # Where pauses end at once, nobody waits for long enough.
+        saying = binder.say_waits() if world.keeps_time else None
         await binder.settle()
+        if saying is not None:
+            saying.cancel()
+            await asyncio.gather(saying, return_exceptions=True)
         await binder.bury()
         if not binder.door.dead:
             return binders

@@ -31,6 +31,8 @@ class Scene:
     plugins: int
     lag_s: float
     refuses: dict[str, PluginError] = field(default_factory=dict)
+    slow: dict[str, float] = field(default_factory=dict)
+    """Pod UID -> for how long a plugin waits before it prepares the pod."""
     faulty: set[str] = field(default_factory=set)
     """Statements with pods that are lost, or refused."""
     withdrawals: dict[int, str] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class Scene:
                 self.script,
                 plugins=self.plugins,
                 refuses=self.refuses,
+                slow=self.slow,
                 before_call=self.happen,
                 lag_s=self.lag_s,
             )
@@ -194,6 +197,8 @@ def draw_statement(draw: Any, scene: Scene, name: str, names: list[str]) -> Comm
         after=draw(st.sampled_from([None, None, *names])),
     )
     names.append(name)
+    if draw(st.booleans()):
+        scene.slow[f"uid-{name}-0"] = draw(st.sampled_from([0.5, 1.5, 30.0]))
     trouble = draw(
         st.sampled_from([None, None, None, "gone", "replaced", "elsewhere", "refused", "not now"])
     )
@@ -274,7 +279,7 @@ def test_a_withdrawal_at_any_call_ends_that_statement_alone(name: str, lag_s: fl
     for when in range(1, 1000):
         world = World()
         refuses = three_gangs(world)
-        scene = Scene(world, Script(), 1, lag_s, refuses, {"bad"}, {when: name})
+        scene = Scene(world, Script(), 1, lag_s, refuses, faulty={"bad"}, withdrawals={when: name})
 
         scene.play()
 

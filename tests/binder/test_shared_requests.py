@@ -10,7 +10,7 @@ from fakebinder import Binder, Script, Trouble, carry_through
 from quicktime import play
 
 from bindery.binder.operator import translate
-from bindery.binder.plugins.interface import BindContext, PluginError
+from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
 from bindery.kube.bindrequests import BindRequestStatus, CommittedStatement, StoredBindRequest
 
@@ -36,18 +36,6 @@ def bound(world: World) -> set[str]:
     return {uid.removeprefix("uid-") for uid in world.bound()}
 
 
-class Slow:
-    """A plugin that waits for something slow, such as a volume, for some pods."""
-
-    def __init__(self, binder: Callable[[], Binder], *pods: str, wait_s: float = 120.0) -> None:
-        self._binder, self._pods, self._wait_s = binder, pods, wait_s
-        self.name = "slow"
-
-    async def pre_bind(self, context: BindContext) -> None:
-        if context.pod.name in self._pods:
-            await self._binder().door.pause(self._wait_s)
-
-
 def run_with_slow(
     world: World,
     *pods: str,
@@ -58,9 +46,7 @@ def run_with_slow(
     """Run a binder; call `during` after `at_s` seconds, and `after` when it has come to rest."""
 
     async def main() -> None:
-        binders: list[Binder] = []
-        binder = Binder(world, more_plugins=[Slow(lambda: binders[0], *pods)])
-        binders.append(binder)
+        binder = Binder(world, slow={f"uid-{pod}": 120.0 for pod in pods})
         binder.watch()
         binder.list_requests()
         await binder.door.pause(at_s)
@@ -144,23 +130,16 @@ def test_a_statement_of_another_request_does_not_wait_for_the_neighbours_of_its_
     world = new_world()
     share(world, statement(world, "gang", 1), statement(world, "slow", 1))
 
-    def come(binder: Binder) -> None:
-        share(world, statement(world, "extra", 1, after="gang"), name="extras")
-
-    def at_once(_: Binder) -> None:
-        assert ends(world)["extra"] == ("Succeeded", "Bound")
-
     async def main() -> None:
-        binders: list[Binder] = []
-        binders.append(Binder(world, more_plugins=[Slow(lambda: binders[0], "slow-0")]))
-        binders[0].watch()
-        binders[0].list_requests()
-        await binders[0].door.pause(0.2)
+        binder = Binder(world, slow={"uid-slow-0": 120.0})
+        binder.watch()
+        binder.list_requests()
+        await binder.door.pause(0.2)
         assert ends(world)["gang"] == ("Pending", "")  # it is bound, and waits for its neighbour
-        come(binders[0])
-        await binders[0].door.pause(0.2)
-        at_once(binders[0])
-        await binders[0].settle()
+        share(world, statement(world, "extra", 1, after="gang"), name="extras")
+        await binder.door.pause(0.2)
+        assert ends(world)["extra"] == ("Succeeded", "Bound")
+        await binder.settle()
 
     play(main())
 
@@ -328,13 +307,9 @@ def test_a_statement_that_another_request_carries_is_refused_there_alone() -> No
     mine = statement(world, "gang", 1)
     share(world, mine, statement(world, "slow", 1), name="first")
     share(world, statement(world, "good", 1), name="copy")
-    copied = world.respecify("copy", statements=[*world.stored[NAMESPACE, "copy"].spec.statements])
-    del copied
 
     async def main() -> None:
-        binders: list[Binder] = []
-        binder = Binder(world, more_plugins=[Slow(lambda: binders[0], "gang-0")])
-        binders.append(binder)
+        binder = Binder(world, slow={"uid-gang-0": 120.0})
         binder.watch()
         binder.list_requests()
         await binder.door.pause(1)
@@ -362,14 +337,12 @@ def test_a_copy_whose_original_cannot_be_read_waits_for_the_answer() -> None:
     share(world, mine, statement(world, "slow", 1), name="first")
 
     async def main() -> None:
-        script = Script()
-        binder = Binder(world, script)
+        binder = Binder(world)
         original = world.stored[NAMESPACE, "first"]
         binder.intake.observe(original, adopted=False)
         del world.stored[NAMESPACE, "first"]
         share(world, mine, name="copy")
-        troubles = dict.fromkeys(range(8), Trouble.ERROR)
-        binder.door.script = Script({**troubles})
+        binder.door.script = Script(dict.fromkeys(range(8), Trouble.ERROR))
         binder.intake.observe(world.stored[NAMESPACE, "copy"], adopted=False)
         await binder.settle()
         assert binder.notes.malformed == []
@@ -427,18 +400,13 @@ def test_a_statement_whose_spec_changes_is_begun_anew_and_its_neighbour_is_not()
 
     def move(_: Binder) -> None:
         gang_, slow = request.spec.statements
-        pods = [msgspec.structs.replace(pod, selected_node="better") for pod in gang_.pods]
-        slow = msgspec.structs.replace(slow, pods=pods_of(slow, "better"))
-        del pods
+        pods = [msgspec.structs.replace(pod, selected_node="better") for pod in slow.pods]
+        slow = msgspec.structs.replace(slow, pods=pods)
         world.respecify("shared", statements=[gang_, slow])
 
     run_with_slow(world, "slow-0", during=move)
 
     assert world.bound() == {"uid-gang-0": "node-0", "uid-slow-0": "better"}
-
-
-def pods_of(committed: CommittedStatement, node: str) -> list[Any]:
-    return [msgspec.structs.replace(pod, selected_node=node) for pod in committed.pods]
 
 
 # ---- withdrawn -----------------------------------------------------------------------------------
@@ -458,10 +426,7 @@ def withdraw(world: World, at_s: float, *slow: str, **options: Any) -> None:
     """Withdraw the Statement `bad` at some time; check that it ends soon after."""
 
     async def main() -> None:
-        binders: list[Binder] = []
-        plugins = [Slow(lambda: binders[0], *slow, wait_s=600.0)]
-        binders.append(Binder(world, more_plugins=plugins, **options))
-        binder = binders[0]
+        binder = Binder(world, slow={f"uid-{pod}": 600.0 for pod in slow}, **options)
         binder.watch()
         binder.list_requests()
         await binder.door.pause(at_s)
@@ -529,14 +494,13 @@ def test_withdrawn_when_it_comes_in_parts_whether_or_not_all_have_come(
         share(world, part, name=f"part-{number}")
 
     async def main() -> None:
-        binders: list[Binder] = []
-        binders.append(Binder(world, more_plugins=[Slow(lambda: binders[0], "bad-0-0")]))
-        binders[0].watch()
-        binders[0].list_requests()
-        await binders[0].door.pause(5)
+        binder = Binder(world, slow={"uid-bad-0-0": 120.0})
+        binder.watch()
+        binder.list_requests()
+        await binder.door.pause(5)
         world.withdraw(f"part-{which}", "bad")
-        await binders[0].settle()
-        assert not binders[0].manager._known
+        await binder.settle()
+        assert not binder.manager._known
 
     play(main())
 
