@@ -118,6 +118,13 @@ def test_a_bind_request_leads_to_the_gang_that_it_binds() -> None:
     assert group.startswith("PodGroup default/going ")
 
 
+def test_programs_get_the_requests_of_a_gang_too(command_line: CommandLine, cluster: str) -> None:
+    done = command_line("explain", "going", "--file", cluster, "-o", "json")
+
+    (request,) = json.loads(done.stdout)["requests"]
+    assert (request["phase"], request["bound"], request["nodes"]) == ("Pending", "0/1", "node0")
+
+
 @pytest.mark.parametrize("asked", ["queue/research", "queues/research", "bq/research"])
 def test_a_queue_is_named_as_for_kubectl(asked: str) -> None:
     queue = named_queue(SOURCE.snapshot, asked)
