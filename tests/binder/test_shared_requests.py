@@ -315,14 +315,15 @@ def test_a_statement_that_another_request_carries_is_refused_there_alone() -> No
         await binder.door.pause(1)
         good = world.stored[NAMESPACE, "copy"].spec.statements
         world.respecify("copy", statements=[*good, mine])
+        share(world, mine, name="twin")
         await binder.door.pause(1)
         assert status_of(world, "gang", "copy").reason == "Malformed"
         assert status_of(world, "gang", "first").reason == ""
         await binder.settle()
-        (refused,) = binder.notes.malformed
-        assert refused.message == "first carries the same Statement"
+        told = {each.name: each.message for each in binder.notes.malformed}
+        assert told == dict.fromkeys(("copy", "twin"), "first carries the same Statement")
         kept = {each.name for each in binder.notes.kept}
-        assert kept == {"first", "copy"}
+        assert kept == {"first", "copy", "twin"}
 
     play(main())
 

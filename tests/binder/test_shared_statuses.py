@@ -273,6 +273,22 @@ def test_a_change_of_a_neighbour_does_not_matter() -> None:
     assert scene.phases() == {"b": "Failed"}
 
 
+def test_an_outcome_is_written_though_the_watch_was_quicker_than_an_answer() -> None:
+    scene = Scene()
+
+    async def main() -> None:
+        def withdraw(_: object) -> None:
+            scene.world.watch = lambda stored: scene.statuses.note(stored, stored.each())
+            scene.world.withdraw("shared", "a")
+
+        scene.world.watch = withdraw  # when the write has taken effect, before its answer is there
+        await scene.write("b", FAILED)
+        await scene.write("a", FAILED)
+
+    run(scene, main)
+    assert scene.phases() == {"a": "Failed", "b": "Failed"}
+
+
 def test_a_request_that_is_not_remembered_is_read_until_that_succeeds() -> None:
     scene = Scene(Script({0: Trouble.ERROR, 1: Trouble.LOST_BEFORE}))
     scene.statuses.drop("br-shared")
