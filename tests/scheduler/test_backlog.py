@@ -7,6 +7,7 @@ from drafted import draft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import examples
+from statementlists import NAMESPACES, statement_lists
 
 from bindery.scheduler.commit.backlog import (
     MOST_PODS,
@@ -126,29 +127,7 @@ def test_clearing_returns_everything() -> None:
     assert StatementId("team", "a-1") not in backlog
 
 
-@st.composite
-def waiting_statements(draw: st.DrawFn) -> list[Parts]:
-    """Draw Statements in the order of their commits; each may build on an earlier one."""
-    found: list[Parts] = []
-    for index in range(draw(st.integers(0, 30))):
-        namespace = draw(st.sampled_from("xyz"))
-        earlier = [parts[0] for parts in found if parts[0].namespace == namespace]
-        after = draw(st.none() | st.sampled_from(earlier)) if earlier else None
-        count = draw(st.sampled_from([1, 1, 1, 3]))
-        pods = draw(st.sampled_from([1, 10, 200, 400])) // count + 1
-        fields = {
-            "namespace": namespace,
-            "pods": pods,
-            "after": after.spec.statement.id if after is not None else None,
-        }
-        name = f"s{index}"
-        found.append(
-            tuple(draft(name, part=part, parts=count, **fields) for part in range(count))  # type: ignore[arg-type]
-        )
-    return found
-
-
-@given(waiting_statements(), st.integers(1, 8), st.integers(1, 4), st.data())
+@given(statement_lists(), st.integers(1, 8), st.integers(1, 4), st.data())
 @settings(max_examples=examples(100), deadline=None)
 def test_each_statement_is_written_once_in_order_and_after_its_prerequisite(
     committed: list[Parts], most: int, places: int, data: st.DataObject
@@ -177,7 +156,7 @@ def test_each_statement_is_written_once_in_order_and_after_its_prerequisite(
     order = [identity(parts[0]) for request in begun for parts in request]
     assert sorted(order) == sorted(identity(parts[0]) for parts in committed)
     if not any(prerequisite(parts[0]) for parts in committed):
-        for namespace in "xyz":
+        for namespace in NAMESPACES:
             mine = [each for each in order if each.namespace == namespace]
             assert mine == [
                 identity(parts[0]) for parts in committed if parts[0].namespace == namespace
@@ -196,7 +175,7 @@ def check_request(chosen: list[Parts], most: int) -> None:
         assert sum(len(parts[0].spec.pods) for parts in chosen) <= MOST_PODS
 
 
-@given(waiting_statements())
+@given(statement_lists())
 @settings(max_examples=examples(50), deadline=None)
 def test_no_namespace_waits_for_another_ones_second_request(committed: list[Parts]) -> None:
     backlog = backlog_of(*committed)
@@ -206,7 +185,7 @@ def test_no_namespace_waits_for_another_ones_second_request(committed: list[Part
         rounds[namespace] += 1
         waits = [
             each
-            for each in "xyz"
+            for each in NAMESPACES
             if any(
                 identity(parts[0]) in backlog for parts in committed if parts[0].namespace == each
             )

@@ -1,0 +1,208 @@
+"""Whatever befalls the writer's calls, no Statement is lost and none is written twice."""
+
+import asyncio
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Any, cast
+
+import msgspec
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from quicktime import play
+from sizes import examples
+from statementlists import statement_lists
+
+from bindery.api.configuration import BindRequestConfiguration, WriteForm
+from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
+from bindery.kube.client import Client
+from bindery.kube.errors import (
+    AlreadyExistsError,
+    InvalidError,
+    KubeError,
+    NamespaceTerminatingError,
+    NotFoundError,
+    OutcomeUnknownError,
+    ServerError,
+    UnreachableError,
+)
+from bindery.kube.lease import Leadership
+from bindery.scheduler.commit.backlog import MOST_PODS, Parts
+from bindery.scheduler.commit.writer import RequestWriter
+
+
+class Trouble(Enum):
+    """What befalls one call."""
+
+    REFUSED = "refused"
+    ENDING = "the namespace is being deleted"
+    LOST_BEFORE = "lost before it took effect"
+    LOST_AFTER = "done, and the answer lost"
+    UNREACHABLE = "not sent"
+
+
+@dataclass
+class FakeApi:
+    """Stores BindRequests; some of its calls meet trouble."""
+
+    troubles: Mapping[int, Trouble]
+    bad: frozenset[str]
+    """Ids of Statements that are refused in any request."""
+    delays: list[float]
+    calls: int = 0
+    stored: dict[tuple[str, str], StoredBindRequest] = field(default_factory=dict)
+    created: list[StoredBindRequest] = field(default_factory=list)
+    """In order."""
+
+    async def create(self, _resource: object, body: Mapping[str, Any], namespace: str) -> None:
+        trouble = await self._call()
+        item = msgspec.convert(body, StoredBindRequest)
+        key = namespace, item.metadata.name
+        if trouble in (None, Trouble.LOST_AFTER):
+            if key in self.stored:
+                raise AlreadyExistsError(409, "AlreadyExists", "it exists")
+            if any(each.key.statement in self.bad for each in item.each()):
+                raise InvalidError(422, "Invalid", "bad")
+            self.stored[key] = item
+            self.created.append(item)
+        self._raise(trouble)
+
+    async def get(self, _resource: object, name: str, namespace: str) -> StoredBindRequest:
+        self._raise(await self._call())
+        if (namespace, name) not in self.stored:
+            raise NotFoundError(404, "NotFound", "no such request")
+        return self.stored[namespace, name]
+
+    async def list(self, _resource: object, *, namespace: str) -> list[StoredBindRequest]:
+        await self._call()
+        return [item for (of, _), item in self.stored.items() if of == namespace]
+
+    async def delete(self, _resource: object, name: str, namespace: str) -> None:
+        await self._call()
+        if self.stored.pop((namespace, name), None) is None:
+            raise NotFoundError(404, "NotFound", "no such request")
+
+    async def _call(self) -> Trouble | None:
+        trouble = self.troubles.get(self.calls)
+        delay_s = self.delays[self.calls % len(self.delays)]
+        self.calls += 1
+        await asyncio.sleep(delay_s)
+        return trouble
+
+    def _raise(self, trouble: Trouble | None) -> None:
+        errors: dict[Trouble, KubeError] = {
+            Trouble.REFUSED: ServerError(500, "InternalError", "trouble"),
+            Trouble.ENDING: NamespaceTerminatingError(403, "Forbidden", "it is being deleted"),
+            Trouble.LOST_BEFORE: OutcomeUnknownError("lost"),
+            Trouble.LOST_AFTER: OutcomeUnknownError("lost"),
+            Trouble.UNREACHABLE: UnreachableError("unreachable"),
+        }
+        if trouble is not None:
+            raise errors[trouble]
+
+
+@dataclass(frozen=True)
+class Story:
+    """What happens in one example."""
+
+    committed: list[Parts]
+    troubles: Mapping[int, Trouble]
+    bad: frozenset[str]
+    delays: list[float]
+    pauses: list[float]
+    """Between two commits."""
+    ends_after_s: float | None
+    """When the Lease is lost."""
+    stops_after_s: float | None
+    configuration: BindRequestConfiguration
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> Story:
+    committed = draw(statement_lists(most=40, sizes=(1, 1, 1, 1, 1, 300)))
+    ids = [parts[0].spec.statement.id for parts in committed]
+    return Story(
+        committed,
+        draw(st.dictionaries(st.integers(0, 60), st.sampled_from(Trouble), max_size=12)),
+        frozenset(draw(st.lists(st.sampled_from(ids), max_size=3)) if ids else ()),
+        draw(st.lists(st.sampled_from([0.0, 0.01, 1.0, 9.0]), min_size=1, max_size=5)),
+        draw(st.lists(st.sampled_from([0.0, 0.0, 0.0, 0.5]), min_size=1, max_size=5)),
+        draw(st.none() | st.sampled_from([0.0, 0.5, 5.0])),
+        draw(st.none() | st.sampled_from([0.0, 0.5, 5.0])),
+        BindRequestConfiguration(
+            max_statements=draw(st.sampled_from([1, 3, 50])),
+            write_form=draw(st.sampled_from([*[WriteForm.STATEMENTS] * 3, WriteForm.OLD])),
+        ),
+    )
+
+
+@given(stories())
+@settings(max_examples=examples(100), deadline=None)
+def test_every_statement_is_written_once_or_refused_or_known_to_be_missing(story: Story) -> None:
+    api = FakeApi(story.troubles, story.bad, story.delays)
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        writer = RequestWriter(cast("Client", api), lambda: None, lambda: story.configuration)
+        term = Leadership(7, loop.time, math.inf)
+        writer.begin(term)
+        if story.ends_after_s is not None:
+            loop.call_later(story.ends_after_s, term.end)
+        for index, parts in enumerate(story.committed):
+            for part in parts:
+                writer.submit(part)
+            pause_s = story.pauses[index % len(story.pauses)]
+            if pause_s:
+                await asyncio.sleep(pause_s)
+        if story.stops_after_s is not None:
+            await asyncio.sleep(story.stops_after_s)
+            await writer.stop(grace_s=1.0)
+        await writer.drain()
+        await check(writer, api, story)
+
+    play(main())
+
+
+async def check(writer: RequestWriter, api: FakeApi, story: Story) -> None:
+    keys = {part.key for parts in story.committed for part in parts}
+    stored = [each for item in api.stored.values() for each in item.each()]
+    carried = {each.key for each in stored}
+    refused = {each.draft.key for each in writer.refused}
+    assert len(carried) == len(stored), "one is carried twice"
+    assert carried <= keys
+    assert not carried & refused, "one is refused although it exists"
+    assert not {each.key.statement for each in stored} & story.bad
+    writer.look_up(keys - carried - refused)
+    await writer.drain()
+    assert carried | refused | set(writer.missing) == keys, "nobody knows what became of one"
+    if not (story.troubles or story.bad) and story.ends_after_s is story.stops_after_s is None:
+        assert carried == keys
+    check_order(api, refused)
+    check_sizes(api, story.configuration)
+
+
+def check_order(api: FakeApi, refused: set[RequestKey]) -> None:
+    """Check that nothing was written before its prerequisite, or although that is refused."""
+    seen: dict[tuple[str, str], int] = {}
+    for index, item in enumerate(api.created):
+        for each in item.each():
+            seen.setdefault((each.metadata.namespace, each.key.statement), index)
+    given_up = {(key.namespace, key.statement) for key in refused}
+    for index, item in enumerate(api.created):
+        for each in item.each():
+            after = each.spec.statement.after
+            if after is None:
+                continue
+            before = each.metadata.namespace, after
+            assert before not in given_up
+            assert before not in seen or seen[before] <= index
+
+
+def check_sizes(api: FakeApi, configuration: BindRequestConfiguration) -> None:
+    for item in api.created:
+        statements: tuple[BindRequest, ...] = item.each()
+        assert len(statements) <= configuration.max_statements
+        assert bool(item.spec.statements) != (configuration.write_form is WriteForm.OLD)
+        if len(statements) > 1:
+            assert sum(len(each.spec.pods) for each in statements) <= MOST_PODS
