@@ -8,6 +8,7 @@ from enum import Enum
 from typing import Any, cast
 
 import msgspec
+from drafted import draft
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from quicktime import play
@@ -29,7 +30,7 @@ from bindery.kube.errors import (
 )
 from bindery.kube.lease import Leadership
 from bindery.scheduler.commit.backlog import MOST_PODS, Parts
-from bindery.scheduler.commit.writer import RequestWriter
+from bindery.scheduler.commit.writer import CONCURRENT_CREATIONS, RequestWriter
 
 
 class Trouble(Enum):
@@ -160,6 +161,7 @@ def test_every_statement_is_written_once_or_refused_or_known_to_be_missing(story
             await writer.stop(grace_s=1.0)
         await writer.drain()
         await check(writer, api, story)
+        await check_next_term(writer, api)
 
     play(main())
 
@@ -180,6 +182,17 @@ async def check(writer: RequestWriter, api: FakeApi, story: Story) -> None:
         assert carried == keys
     check_order(api, refused)
     check_sizes(api, story.configuration)
+
+
+async def check_next_term(writer: RequestWriter, api: FakeApi) -> None:
+    """Check that the next term has all places for creations, and writes."""
+    api.troubles, api.created = {}, []
+    writer.begin(Leadership.without_election())
+    further = [draft(f"next-{index}", namespace="next") for index in range(CONCURRENT_CREATIONS)]
+    for each in further:
+        writer.submit(each)
+    await writer.drain()
+    assert [len(item.each()) for item in api.created] == [1] * CONCURRENT_CREATIONS
 
 
 def check_order(api: FakeApi, refused: set[RequestKey]) -> None:
