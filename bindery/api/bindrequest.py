@@ -11,7 +11,7 @@ from typing import Any, ClassVar, Final
 from pydantic import ConfigDict, Field
 
 from bindery.api.base import ApiModel, CustomResource, Kind, NonNegative, PrinterColumn
-from bindery.api.states import Phase
+from bindery.api.states import MALFORMED, Phase
 
 __all__ = ["Phase"]
 
@@ -53,7 +53,7 @@ class BindFailureReason(StrEnum):
     UNCERTAIN = "Uncertain"
     """A binding was sent and no answer came; it is looked up before anything else is done."""
     INTERNAL_ERROR = "InternalError"
-    MALFORMED = "Malformed"
+    MALFORMED = MALFORMED
     WITHDRAWN = "Withdrawn"
     """The scheduler has withdrawn the Statement."""
     PART_GONE = "PartGone"

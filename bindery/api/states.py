@@ -12,6 +12,9 @@ SCHEDULED: Final = "Scheduled"
 INVALID: Final = "Invalid"
 """The reason of that condition when the PodGroup itself has to be mended."""
 
+MALFORMED: Final = "Malformed"
+"""The reason of a BindRequest, or one of its Statements, that cannot be understood."""
+
 EVICTED: Final = "Evicted"
 """The PodGroup condition with the record of its last eviction. True while the gang has not
 had its minimum again since."""

@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple, TypeVar
 import msgspec
 
 from bindery.api.names import FENCE_LABEL
-from bindery.api.states import Phase
+from bindery.api.states import MALFORMED, Phase
 from bindery.kube.objects import KubeObject
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
@@ -254,8 +254,8 @@ def _status_of(
             message=whole.message,
             completion_time=whole.completion_time,
         )
-    if read.phase == Phase.FAILED and not read.unbound_pods:
-        return read  # it was refused before any pod was looked at
+    if read.reason == MALFORMED and not read.unbound_pods:
+        return read  # none of its pods was looked at
     unbound = {pod.pod_uid for pod in read.unbound_pods}
     bound = [pod.pod_uid for pod in statement.pods if pod.pod_uid not in unbound]
     return msgspec.structs.replace(read, bound_pods=bound)

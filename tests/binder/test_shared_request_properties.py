@@ -37,6 +37,10 @@ class Scene:
     """Statements with pods that are lost, or refused."""
     withdrawals: dict[int, str] = field(default_factory=dict)
     """Call -> the Statement that is withdrawn at it."""
+    losses: dict[int, str] = field(default_factory=dict)
+    """Call -> the Statement whose first pod is deleted at it, unless that is bound."""
+    robbed: set[str] = field(default_factory=set)
+    """Statements that have lost a pod in the middle, and may be bound in part."""
     calls: int = 0
 
     def happen(self, _call: str) -> None:
@@ -45,6 +49,11 @@ class Scene:
         for stored in list(self.world.stored.values()) if name else []:
             if name in [each.id for each in stored.spec.statements]:
                 self.world.withdraw(stored.metadata.name, str(name))
+        name = self.losses.pop(self.calls, None)
+        pod = self.world.pods.get(f"{name}-0")
+        if name is not None and pod is not None and not pod.node:
+            del self.world.pods[f"{name}-0"]
+            self.robbed.add(name)
 
     def play(self) -> None:
         async def main() -> None:
@@ -123,7 +132,8 @@ def check_each_statement(scene: Scene) -> None:
         mine = set().union(*map(pods, parts))
         minimum = parts[0].spec.min_bound
         needed = len(mine) if minimum is None else min(minimum, len(mine))
-        assert len(bound & mine) not in range(1, needed), f"{name} is bound in part"
+        if name not in scene.robbed:
+            assert len(bound & mine) not in range(1, needed), f"{name} is bound in part"
         phases = {part.status.phase for part in parts}
         if minimum is None:
             assert len(phases) == 1
@@ -132,7 +142,7 @@ def check_each_statement(scene: Scene) -> None:
         assert may_begin or not bound & mine, f"{name} is bound without {after}"
         if Phase.SUCCEEDED in phases:
             whole.add(name)
-        if may_begin and name not in scene.faulty | withdrawn:
+        if may_begin and name not in scene.faulty | scene.robbed | withdrawn:
             assert bound >= mine, f"{name} has not been bound, though nothing is wrong with it"
         if name in scene.faulty and minimum is None:
             assert not bound & mine
@@ -181,6 +191,9 @@ def scenes(draw: Any) -> Scene:
     stored = [each.id for request in world.stored.values() for each in request.spec.statements]
     if stored:
         scene.withdrawals = draw(
+            st.dictionaries(st.integers(1, 60), st.sampled_from(sorted(set(stored))), max_size=2)
+        )
+        scene.losses = draw(
             st.dictionaries(st.integers(1, 60), st.sampled_from(sorted(set(stored))), max_size=2)
         )
     return scene

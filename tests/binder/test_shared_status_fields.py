@@ -152,6 +152,19 @@ def test_all_pods_of_a_malformed_statement_count_as_unbound() -> None:
     assert second.status.bound_pods == ["g1-0", "g1-1"]
 
 
+def test_the_bound_pods_of_a_statement_that_failed_elsewhere_count_as_bound() -> None:
+    """Such as a part all of whose pods are bound, when another part has lost a pod."""
+    lost_elsewhere = {key: value for key, value in FAILED.items() if key != "unboundPods"}
+    read = msgspec.convert(
+        {"statements": [{"id": "g0", **lost_elsewhere}], "phase": "Failed"},
+        StoredBindRequestStatus,
+    )
+
+    (found,) = msgspec.structs.replace(stored(1), status=read).each()
+
+    assert found.status.bound_pods == ["g0-0", "g0-1"]
+
+
 def test_a_request_that_was_refused_as_a_whole_stays_refused_when_it_is_mended() -> None:
     refused = msgspec.convert(
         {"phase": "Failed", "reason": "Malformed", "message": "no", "completionTime": EARLY},
