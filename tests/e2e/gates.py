@@ -30,7 +30,9 @@ class Gate(FaultProxy):
         directory.mkdir(parents=True, exist_ok=True)
         super().__init__(kubeconfig, directory)
         self.bodies: list[Body] = []
-        """The BindRequests that were to be created, in order."""
+        """The BindRequests that were to be created, in order, each once."""
+        self._numbers: dict[str, int] = {}
+        """Name of a BindRequest -> its position in `bodies`."""
         self.keeps_lease_writes = False
         """Whether nobody answers writes of Leases."""
         self._limit = math.inf
@@ -47,15 +49,10 @@ class Gate(FaultProxy):
         self._limit += count
         self._news.set()
 
-    @property
-    def names(self) -> set[str]:
-        """The names of the BindRequests that were to be created."""
-        return {str(body["metadata"]["name"]) for body in self.bodies}
-
     async def wait_for_creations(self, count: int) -> None:
-        """Wait until so many BindRequests were to be created, repeated ones counted once."""
+        """Wait until so many BindRequests were to be created."""
         async with asyncio.timeout(WAIT_S):
-            while len(self.names) < count:
+            while len(self.bodies) < count:
                 await self._hear()
 
     async def wait_for_shared(self) -> list[Body]:
@@ -80,15 +77,18 @@ class Gate(FaultProxy):
         body = json.loads(await request.read())
         if FENCE_LABEL in body["metadata"].get("labels", {}):
             return await super()._handle(request)
-        self.bodies.append(body)
-        self._news.set()
-        task = asyncio.create_task(self._pass_later(request, len(self.bodies)))
+        name = body["metadata"]["name"]
+        if name not in self._numbers:  # else it is repeated, as its sender has waited for long
+            self._numbers[name] = len(self.bodies)
+            self.bodies.append(body)
+            self._news.set()
+        task = asyncio.create_task(self._pass_later(request, self._numbers[name]))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return await asyncio.shield(task)
 
     async def _pass_later(self, request: web.BaseRequest, number: int) -> web.StreamResponse:
-        while number > self._limit:
+        while number >= self._limit:
             await self._hear()
         return await self._pass_on(request, None, is_watch=False)
 

@@ -114,7 +114,8 @@ NEIGHBOURS: Mapping[str, Neighbours] = {
 class _Table:
     """The requests of one namespace that wait for the others."""
 
-    bodies: list[dict[str, Any]] = field(default_factory=list)
+    bodies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """By name, as a creation is repeated when it takes long."""
     answer: "asyncio.Future[tuple[int, bytes]]" = field(default_factory=asyncio.Future)
 
 
@@ -132,10 +133,11 @@ class Merger(FaultProxy):
         body = json.loads(await request.read())
         namespace = body["metadata"]["namespace"]
         table = self._tables[namespace]
-        table.bodies.append(body)
-        if sum(len(each["spec"]["statements"]) for each in table.bodies) == _TOGETHER:
+        table.bodies[body["metadata"]["name"]] = body
+        bodies = list(table.bodies.values())
+        if sum(len(each["spec"]["statements"]) for each in bodies) == _TOGETHER:
             del self._tables[namespace]
-            table.answer.set_result(await self._create(request, merged(table.bodies)))
+            table.answer.set_result(await self._create(request, merged(bodies)))
         async with asyncio.timeout(WAIT_S):
             status, text = await asyncio.shield(table.answer)
         return web.Response(status=status, body=text, content_type="application/json")

@@ -145,7 +145,7 @@ async def test_requests_of_both_forms_are_finished_side_by_side_through_an_upgra
 
     async def committed_by(form: WriteForm, *gangs: Gang) -> list[dict[str, Any]]:
         """Let a scheduler that writes `form` commit `gangs`; return the specs."""
-        before = len(gate.names)
+        before = len(gate.bodies)
         configuration = scheduler_configuration(
             corner.pool, BindRequestConfiguration(write_form=form)
         )
