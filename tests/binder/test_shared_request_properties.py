@@ -1,5 +1,6 @@
 """Whatever befalls the binder, each Statement of a shared request is whole or not, by itself."""
 
+import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -299,5 +300,36 @@ def test_a_withdrawal_at_any_call_ends_that_statement_alone(name: str, lag_s: fl
         check_each_statement(scene)
         check_the_end(world, 1)
         if scene.withdrawals:
+            return
+    raise AssertionError("the calls never end")
+
+
+async def lose_the_lease(
+    world: World, refuses: dict[str, PluginError], when: int, calls: list[str]
+) -> None:
+    """Stop a binder at a call, and let the next one begin; `calls` gets those of the first."""
+    binder, lost = Binder(world, plugins=1, refuses=refuses), asyncio.Event()
+    binder.door.calls = calls
+    binder.door.before_call = lambda _: lost.set() if len(calls) == when else None
+    binder.watch()
+    binder.list_requests()
+    ends = [asyncio.create_task(binder.settle()), asyncio.create_task(lost.wait())]
+    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+    for end in ends:
+        end.cancel()
+    await binder.bury()
+    await carry_through(world, plugins=1, refuses=refuses)
+
+
+def test_a_lease_that_is_lost_at_any_call_leaves_the_rest_to_the_next_binder() -> None:
+    for when in range(1, 1000):
+        world, calls = World(), list[str]()
+        refuses = three_gangs(world)
+
+        play(lose_the_lease(world, refuses, when, calls))
+
+        assert ours(world) == {"uid-gang-0", "uid-gang-1", "uid-extra-0"}, f"at call {when}"
+        check_the_end(world, 1)
+        if len(calls) < when:
             return
     raise AssertionError("the calls never end")
