@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from bindery.binder.manager import Malformed, Manager
+from bindery.binder.retention import finished_as_a_whole
 from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 
 
@@ -51,6 +52,8 @@ class Intake:
             meta = stored.metadata
             malformed = Malformed(meta.namespace, meta.name, meta.uid, problem)
             self.malformed(malformed, is_final=stored.is_final)
+            if stored.is_final:
+                self._manager.retain(finished_as_a_whole(stored))
             return
         uid, left = stored.metadata.uid, {each.key for each in statements}
         for former in self._statements.pop(uid, ()):
@@ -75,6 +78,7 @@ class Intake:
     def malformed(self, request: Malformed, *, is_final: bool) -> None:
         """Take in a request that cannot be understood."""
         self._statements.pop(request.uid, None)
+        self._memory.drop(request.uid)
         self._manager.malformed(request, is_final=is_final)
 
 

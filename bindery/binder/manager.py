@@ -174,6 +174,10 @@ class Manager:
         status = malformed_status(request.message, now, pods)
         self._spawn(self._malformed.refuse(request, status))
 
+    def retain(self, request: Finished) -> None:
+        """Take in a request that has ended as a whole."""
+        self._retention.add(request)
+
     def is_needed(self, request: Finished) -> bool:
         """Whether the outcome of this request is still needed, or not complete.
 

@@ -15,7 +15,7 @@ from typing import Final
 import structlog
 
 from bindery.api.times import seconds
-from bindery.kube.bindrequests import BindRequest
+from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 
 _log: Final = structlog.get_logger(__name__)
@@ -45,6 +45,13 @@ def finished(request: BindRequest) -> Finished:
     completed_s = seconds(request.status.completion_time) or 0.0
     statement_ids = request.siblings or (request.spec.statement.id,)
     return Finished(completed_s, meta.namespace, meta.name, meta.uid, statement_ids)
+
+
+def finished_as_a_whole(stored: StoredBindRequest) -> Finished:
+    """Return what is kept of a request that has an outcome, but no Statements with theirs."""
+    meta = stored.metadata
+    completed_s = seconds(stored.status.completion_time) or 0.0
+    return Finished(completed_s, meta.namespace, meta.name, meta.uid, ())
 
 
 class RetentionQueue:

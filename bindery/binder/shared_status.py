@@ -264,7 +264,7 @@ class SharedStatuses:
             del shared.pending[key.statement]
             self._waiting.pop((key.namespace, key.statement), None)
         uid = shared.newest.metadata.uid
-        if shared.is_over and not shared.pending and self._shared.get(uid) is shared:
+        if not shared.pending and shared.is_over and self._shared.get(uid) is shared:
             self.drop(uid)
 
     # ---- waiting --------------------------------------------------------------------------------

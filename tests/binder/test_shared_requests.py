@@ -12,7 +12,12 @@ from quicktime import play
 from bindery.binder.operator import translate
 from bindery.binder.plugins.interface import PluginError
 from bindery.binder.retention import finished
-from bindery.kube.bindrequests import BindRequestStatus, CommittedStatement, StoredBindRequest
+from bindery.kube.bindrequests import (
+    BindRequestStatus,
+    CommittedStatement,
+    StoredBindRequest,
+    StoredBindRequestStatus,
+)
 
 
 def new_world() -> World:
@@ -260,6 +265,22 @@ def test_a_request_that_makes_no_sense_is_refused_as_a_whole_and_rolled_back(
     expected = {"other-0"} if when == "before" else {"gang-0", "gang-1", "other-0"}
     assert bound(world) == expected
     assert {uid.removeprefix("uid-") for _, uid in world.prepared} == expected
+
+
+def test_a_request_that_was_refused_as_a_whole_is_removed_as_any_other() -> None:
+    world = new_world()
+    request = share(world, *[statement(world, "gang", 1)] * 2)
+    refused = {"phase": "Failed", "reason": "Malformed", "completionTime": "1970-01-01T00:01:00Z"}
+    status = msgspec.convert(refused, StoredBindRequestStatus)
+    world.store(msgspec.structs.replace(request, status=status))
+
+    def after(binder: Binder) -> None:
+        assert binder.notes.malformed == []
+        (kept,) = binder.notes.kept
+        assert (kept.name, kept.completed_s) == ("shared", 60.0)
+        assert not binder.manager.is_needed(kept)
+
+    run_with_slow(world, after=after)
 
 
 def test_a_request_that_is_mended_before_it_was_refused_is_carried_out() -> None:
