@@ -88,3 +88,23 @@ def test_a_statement_that_is_withdrawn_is_rolled_back_and_its_neighbours_are_bou
         "extra": ("Succeeded", "Bound"),
     }
     assert gate.prepared == {f"prepared-{name}-{n}" for name in ("slow", "extra") for n in (0, 1)}
+
+
+def test_a_malformed_statement_fails_alone_and_a_request_that_has_one_twice_as_a_whole(
+    cluster: Cluster, share_binder: Callable[..., None]
+) -> None:
+    cluster.add_nodes(2)
+    good, bad = cluster.add_pods("good", 2), cluster.add_pods("bad", 1)
+    twice = cluster.shared("twice", {"one": cluster.add_pods("one", 1)})
+    twice["spec"]["statements"] *= 2
+    share_binder()
+
+    cluster.create(cluster.shared("half", {"bad": bad * 2, "good": good}), twice)
+
+    assert cluster.wait_for("half", "Failed")["boundCount"] == 2
+    assert cluster.ends("half") == {"bad": ("Failed", "Malformed"), "good": ("Succeeded", "Bound")}
+    assert "is named twice" in cluster.wait_event("Malformed", "half")
+    status = cluster.wait_for("twice", "Failed")
+    assert (status["reason"], "statements" in status) == ("Malformed", False)
+    assert cluster.wait_event("Malformed", "twice") == "it carries the Statement one twice"
+    assert sum(map(bool, cluster.nodes_of(""))) == 2
