@@ -89,6 +89,12 @@ class PodRequest:
         ]
 
 
+_NAMES_OF_ALL: Final = frozenset(
+    name for vendor in VENDORS for name in (vendor.count_resource, *vendor.managed_resources)
+)
+"""All resources of which one makes a container's request concern a vendor."""
+
+
 def read_pod(
     init_containers: Sequence[tuple[ResourceAmounts | None, bool]],
     containers: Sequence[ResourceAmounts | None],
@@ -132,6 +138,8 @@ def read_container(amounts: Mapping[str, str]) -> ContainerRequests:
     Raises:
         HamiFormatError: an amount is none, or one that the vendor's devices cannot give.
     """
+    if _NAMES_OF_ALL.isdisjoint(amounts):  # most pods of most clusters; each is read when bound
+        return ()
     found = (_read(vendor, amounts) for vendor in VENDORS if _names(vendor, amounts))
     return tuple(request for request in found if request is not None)
 
