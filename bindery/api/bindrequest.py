@@ -228,16 +228,21 @@ class UnboundPod(ApiModel):
     message: str = ""
 
 
-class StatementStatus(ApiModel):
-    """What the binder did for one Statement."""
+class _Progress(ApiModel):
+    """How far the binder has come."""
 
-    id: str
     phase: Phase = Phase.PENDING
     reason: str = ""
     message: str = ""
     failed_attempts: NonNegative = 0
     next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+
+
+class StatementStatus(_Progress):
+    """What the binder did for one Statement."""
+
+    id: str
     bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
     """UIDs of the pods that have been bound, while the Statement has no outcome. Once it has one,
     all its pods are bound that are not in unboundPods."""
@@ -245,7 +250,7 @@ class StatementStatus(ApiModel):
     """Pods that were given up."""
 
 
-class BindRequestStatus(ApiModel):
+class BindRequestStatus(_Progress):
     """What the binder did.
 
     The fields of the old form say it of its one Statement. With `statements`, `phase` is Succeeded
@@ -254,12 +259,6 @@ class BindRequestStatus(ApiModel):
     """
 
     statements: tuple[StatementStatus, ...] = ()
-    phase: Phase = Phase.PENDING
-    reason: str = ""
-    message: str = ""
-    failed_attempts: NonNegative = 0
-    next_attempt_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
-    completion_time: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
     bound_pods: tuple[str, ...] = Field(default=(), alias="boundPods")
     """UIDs of the pods that this request has bound."""
     unbound_pods: tuple[UnboundPod, ...] = ()

@@ -77,6 +77,11 @@ class BindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     bound_pods: list[str] = msgspec.field(default_factory=list)
     unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
 
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for what this is the status of."""
+        return self.phase in _FINAL_PHASES
+
 
 class RequestKey(NamedTuple):
     """Identifies a Statement, or a part of one that was split."""
@@ -87,14 +92,29 @@ class RequestKey(NamedTuple):
     part: int
 
 
-class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+class _Request(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """What a whole request and one of its Statements have in common."""
+
+    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the binder will do no more for it."""
+        return self.status.is_final
+
+    @property
+    def is_fence(self) -> bool:
+        """Whether it only announces a fencing token, and carries no Statement."""
+        return FENCE_LABEL in self.metadata.labels
+
+
+class BindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
     """One Statement of a BindRequest, with the metadata of the whole.
 
     `StoredBindRequest.each` makes it, also from requests of the old form, which have its fields.
     """
 
     spec: BindRequestSpec
-    status: BindRequestStatus = msgspec.field(default_factory=BindRequestStatus)
     siblings: tuple[str, ...] = ()
     """The ids of all Statements in the request, its own too; none for a request of the old form."""
     is_withdrawn: bool = False
@@ -106,16 +126,6 @@ class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fals
         statement = self.spec.statement
         return RequestKey(self.metadata.namespace, statement.id, statement.part)
 
-    @property
-    def is_final(self) -> bool:
-        """Whether the binder will do no more for it."""
-        return self.status.phase in _FINAL_PHASES
-
-    @property
-    def is_fence(self) -> bool:
-        """Whether it only announces a fencing token, and carries no Statement."""
-        return FENCE_LABEL in self.metadata.labels
-
     def is_changed_in(self, other: "BindRequest") -> bool:
         """Whether `other`, a state of the same request, asks for something else.
 
@@ -126,12 +136,8 @@ class BindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fals
         return (self.spec, self.is_withdrawn) != (other.spec, other.is_withdrawn)
 
 
-class CommittedStatement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    id: str
+class CommittedStatement(StatementReference, frozen=True, rename="camel", kw_only=True, gc=False):
     pods: list[PodBinding]
-    part: int = 0
-    parts: int = 1
-    after: str | None = None
     pod_group: PodGroupReference | None = None
     queue: str = ""
     min_bound: int | None = None
@@ -151,50 +157,21 @@ class StoredBindRequestSpec(msgspec.Struct, frozen=True, rename="camel", kw_only
     fencing_token: int = 0
 
 
-class StatementStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class StatementStatus(BindRequestStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     id: str
-    phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
-    failed_attempts: int = 0
-    next_attempt_time: str | None = None
-    completion_time: str | None = None
-    bound_pods: list[str] = msgspec.field(default_factory=list)
-    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the binder will do no more for the Statement."""
-        return self.phase in _FINAL_PHASES
 
 
-class StoredBindRequestStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class StoredBindRequestStatus(
+    BindRequestStatus, frozen=True, rename="camel", kw_only=True, gc=False
+):
     statements: list[StatementStatus] = msgspec.field(default_factory=list)
-    phase: str = "Pending"
-    reason: str = ""
-    message: str = ""
-    failed_attempts: int = 0
-    next_attempt_time: str | None = None
-    completion_time: str | None = None
-    bound_pods: list[str] = msgspec.field(default_factory=list)
-    unbound_pods: list[UnboundPod] = msgspec.field(default_factory=list)
 
 
-class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+class StoredBindRequest(_Request, frozen=True, rename="camel", kw_only=True, gc=False):
     """A BindRequest as the API server stores it, with one or more Statements."""
 
     spec: StoredBindRequestSpec
     status: StoredBindRequestStatus = msgspec.field(default_factory=StoredBindRequestStatus)
-
-    @property
-    def is_final(self) -> bool:
-        """Whether the binder will do no more for it."""
-        return self.status.phase in _FINAL_PHASES
-
-    @property
-    def is_fence(self) -> bool:
-        """Whether it only announces a fencing token, and carries no Statement."""
-        return FENCE_LABEL in self.metadata.labels
 
     def each(self) -> tuple[BindRequest, ...]:
         """Return one request per Statement; none if it has neither form."""
@@ -220,9 +197,7 @@ class StoredBindRequest(KubeObject, frozen=True, rename="camel", kw_only=True, g
                 metadata=self.metadata,
                 spec=BindRequestSpec(
                     pods=each.pods,
-                    statement=StatementReference(
-                        id=each.id, part=each.part, parts=each.parts, after=each.after
-                    ),
+                    statement=_narrowed(StatementReference, each),
                     pod_group=each.pod_group,
                     queue=each.queue,
                     min_bound=each.min_bound,
@@ -243,7 +218,7 @@ def _status_of(
 ) -> BindRequestStatus:
     """Return the status of one Statement. `whole`: the status of its request."""
     read = _narrowed(BindRequestStatus, status) if status is not None else BindRequestStatus()
-    if read.phase not in _FINAL_PHASES:
+    if not read.is_final:
         if whole.phase != Phase.FAILED:
             return read
         # It has failed with a request that failed as a whole, such as a malformed one.
