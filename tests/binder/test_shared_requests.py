@@ -20,6 +20,19 @@ from bindery.kube.bindrequests import (
 )
 
 
+def withdraw_before_the_first_write(world: World, binder: Binder) -> None:
+    """Withdraw the Statement `bad` when a status is about to be written for the first time."""
+    is_withdrawn = False
+
+    def withdraw(call: str) -> None:
+        nonlocal is_withdrawn
+        if call == "patch status" and not is_withdrawn:
+            is_withdrawn = True
+            world.withdraw("shared", "bad")
+
+    binder.door.before_call = withdraw
+
+
 def new_world() -> World:
     world = World()
     world.keeps_time = True
@@ -303,15 +316,7 @@ def test_a_malformed_statement_that_is_changed_before_it_was_refused_is_refused_
     async def main() -> None:
         binder = Binder(world)
         binder.watch()
-        changed = False
-
-        def change(call: str) -> None:
-            nonlocal changed
-            if call == "patch status" and not changed:
-                changed = True
-                world.withdraw("shared", "bad")
-
-        binder.door.before_call = change
+        withdraw_before_the_first_write(world, binder)
         binder.list_requests()
         await binder.settle()
 
@@ -594,15 +599,7 @@ def test_withdrawn_while_its_outcome_is_being_written(
     async def main() -> None:
         binder = Binder(world, refuses=refuses)
         binder.watch(lag_s)
-        withdrawn = False
-
-        def before(call: str) -> None:
-            nonlocal withdrawn
-            if call == "patch status" and not withdrawn:
-                withdrawn = True
-                world.withdraw("shared", "bad")
-
-        binder.door.before_call = before
+        withdraw_before_the_first_write(world, binder)
         binder.list_requests()
         await binder.settle()
         assert not binder.manager._known

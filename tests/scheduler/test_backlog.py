@@ -1,6 +1,7 @@
 """Which of the Statements that wait share the next request."""
 
 from collections import defaultdict
+from typing import Any
 
 import pytest
 from drafted import draft
@@ -38,12 +39,12 @@ def requests_of(backlog: Backlog, most: int = 50) -> list[list[str]]:
     return found
 
 
-def one(name: str, **fields: object) -> Parts:
-    return (draft(name, **fields),)  # type: ignore[arg-type]
+def one(name: str, **fields: Any) -> Parts:
+    return (draft(name, **fields),)
 
 
-def split(name: str, **fields: object) -> Parts:
-    return tuple(draft(name, part=part, parts=3, **fields) for part in range(3))  # type: ignore[arg-type]
+def split(name: str, **fields: Any) -> Parts:
+    return tuple(draft(name, part=part, parts=3, **fields) for part in range(3))
 
 
 CASES: dict[str, tuple[list[Parts], list[list[str]]]] = {

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from createdrequests import FIRST, CreationProxy, Mishap
@@ -68,8 +69,8 @@ def drafts(namespace: str) -> list[BindRequestDraft]:
     return found
 
 
-def single(name: str, namespace: str, **fields: object) -> BindRequestDraft:
-    return draft(name, namespace=namespace, owner_kind="", **fields)  # type: ignore[arg-type]
+def single(name: str, namespace: str, **fields: Any) -> BindRequestDraft:
+    return draft(name, namespace=namespace, owner_kind="", **fields)
 
 
 def submit_first(writer: RequestWriter, namespace: str) -> None:

@@ -1,5 +1,7 @@
 """Requests that nobody will finish are cleared, and no others."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -130,12 +132,12 @@ def test_another_pools_requests_are_not_touched() -> None:
 # ---- Statements that share a request -------------------------------------------------------------
 
 
-def statement(name: str, **fields: object) -> BindRequest:
+def statement(name: str, **fields: Any) -> BindRequest:
     """Return a Statement of the gang `name`, which has one pod of that name on node `n`."""
     uid = f"uid-{name}"
     if fields.get("phase") == "Succeeded":
         fields["bound"] = [uid]
-    return request(name, {uid: "n"}, group_name=name, **fields)  # type: ignore[arg-type]
+    return request(name, {uid: "n"}, group_name=name, **fields)
 
 
 def of_gang(name: str, *, on: str = "") -> list[KubeObject]:

@@ -1,4 +1,4 @@
-"""What the cluster is told of BindRequests: one change per Statement that has changed."""
+"""Each change of a BindRequest reaches the cluster once per changed Statement."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -14,6 +14,7 @@ from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
+from bindery.scheduler.model.jobs import Uid
 
 
 def statement(name: str, **fields: Any) -> BindRequest:
@@ -139,6 +140,6 @@ def test_an_error_with_one_statement_leaves_its_neighbours_alone(
     monkeypatch.setattr(cluster.holds, "put", fragile)
     add(cluster, shared_request("r", statement("a"), statement("b")))
 
-    assert cluster.holds.get("uid-a") is None  # type: ignore[arg-type]
-    assert cluster.holds.get("uid-b") is not None  # type: ignore[arg-type]
+    assert cluster.holds.get(Uid("uid-a")) is None
+    assert cluster.holds.get(Uid("uid-b")) is not None
     assert len(cluster.quarantine) == 1, "the good neighbour has not ended its quarantine"
