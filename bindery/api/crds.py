@@ -6,7 +6,6 @@ model says beyond that part is an error here, never left out in silence.
 """
 
 import sys
-from copy import deepcopy
 from pathlib import Path
 from typing import Final, TypeGuard
 
@@ -67,6 +66,14 @@ _QUANTITY: Final[Schema] = {
 }
 
 
+class _Dumper(yaml.SafeDumper):
+    """Writes a part that stands twice in full each time, as people read the files."""
+
+    def ignore_aliases(self, data: object) -> bool:  # noqa: ARG002
+        """Return True: no part is an alias."""
+        return True
+
+
 def definition(kind: type[CustomResource]) -> Schema:
     """Return the CustomResourceDefinition of `kind`.
 
@@ -108,8 +115,8 @@ def write(directory: Path) -> None:
     """Write one file a kind to `directory`."""
     directory.mkdir(parents=True, exist_ok=True)
     for kind in KINDS:
-        text = yaml.safe_dump(
-            definition(kind), sort_keys=False, width=100, default_flow_style=False
+        text = yaml.dump(
+            definition(kind), Dumper=_Dumper, sort_keys=False, width=100, default_flow_style=False
         )
         path = directory / f"{kind.kind_info.plural}.yaml"
         path.write_text(f"# Generated from bindery/api by `make crds`.\n{text}", encoding="utf-8")
@@ -136,7 +143,7 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
     if schema.pop(_QUANTITY_MARK, False):
         said = [key for key in ("description", "default") if schema.get(key) is not None]
         described: Schema = {key: schema[key] for key in said}
-        return described | deepcopy(_QUANTITY)  # YAML would refer to a part that stands twice
+        return described | _QUANTITY
     unknown = schema.keys() - _KEPT - _TRANSLATED - _DROPPED
     if unknown:
         raise ValueError(f"{where}: {sorted(unknown)} cannot be said in a structural schema")
