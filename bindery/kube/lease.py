@@ -109,23 +109,28 @@ class LeaderElector:
         self._wall_clock = wall_clock
         self._seen: Observation | None = None
 
-    async def run(self, lead: Callable[[Leadership], Awaitable[None]]) -> None:
+    async def run(
+        self,
+        lead: Callable[[Leadership], Awaitable[None]],
+        stand_by: Callable[[], None] = lambda: None,
+    ) -> None:
         """Stand for election, and run `lead` during each term, until `lead` returns.
 
         `lead` is cancelled when the Lease could not be renewed in time or was taken; then we stand
         again. The Lease is released when `lead` returns or raises and when `run` is cancelled.
+        `stand_by` is called after each attempt that did not win.
         """
         if not self._configuration.enabled:
             await lead(Leadership.without_election())
             return
         while True:
-            leadership = await self._win()
+            leadership = await self._win(stand_by)
             _log.info("leading", lease=self._name, fencing_token=leadership.fencing_token)
             if await self._serve(leadership, lead):
                 return
             _log.warning("leadership lost", lease=self._name)
 
-    async def _win(self) -> Leadership:
+    async def _win(self, stand_by: Callable[[], None]) -> Leadership:
         while True:
             asked_at = self._clock()
             try:
@@ -136,6 +141,7 @@ class LeaderElector:
             else:
                 if lease is not None:
                     return Leadership(_transitions(lease), self._clock, self._until(asked_at))
+            stand_by()
             await self._pause()
 
     async def _acquire(self) -> Lease | None:

@@ -1,8 +1,9 @@
 """The scheduler process: connects the engine with the API server.
 
-`bindery scheduler run` calls `run`. Watches run from the start, so a standby is up to date. The
-loop runs only while this process leads. A new leader needs only the watches, as the commits of an
-earlier leader are BindRequests.
+`bindery scheduler run` calls `run`. A standby watches, so it is up to date when it takes over. A
+process that wins the Lease at its first attempt announces its term before it lists anything, so
+that it has to list only once. The loop runs only while this process leads. A new leader needs only
+the watches, as the commits of an earlier leader are BindRequests.
 """
 
 import asyncio
@@ -118,7 +119,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         )
         health = HealthServer(options.listening, checks, liveness=liveness)
         async with health, _together(*background):
-            await elector.run(lead)
+            await elector.run(lead, stand_by=feed.start)
 
 
 @contextlib.contextmanager

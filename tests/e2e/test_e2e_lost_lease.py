@@ -22,6 +22,7 @@ pytestmark = pytest.mark.e2e
 
 SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.1)
 RETRY_AFTER_S = 2
+TERMS = f"/{SOON.namespace}/bindrequests"
 ELECTION_ROUNDS = 30
 """The other's term, in attempts of ours to stand: longer than the write waits."""
 
@@ -106,27 +107,49 @@ async def test_a_commit_that_waits_to_be_tried_again_ends_with_the_lease(
 
 
 @pytest.mark.usefixtures("installation")
+@pytest.mark.parametrize("was_standby", [False, True], ids=["first", "standby"])
 async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
-    corner: Corner, control_plane: ControlPlane, tmp_path: Path
+    corner: Corner, control_plane: ControlPlane, tmp_path: Path, was_standby: bool
 ) -> None:
-    """What an earlier leader has sent then comes before the list, or is refused by the binder."""
+    """What an earlier leader has sent then comes before the list, or is refused by the binder.
+
+    Each kind is listed once if the first attempt wins; a standby has listed everything before.
+    """
+    lease = f"{process.LEASE_NAME}-{corner.pool}"
+    if was_standby:
+        spec = {"holderIdentity": "another", "leaseTransitions": 7, "leaseDurationSeconds": 3600}
+        body = {"metadata": {"name": lease}, "spec": spec}
+        await corner.client.create(LEASES, body, SOON.namespace)
     async with FaultProxy(control_plane.admin_kubeconfig, tmp_path).serve() as proxy:
-        async with scheduler(proxy, corner, tmp_path) as lease:
+        async with scheduler(proxy, corner, tmp_path):
+
+            async def listed() -> bool:
+                return proxy.count("GET", "/poddisruptionbudgets?limit=") > 0
 
             async def leading() -> bool:
                 return REGISTRY.get_sample_value("bindery_leading") == 1
 
+            if was_standby:
+                await wait_for(listed, "the standby lists")
+                released = {"spec": {"holderIdentity": ""}}
+                await corner.client.patch(LEASES, lease, released, namespace=SOON.namespace)
             await wait_for(leading, "the scheduler leads")
             term = await corner.client.get(LEASES, lease, SOON.namespace)
             token = term.spec.lease_transitions
             found = await corner.client.get(BIND_REQUESTS, f"{lease}-term-{token}", SOON.namespace)
-        asked = [f"{verb} {path}" for verb, path in proxy.requests if "/bindrequests" in path]
+        asked = [f"{verb} {path}" for verb, path in proxy.requests]
 
     assert found.is_fence
     assert found.spec.fencing_token == token
     assert found.metadata.labels[NODE_POOL_LABEL] == corner.pool
-    announced = next(n for n, request in enumerate(asked) if request.startswith("POST"))
-    assert any("limit=500" in request for request in asked[announced:])
+    announced = next(n for n, each in enumerate(asked) if each.startswith("POST") and TERMS in each)
+    lists = [each for each in asked if "?limit=" in each and "&continue=" not in each]
+    after = [each for each in asked[announced:] if each in lists]
+    kinds = {each.partition("?")[0] for each in lists}
+    assert kinds == {each.partition("?")[0] for each in after}
+    assert len(after) == len(kinds)
+    assert "/bindrequests?" in after[0]
+    assert (len(lists) > len(after)) == was_standby
     assert await corner.requests() == []
 
 

@@ -55,6 +55,7 @@ class Candidate:
         self.acting = acting
         self.tokens: list[int] = []
         self.terms: list[Leadership] = []
+        self.stood_by = 0
         self.stopped_at = 0.0
         self.later_s = 0.0
         self.may_return = asyncio.Event()
@@ -84,9 +85,12 @@ class Candidate:
             self.stopped_at = time.monotonic()
             self.acting.remove(self.identity)
 
+    def stand_by(self) -> None:
+        self.stood_by += 1
+
     @asynccontextmanager
     async def running(self) -> AsyncIterator[asyncio.Task[None]]:
-        task = asyncio.create_task(self.elector.run(self.lead))
+        task = asyncio.create_task(self.elector.run(self.lead, self.stand_by))
         try:
             yield task
         finally:
@@ -158,6 +162,9 @@ async def test_exactly_one_of_several_leads(
         await wait_until(lambda: len(acting) == 1)
         await pass_time(clock, 50, one, two)  # longer than the Lease lasts without a renewal
         assert len(one.tokens) + len(two.tokens) == 1
+        first, second = sorted((one, two), key=lambda each: each.stood_by)
+        assert first.stood_by == 0, "who wins at once never stands by"
+        assert second.stood_by > 0
         spec = await lease_of(client, namespace)
 
     assert spec.lease_transitions == (one.tokens + two.tokens)[0] == 1

@@ -40,6 +40,8 @@ class Feed:
         self._cluster = cluster
         self._further = further
         self._group: asyncio.TaskGroup | None = None
+        self._started = asyncio.Event()
+        """Set when listing may begin."""
         self._following = asyncio.Event()
         """Set when it is known which of the further kinds the API server serves."""
         self._inbox: list[Change[KubeObject]] = []
@@ -64,11 +66,22 @@ class Feed:
                 self._add(resource)
             return
 
+    def start(self) -> None:
+        """Let `run` begin to list and watch."""
+        self._started.set()
+
     async def run(self) -> None:
-        """Watch until cancelled."""
+        """Watch until cancelled, from the call of `start` or `catch_up` on."""
+        await self._started.wait()
         async with asyncio.TaskGroup() as group:
             self._group = group
-            for reflector in self._reflectors:
+            # BindRequests first: one that is bound and removed before they are listed shows at its
+            # pods, which are listed later.
+            requests, others = self._in_order()
+            for reflector in requests:
+                self._start(reflector, group)
+                await reflector.synced.wait()
+            for reflector in others:
                 self._start(reflector, group)
             await self.follow(self._further)
             self._following.set()
@@ -83,14 +96,20 @@ class Feed:
         """Wait until the cluster has everything that was stored before this call.
 
         Called at the beginning of a term. Without the last writes of the previous leader, the
-        scheduler could use the same room twice.
+        scheduler could use the same room twice. The first lists are enough if none has begun.
         """
+        if not self._started.is_set():
+            self.start()
+            await self.synced()
+            return
         await self.synced()
-        # BindRequests first: one that is bound and removed before they are listed shows at its
-        # pods, which are listed later.
-        first = [each for each in self._reflectors if each.resource is BIND_REQUESTS]
-        for some in (first, [each for each in self._reflectors if each not in first]):
+        for some in self._in_order():
             await asyncio.gather(*(reflector.catch_up() for reflector in some))
+
+    def _in_order(self) -> tuple[list[Reflector[Any]], list[Reflector[Any]]]:
+        """Return the reflectors to list first, and the others."""
+        first = [each for each in self._reflectors if each.resource is BIND_REQUESTS]
+        return first, [each for each in self._reflectors if each not in first]
 
     def is_synced(self) -> bool:
         """Whether every kind has been listed."""
