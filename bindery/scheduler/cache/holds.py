@@ -72,6 +72,8 @@ class Holds:
         self.assumed: dict[RequestKey, Assumption] = {}
         """Commits whose request the watch has not shown yet."""
         self.requests: dict[Carried, BindRequest] = {}
+        self._live: set[Carried] = set()
+        """The requests that are not finished."""
         self.settled: dict[Uid, Hold] = {}
         """Pod on a node -> its last hold, if that has plugin data.
 
@@ -80,7 +82,7 @@ class Holds:
     @property
     def has_live(self) -> bool:
         """Whether a request is being written or is not finished."""
-        return bool(self.assumed) or any(not r.is_final for r in self.requests.values())
+        return bool(self.assumed) or bool(self._live)
 
     def get(self, uid: Uid) -> Hold | None:
         """Return the hold that counts for the pod `uid`: a bound one first, then by name."""
@@ -129,6 +131,10 @@ class Holds:
         known = carried(request)
         self.requests[known] = request
         final, bound = request.is_final, frozenset(request.status.bound_pods)
+        if final:
+            self._live.discard(known)
+        else:
+            self._live.add(known)
         changed = self._replace(
             known,
             {
@@ -155,6 +161,7 @@ class Holds:
         """
         known = carried(request)
         self.requests.pop(known, None)
+        self._live.discard(known)
         bound = frozenset(request.status.bound_pods)
         held = self._by_request.get(known, ())
         return self._replace(known, {u: self._by_pod[u][known] for u in held if u in bound})
