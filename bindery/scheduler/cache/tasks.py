@@ -93,7 +93,8 @@ class TaskStore:
             self._evicting.discard(uid)
         task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
         if old is not None:
-            if are_equivalent(old, task) and not self._changes_queue(task.job, pod):
+            moves = self._changes_queue(task.job, pod)
+            if not moves and (are_equivalent(old, task) or self._confirm(old, task)):
                 return False
             self._take_out(old)
         if ours:
@@ -426,6 +427,29 @@ class TaskStore:
                 self.unrecorded.add(task.uid)
         self.charges.enter(task)
 
+    def _confirm(self, old: Task, task: Task) -> bool:
+        """Replace `old` by `task` if the pod shows the expected binding and nothing else.
+
+        Every pod gets here once. Its charges stay as they are: withdrawing them and entering the
+        same again would take twice as long.
+        """
+        task.status, task.node_name = self._stands(task)
+        if not _shows_its_binding(old, task) or not _counts_alike(old, task):
+            return False
+        job = self._state.jobs[task.job]
+        if old.queue != self._queue_of(job, task):
+            return False
+        if not task.has_own_priority:
+            task.priority = self._default_priority
+        if old.is_preemptible != self._is_preemptible(job, task):
+            return False
+        task.is_preemptible = old.is_preemptible
+        task.row, task.queue, task.queue_row = old.row, old.queue, old.queue_row
+        if self._is_to_record(job, task):
+            self.unrecorded.add(task.uid)
+        self._state.tasks[task.uid] = job.tasks[task.uid] = task
+        return True
+
     def _take_groups(self, task: Task) -> None:
         """Set the GPU groups of `task` from its request, if it has one with groups."""
         hold = self._holds.get(task.uid)
@@ -463,6 +487,22 @@ class TaskStore:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
+
+
+def _counts_alike(one: Task, other: Task) -> bool:
+    """Return whether two states of a pod that is ours have the same devices and place in the gang.
+
+    A pod that reserves a GPU proves the shares of others, so it never counts as alike.
+    """
+    return (
+        one.is_ours
+        and other.is_ours
+        and not other.reserves_gpu
+        and one.row != NO_ROW
+        and (one.sub_group, one.role) == (other.sub_group, other.role)
+        and (one.gpu_groups, one.gpu_indexes) == (other.gpu_groups, other.gpu_indexes)
+        and one.spreads_devices == other.spreads_devices
+    )
 
 
 def _shows_its_binding(before: Task, after: Task) -> bool:
