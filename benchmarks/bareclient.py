@@ -16,10 +16,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from benchmarks import sessioncarrier
 from benchmarks.workload import Wire
 from bindery.api.configuration import BindRequestConfiguration, SchedulerConfiguration
 from bindery.kube.bindrequests import BindRequest, StoredBindRequest
 from bindery.kube.client import Client
+from bindery.kube.credentials import Credentials
 from bindery.kube.resources import BIND_REQUESTS, NODES, POD_GROUPS, PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.commit.drafts import BindRequestDraft
@@ -103,8 +105,7 @@ def _succeeded(created: StoredBindRequest, statements: Sequence[BindRequest]) ->
 
 async def run(arguments: argparse.Namespace) -> None:
     """Plan, print when the first write begins, and write everything, so many at a time."""
-    connecting = Client.connect(arguments.kubeconfig, user_agent="bench-bare", connections=64)
-    async with connecting as client:
+    async with await _connect(arguments.kubeconfig, by_session=arguments.by_session) as client:
         bindings: Iterator[list[Binding]] = iter(())
         requests: Iterator[Wire] = iter(())
         if arguments.requests is not None:
@@ -127,6 +128,12 @@ async def run(arguments: argparse.Namespace) -> None:
                 group.create_task(work())
 
 
+async def _connect(file: Path, *, by_session: bool) -> Client:
+    if by_session:
+        return sessioncarrier.connect(await Credentials.load(file, None), "bench-bare", 64)
+    return await Client.connect(file, user_agent="bench-bare", connections=64)
+
+
 def main() -> None:
     """Read the command line and run; then wait to be stopped, so that usage can be read."""
     parser = argparse.ArgumentParser()
@@ -134,6 +141,7 @@ def main() -> None:
     parser.add_argument("--max-pods", type=int, default=500)
     parser.add_argument("--pods-per-request", type=int, default=0)
     parser.add_argument("--bindings-alone", action="store_true")
+    parser.add_argument("--by-session", action="store_true", help="send by an aiohttp session")
     parser.add_argument("--at-once", type=int, required=True)
     parser.add_argument("--requests", type=Path, help="a JSON list of BindRequests to carry out")
     asyncio.run(run(parser.parse_args()))

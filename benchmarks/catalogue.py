@@ -46,6 +46,7 @@ def contenders(profiles: Path | None = None) -> dict[str, Make]:
         "kube-scheduler": KubeScheduler,
         "kube-scheduler-10-percent": lambda: KubeScheduler(FEW_NODES),
         "bare-client": BareClient,
+        "bare-client-aiohttp": lambda: BareClient(BareWrites(by_session=True)),
         "bare-client-50-pods": lambda: BareClient(BareWrites(pods_per_request=SHARED_PODS)),
         "bare-client-max-pods-1": lambda: BareClient(BareWrites(max_pods=1)),
         "bindings-alone": lambda: BareClient(BareWrites(with_requests=False)),

@@ -219,6 +219,8 @@ class BareWrites:
     """A request gets Statements until it has so many pods; 0: one Statement a request."""
     with_requests: bool = True
     """Whether it writes BindRequests; if not, it only binds pods."""
+    by_session: bool = False
+    """Whether an aiohttp session sends them, as in most Python clients, and not our connections."""
     at_once: int = 16
     """Requests that are carried out at a time."""
     requests: Sequence[Wire] | None = None
@@ -230,6 +232,8 @@ class BareWrites:
         options.append(f"--pods-per-request={self.pods_per_request}")
         if not self.with_requests:
             options.append("--bindings-alone")
+        if self.by_session:
+            options.append("--by-session")
         if self.requests is not None:
             file = directory / "bindrequests.json"
             file.write_text(json.dumps(self.requests), encoding="utf-8")

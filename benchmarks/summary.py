@@ -40,8 +40,10 @@ _GANGS: Final = {
 }
 """Workload -> what it is called."""
 _REQUEST_A_GANG: Final = "a bare client, a request a gang"
+_BY_AIOHTTP: Final = "a bare client on aiohttp, a request a gang"
 _OTHERS: Final = {
     _REQUEST_A_GANG: ("bare-client",),
+    _BY_AIOHTTP: ("bare-client-aiohttp",),
     "a bare client, 50 pods a request": ("bare-client-50-pods",),
     "one Statement a request": ("bindery-max-statements-1",),
     "bindings alone": ("bindings-alone",),
@@ -75,10 +77,12 @@ def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Mea
                 title = f"{name}: Bindery against {other}"
                 rate = ours.pods_per_second
                 yield measured(title, rate, "pods/s", Better.HIGHER, max(rates))
-    if ours is not None and "bare-client" in of:
-        own_s, bare_s = map(racetable.own_cpu_s_per_1000_pods, (ours, of["bare-client"]))
-        title = f"{name}: own CPU, Bindery against {_REQUEST_A_GANG}"
-        yield measured(title, own_s, CPU_UNIT, Better.LOWER, bare_s)
+    for other in (_REQUEST_A_GANG, _BY_AIOHTTP):
+        theirs = of.get(_OTHERS[other][0])
+        if ours is not None and theirs is not None:
+            own_s, bare_s = map(racetable.own_cpu_s_per_1000_pods, (ours, theirs))
+            title = f"{name}: own CPU, Bindery against {other}"
+            yield measured(title, own_s, CPU_UNIT, Better.LOWER, bare_s)
     if {"bindery-max-pods-1", "bare-client-max-pods-1"} <= of.keys():
         rate, bare = (of[f"{key}-max-pods-1"].pods_per_second for key in ("bindery", "bare-client"))
         title = f"{name}, one pod a request: Bindery against a bare client"

@@ -1,0 +1,56 @@
+"""A carrier that sends every request by an aiohttp session, as most Python clients do.
+
+Used by `bareclient`. The project's own transport carries short requests over connections of its
+own, so a bare client that uses it is no longer what an ordinary library would make of the same
+writes; with this carrier it is.
+"""
+
+from collections.abc import AsyncGenerator
+
+import aiohttp
+from yarl import URL
+
+from bindery.kube.carrier import Answer, headers, send_as
+from bindery.kube.client import Client
+from bindery.kube.credentials import Credentials
+from bindery.kube.requests import Request
+
+
+class SessionCarrier:
+    """An aiohttp session to one API server. Nothing is watched, and errors are aiohttp's."""
+
+    def __init__(self, credentials: Credentials, user_agent: str, connections: int) -> None:
+        self.field_manager = self._user_agent = user_agent
+        self._credentials = credentials
+        connector = aiohttp.TCPConnector(limit=connections, ssl=credentials.tls or True)
+        self._session = aiohttp.ClientSession(
+            connector=connector, cookie_jar=aiohttp.DummyCookieJar()
+        )
+
+    async def send(self, request: Request, timeout_s: float) -> bytes:
+        """Send once and return the body of the answer."""
+
+        async def exchange() -> Answer:
+            async with self._session.request(
+                request.method,
+                URL(self._credentials.server + request.target, encoded=True),
+                data=request.body,
+                headers=headers(request, self._credentials, self._user_agent),
+                timeout=aiohttp.ClientTimeout(total=timeout_s),
+            ) as response:
+                return Answer(response.status, await response.read(), None)
+
+        return await send_as(self._credentials, exchange)
+
+    def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
+        """Raise an error: a bare client watches nothing."""
+        raise NotImplementedError(f"{request.verb} {request.resource}, idle {idle_s} s")
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._session.close()
+
+
+def connect(credentials: Credentials, user_agent: str, connections: int) -> Client:
+    """Return a client whose requests an aiohttp session carries."""
+    return Client(SessionCarrier(credentials, user_agent, connections), request_timeout_s=30.0)
