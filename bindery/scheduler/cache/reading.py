@@ -23,7 +23,7 @@ from bindery.api.names import (
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.model import gangs
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 
 _PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
@@ -105,6 +105,32 @@ def are_equivalent(one: Task, other: Task) -> bool:
         and one.recorded_queue == other.recorded_queue
         and one.recorded_group == other.recorded_group
         and _devices(one) == _devices(other)
+    )
+
+
+def counts_alike(one: Task, other: Task) -> bool:
+    """Return whether two states of a pod that is ours have the same devices and place in the gang.
+
+    A pod that reserves a GPU proves the shares of others, so it never counts as alike.
+    """
+    return (
+        one.is_ours
+        and other.is_ours
+        and not other.reserves_gpu
+        and one.row != NO_ROW
+        and (one.sub_group, one.role) == (other.sub_group, other.role)
+        and (one.gpu_groups, one.gpu_indexes) == (other.gpu_groups, other.gpu_indexes)
+        and one.spreads_devices == other.spreads_devices
+    )
+
+
+def shows_its_binding(before: Task, after: Task) -> bool:
+    """Return whether the only change of a pod is its binding to the node that held its room."""
+    return (
+        (before.status, after.status) == (TaskStatus.BINDING, TaskStatus.RUNNING)
+        and before.node_name == after.node_name
+        and before.shape is after.shape
+        and before.job == after.job
     )
 
 

@@ -16,10 +16,12 @@ from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
     are_equivalent,
+    counts_alike,
     forget_group,
     queue_of,
     read_group,
     read_pod,
+    shows_its_binding,
     status_by_pod,
 )
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
@@ -111,7 +113,7 @@ class TaskStore:
         if old.job != task.job:
             self._settle(old.job)
             self._drop_if_empty(old.job)
-        return not _shows_its_binding(old, task)
+        return not shows_its_binding(old, task)
 
     def _believe_users(self, reservation: Pod) -> None:
         """Enter the shares of pods that are proven by `reservation`."""
@@ -434,7 +436,7 @@ class TaskStore:
         same again would take twice as long.
         """
         task.status, task.node_name = self._stands(task)
-        if not _shows_its_binding(old, task) or not _counts_alike(old, task):
+        if not shows_its_binding(old, task) or not counts_alike(old, task):
             return False
         job = self._state.jobs[task.job]
         if old.queue != self._queue_of(job, task):
@@ -487,29 +489,3 @@ class TaskStore:
             self._state.waiting[job.key] = job
         else:
             self._state.waiting.pop(job.key, None)
-
-
-def _counts_alike(one: Task, other: Task) -> bool:
-    """Return whether two states of a pod that is ours have the same devices and place in the gang.
-
-    A pod that reserves a GPU proves the shares of others, so it never counts as alike.
-    """
-    return (
-        one.is_ours
-        and other.is_ours
-        and not other.reserves_gpu
-        and one.row != NO_ROW
-        and (one.sub_group, one.role) == (other.sub_group, other.role)
-        and (one.gpu_groups, one.gpu_indexes) == (other.gpu_groups, other.gpu_indexes)
-        and one.spreads_devices == other.spreads_devices
-    )
-
-
-def _shows_its_binding(before: Task, after: Task) -> bool:
-    """Return whether the only change of a pod is its binding to the node that held its room."""
-    return (
-        (before.status, after.status) == (TaskStatus.BINDING, TaskStatus.RUNNING)
-        and before.node_name == after.node_name
-        and before.shape is after.shape
-        and before.job == after.job
-    )
