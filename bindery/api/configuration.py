@@ -87,7 +87,7 @@ class BindRequestConfiguration(ApiModel):
     merge_above: NonNegative = 4
     """A cycle that commits more single-pod Statements of one namespace than this merges them."""
     max_statements: int = Field(default=50, ge=1, le=500)
-    """How many Statements of one namespace may share a request, up to 500 pods. They share one only
+    """How many Statements of one namespace may share a request, up to 100 pods. They share one only
     while 16 requests are being created; 1 writes one request per Statement."""
     write_form: WriteForm = WriteForm.STATEMENTS
     """`old` writes one Statement a request, in the fields that older binders read."""

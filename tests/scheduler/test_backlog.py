@@ -53,10 +53,13 @@ CASES: dict[str, tuple[list[Parts], list[list[str]]]] = {
     "namespaces take turns and do not share": (
         [one("a"), one("b", namespace="other"), one("c")], [["a", "c"], ["b"]],
     ),
-    "500 pods fit": ([one("a", pods=250), one("b", pods=250)], [["a", "b"]]),
-    "501 pods do not": ([one("a", pods=250), one("b", pods=251)], [["a"], ["b"]]),
+    "100 pods fit": ([one("a", pods=50), one("b", pods=50)], [["a", "b"]]),
+    "101 pods do not": ([one("a", pods=50), one("b", pods=51)], [["a"], ["b"]]),
     "a small one does not overtake a large one": (
-        [one("a", pods=300), one("b", pods=300), one("c")], [["a"], ["b", "c"]],
+        [one("a", pods=60), one("b", pods=60), one("c")], [["a"], ["b", "c"]],
+    ),
+    "a large one has no neighbours": (
+        [one("a", pods=300), one("b"), one("c")], [["a"], ["b", "c"]],
     ),
     "a split Statement is alone": ([one("a"), split("b"), one("c")], [["a"], ["b"], ["c"]]),
     "a split Statement comes first": ([split("a"), one("b")], [["a"], ["b"]]),

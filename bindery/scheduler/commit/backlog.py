@@ -10,8 +10,12 @@ from typing import NamedTuple
 
 from bindery.scheduler.commit.drafts import BindRequestDraft
 
-MOST_PODS = 500
-"""Maximum number of pods in a request with several Statements."""
+MOST_PODS = 100
+"""Maximum number of pods in a request with several Statements.
+
+The binder writes the status of a request each second until all its Statements have ended, so one
+that takes several seconds costs more than several small ones. Fifty pods already save nearly all
+that there is to save."""
 
 Parts = tuple[BindRequestDraft, ...]
 """All parts of a Statement; mostly one."""
