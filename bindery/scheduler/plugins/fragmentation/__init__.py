@@ -1,0 +1,1 @@
+"""fragmentation: places pods where the typical workload loses the fewest GPUs."""
