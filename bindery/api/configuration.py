@@ -33,6 +33,7 @@ DEFAULT_PLUGINS: Final = (
     "cooldown",  # a node that refused a pod is avoided for a while
     "volumes",  # persistent volumes: bound, to be bound, to be provisioned
     "nodepreference",  # preferred affinity and soft taints
+    "fragmentation",  # the place where the typical workload loses the fewest GPUs
     "nodeplacement",  # binpack or spread
 )
 DEFAULT_BINDER_PLUGINS: Final = (

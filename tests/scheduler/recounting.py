@@ -13,6 +13,7 @@ from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, JobKey, Tally, TaskStatus, Uid
 from bindery.scheduler.model.resources import MODEL_PREFIX, Request
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
 
@@ -33,6 +34,8 @@ class View:
     """Job -> its pods, those that are pending, tallies of the placed, promised and waiting ones,
     how many are gated, how many active ones count in which queue."""
     waiting: frozenset[JobKey]
+    created: dict[tuple[Any, ...], int]
+    """Day of creation and request -> how many pods, ended ones included."""
 
 
 def view(state: PlanState) -> View:
@@ -72,6 +75,14 @@ def view(state: PlanState) -> View:
             for key, job in state.jobs.items()
         },
         waiting=frozenset(state.waiting),
+        created=_by_request(
+            state,
+            (
+                (day, shape, count)
+                for day, by_shape in state.pod_counts.by_day.items()
+                for shape, count in by_shape.items()
+            ),
+        ),
     )
 
 
@@ -119,7 +130,21 @@ def recount(state: PlanState) -> View:
                 task.status in (TaskStatus.PENDING, TaskStatus.GATED) for task in job.tasks.values()
             )
         ),
+        created=_by_request(
+            state, ((t.created[:10], t.shape, 1) for t in state.tasks.values() if t.is_ours)
+        ),
     )
+
+
+def _by_request(
+    state: PlanState, counts: Iterable[tuple[str, Shape, int]]
+) -> dict[tuple[Any, ...], int]:
+    """Return day and request, by names of resources -> the sum of the counts of such pods."""
+    sums: Counter[tuple[Any, ...]] = Counter()
+    for day, shape, count in counts:
+        amounts = frozenset(_named(state.axis.names, shape.request))
+        sums[day, amounts, shape.request.share] += count
+    return dict(sums)
 
 
 def _recounted_nodes(state: PlanState, now: View) -> dict[str, dict[str, tuple[int, ...]]]:

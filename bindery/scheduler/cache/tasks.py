@@ -105,6 +105,7 @@ class TaskStore:
         self._drop_reservations(uid)
         self._state.tasks[uid] = task
         self._enter(task)
+        self._state.pod_counts.add(task)
         self._settle(task.job)
         if task.reserves_gpu:
             self._believe_users(pod)
@@ -227,6 +228,8 @@ class TaskStore:
                 self._withdraw(task)
                 task.shape = shape
                 self._enter(task)
+        if renewed:
+            self._state.pod_counts.recount(self._state.tasks.values())
 
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""
@@ -260,6 +263,7 @@ class TaskStore:
         # Each failure may leave sums half changed, so every attempt starts from empty columns.
         while (lost := self._enter_all()) is not None:
             del state.tasks[lost]
+        state.pod_counts.recount(state.tasks.values())
         for key in [key for key, job in state.jobs.items() if not job.tasks]:
             self._drop_if_empty(key)
 
@@ -470,6 +474,7 @@ class TaskStore:
     def _take_out(self, task: Task) -> None:
         self._withdraw(task)
         self._leaving.discard(task.uid)
+        self._state.pod_counts.remove(task)
         del self._state.tasks[task.uid]
 
     def _is_preemptible(self, job: Job, task: Task) -> bool:

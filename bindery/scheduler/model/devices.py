@@ -178,6 +178,10 @@ class DeviceTable:
         """Return whether the device has a GPU group."""
         return bool(self._members[device, row])
 
+    def free(self, rows: Rows) -> IntColumns:
+        """Return the free part of each device after all releases [device, position in rows]."""
+        return np.maximum(self._room_later(rows), 0)
+
     def groups_of(self, holder: Holder) -> tuple[str, ...]:
         """Return the GPU groups of `holder`."""
         places = self.held_by.get(holder)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.podcounts import PodCounts
 from bindery.scheduler.model.queues import QueueTable
 from bindery.scheduler.model.resources import ResourceAxis
 
@@ -22,6 +23,7 @@ class PlanState:
     tasks: dict[Uid, Task] = field(default_factory=dict)
     waiting: dict[JobKey, Job] = field(default_factory=dict)
     """The jobs with pending or gated pods; a cycle plans no others."""
+    pod_counts: PodCounts = field(default_factory=PodCounts)
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)

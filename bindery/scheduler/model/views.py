@@ -14,6 +14,7 @@ from bindery.kube.objects import Node
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.queues import QueueEntry
 from bindery.scheduler.model.resources import Request, ResourceAxis
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 
 
@@ -46,6 +47,14 @@ class DevicesView(Protocol):
 
     def is_shared(self, row: int, device: int) -> bool:
         """Return whether a device has a GPU group."""
+        ...
+
+    def free(self, rows: Rows) -> NDArray[np.int64]:
+        """Return the free part of each device after all releases [device, position in rows]."""
+        ...
+
+    def portions(self, share: GpuShare, rows: Rows) -> NDArray[np.int64]:
+        """Return `share` as a portion of a device of each of `rows`."""
         ...
 
     def fits_now(self, share: GpuShare, rows: Rows) -> BoolColumn:
@@ -122,6 +131,20 @@ class NodesView(Protocol):
         ...
 
 
+class PodCountsView(Protocol):
+    """How many pods of each shape exist; see `model.podcounts`."""
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        ...
+
+    @property
+    def by_day(self) -> Mapping[str, Mapping[Shape, int]]:
+        """Day of creation (`2026-01-31`, UTC; "" if not known) -> shape -> number of pods."""
+        ...
+
+
 class QueuesView(Protocol):
     """All queues by row."""
 
@@ -147,6 +170,11 @@ class StateView(Protocol):
     @property
     def queues(self) -> QueuesView:
         """The queues."""
+        ...
+
+    @property
+    def pod_counts(self) -> PodCountsView:
+        """The number of pods by shape and day of creation."""
         ...
 
 

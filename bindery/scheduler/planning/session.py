@@ -37,6 +37,7 @@ from bindery.scheduler.planning.placement import FilterCache, Placement
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.plugins.registry import PluginSet
+from bindery.scheduler.plugins.view import PackingStrategies
 from bindery.scheduler.usage.source import PastUsage, nothing_past
 
 L = TypeVar("L", bound=Ledger)
@@ -196,6 +197,15 @@ class Session:
         """Return the strategy of the first `GpuStrategy`; None if there is none."""
         return self.plugins.gpu_strategy
 
+    @property
+    def packing(self) -> PackingStrategies:
+        """The configured strategies of packing."""
+        return self.plugins.packing_strategies
+
+    def is_packed(self, shape: Shape) -> bool:
+        """Return whether a `Packing` plugin decides how pods of `shape` are packed."""
+        return any(plugin.packs(self, shape) for plugin in self.plugins.packing)
+
     def passing(self, shape: Shape) -> BoolColumn:
         """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""
         return self.placement.passing(shape)
@@ -335,7 +345,9 @@ class Session:
         """Return the sum of all plugins' scores of `rows` for pods of `shape`."""
         total = np.zeros(len(rows), dtype=np.float64)
         for plugin in self.plugins.node_scores:
-            total += plugin.node_scores(self, shape, rows)
+            scores = plugin.node_scores(self, shape, rows)
+            if scores is not None:
+                total += scores
         return total
 
     def next_pods(self, job: Job, barred: next_pods.Barred | None = None) -> Sequence[Task]:

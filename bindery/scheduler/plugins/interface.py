@@ -22,7 +22,7 @@ from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows, SortKey
-from bindery.scheduler.plugins.view import SessionView
+from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
 
 class Plugin(Protocol):
@@ -115,12 +115,32 @@ class JobNodeFilter(Protocol):
 class NodeScore(Protocol):
     """Scores nodes. The scores of all plugins are added; each has its own range of values."""
 
-    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return one score for each of `rows`; higher is better.
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
+        """Return one score for each of `rows`; higher is better. None: 0 for every node.
 
         A score may depend on its own row only: after a placement, the engine asks for the score of
         that one node again.
         """
+        ...
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """Decides alone how some pods are packed; other plugins then have no score for packing."""
+
+    def packs(self, session: SessionView, shape: Shape) -> bool:
+        """Return whether pods of `shape` are packed by this plugin's scores. Must be fast."""
+        ...
+
+
+@runtime_checkable
+class HasStrategies(Protocol):
+    """Has the configured strategies of packing, for plugins that score or choose devices."""
+
+    def packing_strategies(self) -> PackingStrategies:
+        """Return the strategies; they must not change."""
         ...
 
 

@@ -1,5 +1,8 @@
 """nodeplacement: binpack or spread, for GPU pods, for CPU-only pods and for the devices of a node.
 
+With the strategy `fragmentation`, the plugin of that name decides, and this plugin packs the pods
+that `fragmentation` does not score.
+
 The scores have the ranges of KAI-Scheduler (`nodeplacement` 0 to 9, `resourcetype` 10).
 """
 
@@ -17,20 +20,20 @@ from bindery.scheduler.model.devices import in_order
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.plugins.view import SessionView
+from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0
 
-Strategy = Literal["binpack", "spread"]
+Strategy = Literal["fragmentation", "binpack", "spread"]
 
 
 class Arguments(ApiModel):
     """The strategy for each kind of pod."""
 
-    gpu: Strategy = "binpack"
-    cpu: Strategy = "binpack"
-    device: Strategy = "binpack"
+    gpu: Strategy = "fragmentation"
+    cpu: Strategy = "fragmentation"
+    device: Strategy = "fragmentation"
     """For the GPUs of a node: binpack fills shared GPUs first."""
 
 
@@ -43,9 +46,13 @@ class NodePlacement:
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
 
-    def gpu_strategy(self) -> Strategy:
+    def gpu_strategy(self) -> Literal["binpack", "spread"]:
         """Return the strategy for pods with GPUs."""
-        return self._arguments.gpu
+        return "spread" if self._arguments.gpu == "spread" else "binpack"
+
+    def packing_strategies(self) -> PackingStrategies:
+        """Return the strategies of the arguments."""
+        return PackingStrategies(self._arguments.gpu, self._arguments.cpu, self._arguments.device)
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
         """Return the node's devices: fullest first with binpack, emptiest first with spread."""
@@ -70,13 +77,19 @@ class NodePlacement:
             return None  # the share opens no GPU on this node
         return table.joins_later(share, rows)
 
-    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
         """Return 0 to 9 by strategy, and 10 more for a CPU-only pod on a node without GPUs.
+
+        None for pods that another plugin packs.
 
         Binpack is 9 * (1 - free / largest allocatable). It gives the same order as KAI's
         9 * (1 - (free - min) / (max - min)), but a placement changes the score of one node only.
         Spread is 9 * free / allocatable. Free is idle plus releasing minus promised.
         """
+        if session.is_packed(shape):
+            return None
         axis, nodes = session.state.axis, session.state.nodes
         gpu = axis.index(GPU_RESOURCE)
         index = gpu if shape.wants_gpu else axis.index("cpu")
@@ -86,7 +99,7 @@ class NodePlacement:
             free = free + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
         # Another scheduler can overcommit a node.
         free = np.maximum(free, 0)
-        if strategy == "binpack":
+        if strategy != "spread":
             scores = _DECADE * (1.0 - free / session.largest_allocatable[index])
         else:
             scores = _DECADE * free / np.maximum(nodes.allocatable[index, rows], 1)

@@ -16,10 +16,12 @@ from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.plugins import interface as points
 from bindery.scheduler.plugins.timing import timed
-from bindery.scheduler.plugins.view import SessionView
+from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
 VictimKey = Callable[[SessionView, int, Job, Mapping[int, int]], SortKey]
 """`VictimOrder.victim_key`, or its substitute by `queue_key`."""
+
+_UNCONFIGURED = PackingStrategies()
 
 
 @dataclass
@@ -57,6 +59,9 @@ class PluginSet:
     waits: Sequence[points.WorthWaiting] = field(init=False)
     release_gates: Sequence[points.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
+    packing: Sequence[points.Packing] = field(init=False)
+    packing_strategies: PackingStrategies = field(init=False)
+    """The strategies of the first plugin that has them."""
     gpu_strategy: str | None = field(init=False)
     """The strategy of the first `GpuStrategy` plugin."""
 
@@ -95,6 +100,9 @@ class PluginSet:
         self.release_gates = [p for p in self.plugins if isinstance(p, points.WaitsForRelease)]
         strategies = (p.gpu_strategy() for p in self.plugins if isinstance(p, points.GpuStrategy))
         self.gpu_strategy = next(strategies, None)
+        self.packing = [p for p in self.plugins if isinstance(p, points.Packing)]
+        having = (p for p in self.plugins if isinstance(p, points.HasStrategies))
+        self.packing_strategies = next((p.packing_strategies() for p in having), _UNCONFIGURED)
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:

@@ -6,7 +6,8 @@ of a Statement: `LedgerProvider` gets the writable state for its ledger.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +21,22 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.views import QueueSums, SharesView, StateView
 
 L = TypeVar("L", bound=Ledger)
+
+
+FRAGMENTATION: Final = "fragmentation"
+"""The strategy of the plugin of this name."""
+
+
+@dataclass(frozen=True, slots=True)
+class PackingStrategies:
+    """How pods are packed: `fragmentation`, `binpack` or `spread`."""
+
+    gpu: str = FRAGMENTATION
+    """Nodes for pods with GPUs."""
+    cpu: str = FRAGMENTATION
+    """Nodes for pods without GPUs."""
+    device: str = FRAGMENTATION
+    """The GPUs of a node for a share of a GPU."""
 
 
 class MemoryView(Protocol):
@@ -154,4 +171,13 @@ class SessionView(Protocol):
 
     def gpu_strategy(self) -> str | None:
         """Return the strategy of the first `GpuStrategy` plugin; None without one."""
+        ...
+
+    @property
+    def packing(self) -> PackingStrategies:
+        """The configured strategies of packing."""
+        ...
+
+    def is_packed(self, shape: Shape) -> bool:
+        """Return whether a `Packing` plugin decides how pods of `shape` are packed."""
         ...

@@ -97,11 +97,16 @@ class GpuSharing:
             return "have GPUs free only in part"
         return f"have no GPU with room for {_part(share)}"
 
-    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 10,000 for nodes with room for a share on shared devices."""
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
+        """Return 10,000 for nodes with room for a share on shared devices.
+
+        None if another plugin packs such pods: it also decides which GPUs are shared.
+        """
         share = shape.request.share
-        if share is None or share.portion == WHOLE:
-            return np.zeros(len(rows), dtype=np.float64)
+        if share is None or share.portion == WHOLE or session.is_packed(shape):
+            return None
         return np.asarray(_JOINS * session.state.nodes.devices.joins_now(share, rows))
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002
