@@ -44,12 +44,19 @@ DEFAULT_BINDER_PLUGINS: Final = (
 )
 
 
-class PluginConfiguration(ApiModel):
-    """One plugin, in the order in which it is asked."""
+class BinderPluginConfiguration(ApiModel):
+    """One plugin of the binder, in the order in which it is called."""
 
     name: str
     arguments: dict[str, Any] = Field(default_factory=dict)
     """What the plugin's own arguments model understands; unknown keys are errors."""
+
+
+class PluginConfiguration(BinderPluginConfiguration):
+    """One plugin of the scheduler, in the order in which it is called."""
+
+    weight: float = Field(default=1.0, ge=0, allow_inf_nan=False)
+    """The plugin's scores of nodes are multiplied by it."""
 
 
 class LeaderElection(ApiModel):
@@ -191,8 +198,8 @@ class BinderConfiguration(ApiModel):
 
     api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
     kind: Literal["BinderConfiguration"] = "BinderConfiguration"
-    plugins: tuple[PluginConfiguration, ...] = tuple(
-        PluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
+    plugins: tuple[BinderPluginConfiguration, ...] = tuple(
+        BinderPluginConfiguration(name=name) for name in DEFAULT_BINDER_PLUGINS
     )
     """What prepares pods before they are bound, in this order."""
     concurrent_binds: int = Field(default=32, ge=1)

@@ -13,7 +13,7 @@ from typing import Any
 from pydantic import BaseModel, ValidationError
 
 from bindery.api.base import ApiModel
-from bindery.api.configuration import PluginConfiguration
+from bindery.api.configuration import BinderPluginConfiguration
 from bindery.api.yamlfile import Location, describe, format_location
 
 
@@ -32,7 +32,7 @@ class PluginConfigurationError(Exception):
 
 
 def build(
-    configured: Iterable[PluginConfiguration], available: Iterable[EntryPoint]
+    configured: Iterable[BinderPluginConfiguration], available: Iterable[EntryPoint]
 ) -> Iterator[Any]:
     """Yield the plugins of `configured`, in this order, from the entry points `available`.
 
@@ -80,7 +80,7 @@ def _model(factory: Any) -> Any:
     return getattr(factory, "arguments", NoArguments)
 
 
-def _instance(factory: Any, item: PluginConfiguration, arguments_key: Location) -> Any:
+def _instance(factory: Any, item: BinderPluginConfiguration, arguments_key: Location) -> Any:
     model = _model(factory)
     try:
         arguments = model.model_validate(item.arguments)

@@ -11,6 +11,7 @@ from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
 from bindery.scheduler.insight.order import Position
 from bindery.scheduler.insight.queue import QueueExplanation, WaitingJob
+from bindery.scheduler.insight.ranking import Ranking
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
 from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
@@ -49,8 +50,30 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
         yield from _victim_lines(said.victims)
     elif said.reason in (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT):
         yield "No eviction would help."
+    yield from ranking_lines(said.rankings)
     if said.advice:
         yield f"What to do: {said.advice}"
+
+
+def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
+    """Yield a table of the best nodes for each of `found`, with the plugins' parts of the score."""
+    for ranking in found:
+        name, others = ranking.pods[0], len(ranking.pods) - 1
+        more = f" and {plural(others, 'equal pod')}" if others else ""
+        if not ranking.nodes:
+            yield f"No node may take {name}{more}."
+            continue
+        bound = f", bound to {ranking.node}" if ranking.node else ""
+        yield f"Best nodes for {name}{more}{bound}, by score:"
+        plugins = list(ranking.nodes[0].parts)
+        width = max(len("node"), *(len(each.node) for each in ranking.nodes))
+        headings = "  ".join(f"{text:>{max(8, len(text))}}" for text in ("score", *plugins))
+        yield f"  {'node':<{width}}  {headings}"
+        for each in ranking.nodes:
+            parts = [("score", each.score), *((plugin, each.parts[plugin]) for plugin in plugins)]
+            numbers = "  ".join(f"{value:>{max(8, len(text))}.2f}" for text, value in parts)
+            note = "  its node" if each.is_own else "" if each.fits else "  no room now"
+            yield f"  {each.node:<{width}}  {numbers}{note}"
 
 
 def queue_lines(said: QueueExplanation) -> Iterator[str]:

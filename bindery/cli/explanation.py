@@ -12,7 +12,13 @@ from datetime import UTC, datetime
 import typer
 
 from bindery.cli.errors import CommandError
-from bindery.cli.explaintext import outlook_lines, queue_lines, some_lines, waiting_lines
+from bindery.cli.explaintext import (
+    outlook_lines,
+    queue_lines,
+    ranking_lines,
+    some_lines,
+    waiting_lines,
+)
 from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format, Origin
 from bindery.cli.requesttext import lines_of_gang, statements_of
@@ -79,7 +85,8 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
 
 
 def _asked(source: Source, about: Subject) -> Explanation | None:
-    return explain_job(source.in_pool(about.node_pool).world(), about.key)
+    pod = about.pod.metadata.name if about.pod is not None else ""
+    return explain_job(source.in_pool(about.node_pool).world(), about.key, pod)
 
 
 def _statements(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
@@ -144,6 +151,7 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
             yield f"The scheduler says: {said.reason}: {said.message}"
             least = about.group.spec.min_member if about.group is not None else 1
             yield from _advice(said.reason, is_group=about.key.is_group, min_member=least)
+        yield from ranking_lines(explained.rankings if explained is not None else ())
         return
     scheduler_waits = said is not None and said.status != "True"
     if said is not None and scheduler_waits:
@@ -152,6 +160,7 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     if explained.would_bind:
         if not scheduler_waits:
             yield "If nothing happens, check that the scheduler runs."
+        yield from ranking_lines(explained.rankings)
         return
     if said is None or said.message != explained.message:
         yield f"Held by: {explained.reason}: {explained.message}".rstrip(": ")

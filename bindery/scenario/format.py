@@ -33,6 +33,10 @@ class ConfigurationOverrides(ScenarioModel):
     """Default: all that exist."""
     plugins: dict[str, dict[str, Any]] = Field(default_factory=dict)
     """By plugin: the arguments that differ."""
+    weights: dict[str, Annotated[float, Field(ge=0, allow_inf_nan=False)]] = Field(
+        default_factory=dict
+    )
+    """By plugin: the factor of its scores; default 1."""
     node_pool: str = ""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
@@ -48,7 +52,11 @@ class ConfigurationOverrides(ScenarioModel):
         """Return the scheduler's configuration with the overrides in it."""
         default = SchedulerConfiguration()
         plugins = tuple(
-            PluginConfiguration(name=plugin.name, arguments=self.arguments(plugin.name))
+            PluginConfiguration(
+                name=plugin.name,
+                arguments=self.arguments(plugin.name),
+                weight=self.weights.get(plugin.name, plugin.weight),
+            )
             for plugin in default.plugins
         )
         return SchedulerConfiguration(

@@ -58,6 +58,9 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for name in scenario.config.plugins:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "plugins", name), f"config.plugins.{name}"
+    for name in scenario.config.weights:
+        if name not in DEFAULT_PLUGINS:
+            yield ("config", "weights", name), f"config.weights.{name}"
     yield from _other_protocol(scenario)
 
 

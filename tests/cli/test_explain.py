@@ -104,7 +104,60 @@ def test_a_pod_that_does_not_wait_is_said_to_be_where_it_is(
     answer = explained(cluster, name).splitlines()
 
     assert answer[0] == line
-    assert answer[-1] == "None of its pods waits for the scheduler."
+    assert "None of its pods waits for the scheduler." in answer
+
+
+SCORED = """
+config:
+  plugins: {nodeplacement: {gpu: binpack}}
+  weights: {nodepreference: 0.5}
+nodes:
+- {name: empty, gpus: 4}
+- {name: busy, gpus: 4}
+- {name: full, gpus: 4}
+- {name: liked, gpus: 4, labels: {fast: "1"}}
+- {name: small, gpus: 1}
+- {name: tainted, gpus: 4, taints: [{key: k, effect: NoSchedule}]}
+- {name: other, gpus: 4}
+jobs:
+- {name: f, pods: [{gpus: 4, state: Running, node: full}]}
+- {name: b, pods: [{gpus: 2, state: Running, node: busy}]}
+- name: a
+  pods:
+  - count: 2
+    gpus: 1
+    affinity:
+      nodeAffinity:
+        preferredDuringSchedulingIgnoredDuringExecution:
+        - weight: 10
+          preference: {matchExpressions: [{key: fast, operator: Exists}]}
+"""
+
+
+def test_the_best_nodes_come_with_each_plugins_part_of_the_score() -> None:
+    answer = explained(scenario_of(SCORED), "a").splitlines()
+
+    at = answer.index("Best nodes for a-0 and 1 equal pod, by score:")
+    table = [line.split() for line in answer[at + 1 : at + 7]]
+    assert table[0] == ["node", "score", "nodepreference", "nodeplacement"]
+    assert [row[0] for row in table[1:]] == ["liked", "small", "busy", "empty", "other"]
+    assert table[1] == ["liked", "50.00", "50.00", "0.00"]
+    assert table[3][1:] == ["4.50", "0.00", "4.50"]
+
+
+def test_the_nodes_of_a_running_pod_are_compared_as_if_it_had_left() -> None:
+    answer = explained(scenario_of(SCORED), "pod/f-0").splitlines()
+
+    at = answer.index("Best nodes for f-0, bound to full, by score:")
+    rows = [line.split() for line in answer[at + 2 : at + 7]]
+    assert [row[0] for row in rows] == ["empty", "full", "liked", "other", "small"]
+    assert rows[1][-2:] == ["its", "node"]
+    assert rows[4][-3:] == ["no", "room", "now"]
+
+
+def test_a_pod_without_any_node_is_told_so() -> None:
+    text = "nodes: [{name: n}]\njobs: [{name: a, pods: [{nodeSelector: {x: y}}]}]"
+    assert "No node may take a-0." in explained(scenario_of(text), "a")
 
 
 @pytest.mark.parametrize(

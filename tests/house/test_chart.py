@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from bindery.api import names, podkeys
 from bindery.api.configuration import (
     BinderConfiguration,
+    BinderPluginConfiguration,
     BindRequestConfiguration,
     LeaderElection,
     PluginConfiguration,
@@ -52,6 +53,7 @@ def configuration(component: str) -> dict[str, Any]:
             UsageQueries,
         ),
         (SCHEMA["definitions"]["plugins"]["items"], PluginConfiguration),
+        (SCHEMA["definitions"]["binderPlugins"]["items"], BinderPluginConfiguration),
     ],
 )
 def test_the_values_schema_knows_every_key_of_the_configuration(

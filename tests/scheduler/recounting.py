@@ -131,7 +131,12 @@ def recount(state: PlanState) -> View:
             )
         ),
         created=_by_request(
-            state, ((t.created[:10], t.shape, 1) for t in state.tasks.values() if t.is_ours)
+            state,
+            (
+                (t.created[:10], t.shape, 1)
+                for t in state.tasks.values()
+                if t.is_ours and t.is_of_pool
+            ),
         ),
     )
 

@@ -1,10 +1,12 @@
 """Binpack and spread, for GPU pods and CPU pods apart."""
 
+import msgspec
 import pytest
 from schedulerworld import Clock, add, configuration, gang, node, plan, pod
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
+from bindery.kube import podspec
 from bindery.kube.objects import KubeObject
 from bindery.scheduler.engine import Engine
 
@@ -90,3 +92,56 @@ def test_a_plugin_that_cannot_be_made_is_named_with_its_place(
 
     assert str(caught.value).startswith("plugins[1].")
     assert text in str(caught.value)
+
+
+# ---- weights of plugins ------------------------------------------------------------------------
+
+
+def weighted(**weights: float) -> SchedulerConfiguration:
+    return configuration(
+        [
+            PluginConfiguration(name=plugin.name, weight=weights.get(plugin.name, 1.0))
+            for plugin in SchedulerConfiguration().plugins
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("weights", "node_name"),
+    [
+        ({}, "liked"),
+        ({"nodepreference": 0.0}, "busy"),
+        ({"nodepreference": 0.01}, "busy"),
+        ({"nodepreference": 0.01, "nodeplacement": 0.1}, "liked"),
+        ({"nodeplacement": 100.0}, "busy"),
+    ],
+)
+def test_the_scores_of_a_plugin_are_multiplied_by_its_weight(
+    weights: dict[str, float], node_name: str
+) -> None:
+    term = {"matchExpressions": [{"key": "fast", "operator": "Exists"}]}
+    engine = Engine(weighted(**weights), Clock())
+    affinity = msgspec.convert(
+        {
+            "nodeAffinity": {
+                "preferredDuringSchedulingIgnoredDuringExecution": [
+                    {"weight": 1, "preference": term}
+                ]
+            }
+        },
+        podspec.Affinity,
+    )
+    add(
+        engine.cluster,
+        node("busy", 8),
+        node("liked", 8, labels={"fast": "1"}),
+        pod("old", cpu=4, on="busy"),
+        pod("new", affinity=affinity),
+    )
+
+    assert plan(engine) == {"new": node_name}
+
+
+def test_a_weight_of_a_plugin_without_scores_is_an_error() -> None:
+    with pytest.raises(PluginConfigurationError, match="weight: plugin gang does not score nodes"):
+        Engine(weighted(gang=2.0), Clock())

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from importlib.metadata import EntryPoint, entry_points
 
 from bindery.api import plugins
-from bindery.api.configuration import PluginConfiguration
+from bindery.api.configuration import BinderPluginConfiguration
 from bindery.api.names import BINDER_PLUGINS
 from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins.interface import (
@@ -25,7 +25,7 @@ _STEPS = (PreBinds, BindsInTurn, PostBinds, RollsBack, ValidatesPods, MutatesPod
 
 
 def build(
-    configured: Iterable[PluginConfiguration], available: Iterable[EntryPoint] | None = None
+    configured: Iterable[BinderPluginConfiguration], available: Iterable[EntryPoint] | None = None
 ) -> tuple[BinderPlugin, ...]:
     """Return the configured plugins in their order.
 

@@ -28,6 +28,7 @@ from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.pods import capture_pods, state_of
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.volumes import capture_volumes
+from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
@@ -56,7 +57,7 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
     queues = sorted(snapshot.queues, key=_age_and_name)
     scenario: Entry = {
         "name": f"snapshot of {now.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC",
-        "config": {"nodePool": node_pool} if node_pool else {},
+        "config": _config(snapshot, node_pool),
         "needs": list(_inexpressible(snapshot, jobs)),
         "now": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "nodes": capture_nodes(snapshot.nodes, _taken_by_others(snapshot, jobs)),
@@ -74,6 +75,14 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
     written = {key: value for key, value in scenario.items() if value}
     Scenario.model_validate(written)
     return written
+
+
+def _config(snapshot: ClusterSnapshot, node_pool: str) -> Entry:
+    workload = capture_workload(snapshot, node_pool)
+    return {
+        **({"nodePool": node_pool} if node_pool else {}),
+        **({"plugins": {"fragmentation": {"workload": workload}}} if workload else {}),
+    }
 
 
 def _age_and_name(item: Queue | PodGroup | Pod) -> tuple[str, str, str]:

@@ -81,6 +81,7 @@ class Cluster:
             configuration.scheduler_name,
             self.priority_classes,
             self.defects,
+            node_pool=configuration.node_pool,
             trusts_records=configuration.tenancy_policy_enforced,
         )
         self.commit_counts: dict[Uid, int] = {}

@@ -104,6 +104,7 @@ def are_equivalent(one: Task, other: Task) -> bool:
         and (one.gone_by, one.is_recreated) == (other.gone_by, other.is_recreated)
         and one.recorded_queue == other.recorded_queue
         and one.recorded_group == other.recorded_group
+        and one.is_of_pool == other.is_of_pool
         and _devices(one) == _devices(other)
     )
 

@@ -6,7 +6,7 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 
 import math
 
-from bindery.api.names import DEFAULT_QUEUE
+from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
@@ -45,6 +45,7 @@ class TaskStore:
         priority_classes: PriorityClasses,
         defects: Defects,
         *,
+        node_pool: str = "",
         trusts_records: bool = False,
     ) -> None:
         """`trusts_records`: whether only the binder can write the records on pods."""
@@ -57,6 +58,7 @@ class TaskStore:
         self._shapes = ShapeBook(state.axis)
         self._grants = Grants(holds, trusts_records=trusts_records)
         self._scheduler_name = scheduler_name
+        self._node_pool = node_pool
         self._evicting: set[Uid] = set()
         """Tasks with a committed eviction that their pods do not show yet."""
         self._bound_in: dict[Uid, str] = {}
@@ -94,6 +96,7 @@ class TaskStore:
         if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
         task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
+        task.is_of_pool = pod.metadata.labels.get(NODE_POOL_LABEL, "") == self._node_pool
         if old is not None:
             moves = self._changes_queue(task.job, pod)
             if not moves and (are_equivalent(old, task) or self._confirm(old, task)):

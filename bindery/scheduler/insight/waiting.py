@@ -13,6 +13,7 @@ from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.objections import BUDGET
 from bindery.scheduler.insight.order import Position, Turns
+from bindery.scheduler.insight.ranking import Ranking, rank_pod, rankings
 from bindery.scheduler.insight.shares import QueueShare, chain_shares
 from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
@@ -93,6 +94,8 @@ class Explanation:
     reservation: ReservationReport | None
     """The room that is reserved for it."""
     advice: str
+    rankings: tuple[Ranking, ...] = ()
+    """The best nodes for its pods, or for the one pod that was asked about."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +119,24 @@ class _AtEnd:
     victims: VictimPlan | None = None
 
 
-def explain(world: World, key: JobKey) -> Explanation | None:
+def explain(world: World, key: JobKey, pod: str = "") -> Explanation | None:
     """Run a cycle in `world` and return the explanation of the job `key`; None if it is unknown.
 
+    `pod`: the name of the pod to rank nodes for; "" ranks nodes for the first pods that differ.
     Afterwards, the committed pods are Binding in `world`.
     """
-    return explain_all(world, (key,)).get(key)
+    ranked = _rankings(world, key, pod)  # before the cycle, which takes nodes
+    explained = explain_all(world, (key,)).get(key)
+    return replace(explained, rankings=ranked) if explained is not None else None
+
+
+def _rankings(world: World, key: JobKey, pod: str) -> tuple[Ranking, ...]:
+    job = world.engine.cluster.state.jobs.get(key)
+    found: tuple[Ranking, ...] = ()
+    if job is not None:
+        with world.engine.session() as session, session.guarded(job):
+            found = rank_pod(session, job, pod) if pod else rankings(session, job)
+    return found
 
 
 def explain_all(world: World, keys: Collection[JobKey]) -> dict[JobKey, Explanation]:

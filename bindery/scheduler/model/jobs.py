@@ -90,6 +90,8 @@ class Task:
     """For a pod that is being deleted, the end of its grace period: seconds since the epoch."""
     is_ours: bool = True
     """Whether this scheduler plans it; other pods only use room."""
+    is_of_pool: bool = True
+    """Whether it is of this scheduler's node pool; a bound pod may be of another one."""
     is_recreated: bool = True
     """Whether a controller replaces the pod when it is deleted."""
     status: TaskStatus = TaskStatus.PENDING

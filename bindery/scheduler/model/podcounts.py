@@ -14,7 +14,7 @@ _DAY_LENGTH = len("2026-01-31")
 
 
 class PodCounts:
-    """Counts the pods of this scheduler in any state, ended pods included."""
+    """Counts the pods of this scheduler and its node pool in any state, ended pods included."""
 
     def __init__(self) -> None:
         self._by_day: dict[str, Counter[Shape]] = {}
@@ -28,13 +28,13 @@ class PodCounts:
 
     def add(self, task: Task) -> None:
         """Count `task`."""
-        if task.is_ours:
+        if task.is_ours and task.is_of_pool:
             self._by_day.setdefault(task.created[:_DAY_LENGTH], Counter())[task.shape] += 1
             self.version += 1
 
     def remove(self, task: Task) -> None:
         """Undo `add`; the shape and creation time of `task` must be the same."""
-        if not task.is_ours:
+        if not (task.is_ours and task.is_of_pool):
             return
         day = task.created[:_DAY_LENGTH]
         counts = self._by_day[day]

@@ -116,6 +116,12 @@ class ShapeVectors:
             return Place(row, True)
         return Place(row, False) if self._later[position] else None
 
+    def fitting(self, *, later: bool) -> NDArray[np.intp]:
+        """Return the rows where one more pod fits now, or after all pending releases."""
+        self._catch_up()
+        fits = self._later if later else self.now != _NOWHERE
+        return np.asarray(self._session.order[fits])
+
     def exclude(self, row: int) -> None:
         """Exclude the node at `row` from now on."""
         position = self._session.position[row]

@@ -342,13 +342,21 @@ class Session:
         )
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return the sum of all plugins' scores of `rows` for pods of `shape`."""
+        """Return the weighted sum of all plugins' scores of `rows` for pods of `shape`."""
         total = np.zeros(len(rows), dtype=np.float64)
-        for plugin in self.plugins.node_scores:
+        for plugin, weight in self.plugins.node_scores:
             scores = plugin.node_scores(self, shape, rows)
             if scores is not None:
-                total += scores
+                total += scores if weight == 1.0 else weight * scores
         return total
+
+    def scores_by_plugin(self, shape: Shape, rows: Rows) -> dict[str, NDArray[np.float64]]:
+        """Return the weighted scores of `rows` by plugin, without plugins that score none."""
+        found = {
+            plugin.name: (plugin.node_scores(self, shape, rows), weight)
+            for plugin, weight in self.plugins.node_scores
+        }
+        return {name: weight * s for name, (s, weight) in found.items() if s is not None}
 
     def next_pods(self, job: Job, barred: next_pods.Barred | None = None) -> Sequence[Task]:
         """Return the next pods of `job` to place together: its gang, or one extra pod.

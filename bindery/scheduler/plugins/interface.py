@@ -113,7 +113,15 @@ class JobNodeFilter(Protocol):
 
 @runtime_checkable
 class NodeScore(Protocol):
-    """Scores nodes. The scores of all plugins are added; each has its own range of values."""
+    """Scores nodes. The scores of all plugins are added; each has its own range of values.
+
+    The configuration may give the plugin a weight, a factor of its scores.
+    """
+
+    @property
+    def name(self) -> str:
+        """The plugin's name in the configuration."""
+        ...
 
     def node_scores(
         self, session: SessionView, shape: Shape, rows: Rows

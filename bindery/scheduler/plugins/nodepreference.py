@@ -23,10 +23,14 @@ class NodePreference:
 
     name = "nodepreference"
 
-    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
         """Return 100 * matching weight / total weight, minus 50 for an untolerated soft taint."""
-        scores = np.zeros(len(rows), dtype=np.float64)
         preferred = (shape.node_affinity.preferred if shape.node_affinity else None) or ()
+        if not preferred and not session.has_soft_taints:
+            return None
+        scores = np.zeros(len(rows), dtype=np.float64)
         weights = sum(term.weight for term in preferred)
         for term in preferred:
             matches = term_mask(session.labels, term.preference)[rows]

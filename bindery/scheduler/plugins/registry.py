@@ -9,7 +9,7 @@ from typing import Any
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
-from bindery.api.plugins import build
+from bindery.api.plugins import PluginConfigurationError, build
 from bindery.kube.resources import Resource
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.shapes import Need
@@ -31,6 +31,8 @@ class PluginSet:
     plugins: Sequence[points.Plugin]
     seconds: dict[str, float] = field(default_factory=dict)
     """Plugin name -> seconds spent in the plugin since the last `take_seconds`."""
+    weights: Mapping[str, float] = field(default_factory=dict)
+    """Plugin name -> factor of its scores; default 1."""
     queue_order: Sequence[points.QueueOrder] = field(init=False)
     victim_order: Sequence[VictimKey] = field(init=False)
     """One for each of `queue_order`."""
@@ -38,7 +40,8 @@ class PluginSet:
     pod_order: Sequence[points.PodOrder] = field(init=False)
     node_filters: Sequence[points.NodeFilter] = field(init=False)
     job_node_filters: Sequence[points.JobNodeFilter] = field(init=False)
-    node_scores: Sequence[points.NodeScore] = field(init=False)
+    node_scores: Sequence[tuple[points.NodeScore, float]] = field(init=False)
+    """Each with the factor of its scores; plugins with factor 0 are left out."""
     device_choices: Sequence[points.DeviceChoice] = field(init=False)
     domains: Sequence[points.CandidateDomains] = field(init=False)
     validity: Sequence[points.JobValid] = field(init=False)
@@ -73,7 +76,9 @@ class PluginSet:
         self.pod_order = [p for p in self.plugins if isinstance(p, points.PodOrder)]
         self.node_filters = [p for p in self.plugins if isinstance(p, points.NodeFilter)]
         self.job_node_filters = [p for p in self.plugins if isinstance(p, points.JobNodeFilter)]
-        self.node_scores = [p for p in self.plugins if isinstance(p, points.NodeScore)]
+        scoring = [p for p in self.plugins if isinstance(p, points.NodeScore)]
+        weighted = [(p, self.weights.get(p.name, 1.0)) for p in scoring]
+        self.node_scores = [(plugin, weight) for plugin, weight in weighted if weight]
         self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
         self.validity = [p for p in self.plugins if isinstance(p, points.JobValid)]
@@ -100,7 +105,9 @@ class PluginSet:
         self.release_gates = [p for p in self.plugins if isinstance(p, points.WaitsForRelease)]
         strategies = (p.gpu_strategy() for p in self.plugins if isinstance(p, points.GpuStrategy))
         self.gpu_strategy = next(strategies, None)
-        self.packing = [p for p in self.plugins if isinstance(p, points.Packing)]
+        # A plugin whose scores do not count leaves packing to the others.
+        packing = [p for p in self.plugins if isinstance(p, points.Packing)]
+        self.packing = [p for p in packing if self.weights.get(p.name, 1.0)]
         having = (p for p in self.plugins if isinstance(p, points.HasStrategies))
         self.packing_strategies = next((p.packing_strategies() for p in having), _UNCONFIGURED)
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
@@ -130,11 +137,17 @@ def load(configured: Sequence[PluginConfiguration]) -> PluginSet:
     """Return the configured plugins, built from their entry points.
 
     Raises:
-        PluginConfigurationError: a plugin is unknown, or does not accept its arguments.
+        PluginConfigurationError: a plugin is unknown, does not accept its arguments, or has a
+            weight although it does not score nodes.
     """
     seconds: dict[str, float] = {}
     plugins = [timed(plugin, seconds) for plugin in build(configured, _installed(tuple(sys.path)))]
-    return PluginSet(plugins, seconds)
+    for index, (item, plugin) in enumerate(zip(configured, plugins, strict=True)):
+        if item.weight != 1.0 and not isinstance(plugin, points.NodeScore):
+            raise PluginConfigurationError(
+                ("plugins", index, "weight"), f"plugin {item.name} does not score nodes"
+            )
+    return PluginSet(plugins, seconds, {item.name: item.weight for item in configured})
 
 
 @lru_cache(maxsize=4)  # the search reads a file of each installed distribution

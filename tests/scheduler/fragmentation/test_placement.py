@@ -169,7 +169,7 @@ def test_a_node_that_changes_is_measured_again() -> None:
 @pytest.mark.parametrize(
     ("kind", "text"),
     [
-        ({"gpus": 1.5}, "several GPUs are whole GPUs"),
+        ({"gpus": 1.5}, "more than one GPU must be whole"),
         ({"cpu": "much"}, "much"),
         ({"gpu": 1}, "unknown key"),
         ({"gpus": 1, "tolerations": [{"key": 1}]}, "tolerations"),

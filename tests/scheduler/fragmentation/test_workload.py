@@ -13,6 +13,7 @@ from sharedgpus import sharer
 from sizes import examples
 
 from bindery.api.gpushare import WHOLE
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube.objects import Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT
@@ -25,6 +26,7 @@ from bindery.scheduler.plugins.fragmentation.workload import (
     learn,
     typical,
 )
+from bindery.scheduler.plugins.fragmentation.workload import given as given_weights
 
 ONE, HALF, PAIR = Kind(4000, WHOLE, 1), Kind(2000, WHOLE // 2, 1), Kind(8000, WHOLE, 2)
 
@@ -36,7 +38,7 @@ def created(item: Pod, day: str) -> Pod:
 
 def learned(cluster: Cluster, half_life_days: int = 7) -> TypicalPods:
     state = cluster.state
-    return learn(state.pod_counts.by_day, state.axis, Kinds(), half_life_days)
+    return learn(state.pod_counts.by_day, state.axis, Kinds(), half_life_days, 1)
 
 
 @pytest.mark.parametrize(
@@ -85,6 +87,22 @@ def test_pods_that_differ_in_nothing_that_matters_are_one_kind() -> None:
 
     assert weights.keys() == {Kind(1000, WHOLE, 1), NO_GPU}
     assert weights[Kind(1000, WHOLE, 1)] / weights[NO_GPU] == pytest.approx(3 / 2, rel=0.1)
+
+
+def test_pods_of_another_node_pool_do_not_count() -> None:
+    pods = [pod(f"p{i}", 1, gpu=1, on="n") for i in range(3)]
+    other = pod("other", 1, gpu=4, on="n", labels={NODE_POOL_LABEL: "other"})
+
+    (kind,) = dict(learned(engine_with(node("n", 64, gpu=8), *pods, other).cluster).weights)
+
+    assert kind.devices == 1
+
+
+def test_given_weights_are_used_as_they_are_unless_they_are_too_large() -> None:
+    assert given_weights([(ONE, 3), (HALF, 7), (ONE, 2)]).weights == ((HALF, 7), (ONE, 5))
+    large = given_weights([(ONE, 2**31), (HALF, 2**30), (PAIR, 1)])
+    assert large.workload().total_weight <= MOST_WEIGHT
+    assert [kind for kind, _ in large.weights] == [ONE, HALF, PAIR]
 
 
 def test_a_constraint_on_nodes_makes_another_kind() -> None:

@@ -31,13 +31,14 @@ from bindery.scheduler.plugins.fragmentation.gradient import (
 )
 from bindery.scheduler.plugins.fragmentation.table import GrowthTable
 from bindery.scheduler.plugins.fragmentation.workload import (
+    HALF_LIFE_DAYS,
+    MINIMUM_PODS,
     NO_GPU,
     Kind,
     Kinds,
     TypicalPods,
-    gpu_pods,
+    given,
     learn,
-    typical,
 )
 from bindery.scheduler.plugins.view import FRAGMENTATION, SessionView
 
@@ -52,8 +53,10 @@ class GivenKind(ApiModel):
     weight: int = Field(default=1, ge=1, le=2**31)
     """How many of the workload's pods are of this kind."""
     cpu: str = "0"
-    gpus: float = Field(default=0.0, ge=0)
-    """Whole GPUs, or a part of one GPU."""
+    gpus: float = Field(default=0.0, ge=0, le=64)
+    """Whole GPUs, or a part of a GPU."""
+    devices: int = Field(default=1, ge=1, le=64)
+    """Of how many GPUs a part is requested."""
     node_selector: dict[str, str] = Field(default_factory=dict)
     required_affinity: dict[str, Any] | None = None
     """`requiredDuringSchedulingIgnoredDuringExecution` of a node affinity."""
@@ -63,7 +66,7 @@ class GivenKind(ApiModel):
     @classmethod
     def _whole_or_a_part(cls, gpus: float) -> float:
         if gpus > 1 and gpus != int(gpus):
-            raise ValueError("several GPUs are whole GPUs")
+            raise ValueError("more than one GPU must be whole GPUs")
         return gpus
 
     @field_validator("cpu")
@@ -79,9 +82,9 @@ class GivenKind(ApiModel):
 class Arguments(ApiModel):
     """The arguments of fragmentation."""
 
-    minimum_pods: int = Field(default=50, ge=0)
+    minimum_pods: int = Field(default=MINIMUM_PODS, ge=0)
     """How many pods with GPUs must exist before the plugin scores anything."""
-    half_life_days: int = Field(default=7, ge=1)
+    half_life_days: int = Field(default=HALF_LIFE_DAYS, ge=1)
     """A pod that was created so many days before the newest pod counts half in the workload."""
     workload: tuple[GivenKind, ...] = ()
     """The typical workload. Empty: it is learned from the pods that exist."""
@@ -96,7 +99,7 @@ class Fragmentation:
     def __init__(self, arguments: Arguments) -> None:
         self._arguments = arguments
         self._kinds = Kinds()
-        self._given = typical(dict(self._read(kind) for kind in arguments.workload))
+        self._given = given(self._read(kind) for kind in arguments.workload)
         self._typical = TypicalPods(())
         self._learned_at: tuple[object, ...] = ()
         self._table: GrowthTable | None = None
@@ -155,30 +158,30 @@ class Fragmentation:
             self._learned_at = key
             if sum(map(len, counts.by_day.values())) > _MOST_SHAPES:
                 self._kinds.forget_others(s for by in counts.by_day.values() for s in by)
-            seen = gpu_pods(counts.by_day, axis, self._kinds)
-            enough = seen > 0 and seen >= self._arguments.minimum_pods
-            half_life = self._arguments.half_life_days
-            learned = learn(counts.by_day, axis, self._kinds, half_life) if enough else None
-            # The same workload keeps its table.
-            if learned != self._typical:
-                self._typical = learned or TypicalPods(())
+            arguments = self._arguments
+            learned = learn(
+                counts.by_day, axis, self._kinds, arguments.half_life_days, arguments.minimum_pods
+            )
+            if learned != self._typical:  # the same workload keeps its table
+                self._typical = learned
         return self._typical
 
     def _is_active(self, session: SessionView) -> bool:
         return bool(self.typical_pods(session).weights)
 
-    def _read(self, given: GivenKind) -> tuple[Kind, int]:
-        if not given.gpus:
-            return NO_GPU, given.weight
-        whole = given.gpus >= 1
+    def _read(self, kind: GivenKind) -> tuple[Kind, int]:
+        if not kind.gpus:
+            return NO_GPU, kind.weight
         key = self._kinds.put(
-            given.node_selector,
-            msgspec.convert(given.required_affinity, NodeSelector | None),
-            [msgspec.convert(each, Toleration) for each in given.tolerations],
+            kind.node_selector,
+            msgspec.convert(kind.required_affinity, NodeSelector | None),
+            [msgspec.convert(each, Toleration) for each in kind.tolerations],
         )
-        portion = WHOLE if whole else max(1, round(given.gpus * WHOLE))
-        devices = int(given.gpus) if whole else 1
-        return Kind(quantity.parse(given.cpu, "cpu"), portion, devices, key), given.weight
+        cpu, portion = quantity.parse(kind.cpu, "cpu"), WHOLE
+        devices = int(kind.gpus)
+        if kind.gpus < 1:
+            portion, devices = max(1, round(kind.gpus * WHOLE)), kind.devices
+        return Kind(cpu, portion, devices, key), kind.weight
 
     # -- the table -----------------------------------------------------------------------------
 

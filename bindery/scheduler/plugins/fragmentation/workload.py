@@ -27,10 +27,13 @@ from bindery.scheduler.plugins.fragmentation.gradient import MOST_WEIGHT, Worklo
 COVERED: Final = 0.95
 """The part of all pods that the typical workload covers, the most frequent kinds first."""
 MOST_KINDS: Final = 100
+MINIMUM_PODS: Final = 50
+"""The default number of pods with GPUs from which on their workload counts as typical."""
+HALF_LIFE_DAYS: Final = 7
 _STEPS: Final = 4
 """Steps of weights between a number and its double."""
 _HALVINGS: Final = 16
-"""Pods that are older than so many half-lives do not count."""
+"""A pod that is older than so many half-lives does not count."""
 _UNKNOWN_DAY: Final = date(1970, 1, 1).toordinal()
 
 
@@ -125,23 +128,18 @@ class TypicalPods:
         return [kind.constraint for kind, _ in self.weights]
 
 
-def gpu_pods(counts: Mapping[str, Mapping[Shape, int]], axis: ResourceAxis, kinds: Kinds) -> int:
-    """Return the number of pods in `counts` (day -> shape -> number) that request GPUs."""
-    return sum(
-        count
-        for by_shape in counts.values()
-        for shape, count in by_shape.items()
-        if (kind := kinds.of(axis, shape)) is not None and kind.devices
-    )
+Counts = Mapping[str, Mapping[Shape, int]]
+"""Day of creation (`2026-01-31`) -> shape -> number of pods."""
 
 
 def learn(
-    counts: Mapping[str, Mapping[Shape, int]],
+    counts: Counts,
     axis: ResourceAxis,
     kinds: Kinds,
-    half_life_days: int,
+    half_life_days: int = HALF_LIFE_DAYS,
+    minimum_pods: int = MINIMUM_PODS,
 ) -> TypicalPods:
-    """Return the typical pods by the number of pods of each shape and day of creation.
+    """Return the typical pods of `counts`; none if fewer than `minimum_pods` request GPUs.
 
     A pod that was created `half_life_days` earlier counts half. The newest day is the reference,
     not the clock, so a pause changes nothing.
@@ -149,13 +147,15 @@ def learn(
     days = {day: _ordinal(day) for day in counts}
     newest = max(days.values(), default=0)
     sums: defaultdict[Kind, int] = defaultdict(int)
+    with_gpus = 0
     for day, by_shape in counts.items():
         halvings = (newest - days[day]) // half_life_days
         for shape, count in by_shape.items():
             kind = kinds.of(axis, shape)
-            if kind is not None and halvings <= _HALVINGS:
-                sums[kind] += count << (_HALVINGS - halvings)
-    return typical(sums)
+            if kind is not None:
+                with_gpus += count if kind.devices else 0
+                sums[kind] += (count << _HALVINGS) >> halvings
+    return typical(sums) if with_gpus >= max(1, minimum_pods) else TypicalPods(())
 
 
 def typical(sums: Mapping[Kind, int]) -> TypicalPods:
@@ -170,6 +170,19 @@ def typical(sums: Mapping[Kind, int]) -> TypicalPods:
     weights = [(kind, max(1, rounded[kind] >> shift)) for kind in kept]
     assert sum(weight for _, weight in weights) <= MOST_WEIGHT, "the weights of a workload"
     return TypicalPods(tuple(weights))
+
+
+def given(weights: Iterable[tuple[Kind, int]]) -> TypicalPods:
+    """Return the kinds of `weights`, each with the sum of its weights, without any rounding.
+
+    Only weights whose sum is too large for `Workload` are scaled down.
+    """
+    sums: defaultdict[Kind, int] = defaultdict(int)
+    for kind, weight in weights:
+        sums[kind] += weight
+    factor = -(-sum(sums.values()) // (MOST_WEIGHT - len(sums)))
+    scaled = {kind: max(1, weight // max(factor, 1)) for kind, weight in sums.items()}
+    return TypicalPods(tuple(sorted(scaled.items(), key=lambda item: (-item[1], item[0]))))
 
 
 def _rounded(amount: int) -> int:

@@ -191,12 +191,14 @@ class NodeLock:
             found += session.ledger(HamiLedger).reasons(task, session.state.nodes.name(int(row)))
         return f"devices: {found}" if found else None
 
-    def node_scores(self, session: SessionView, shape: Shape, rows: Rows) -> NDArray[np.float64]:
-        """Return 0 to 90 by the usage of devices, for pods with device requests."""
-        scores = np.zeros(len(rows), dtype=np.float64)
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
+        """Return 0 to 90 by the usage of devices; None for pods without device requests."""
         wanted = self._requests.of(shape)
         if wanted is None or not self._fleet.nodes:
-            return scores
+            return None
+        scores = np.zeros(len(rows), dtype=np.float64)
         wished = wanted.wishes.node_policy or self._arguments.node_policy
         spreads = (wished or session.gpu_strategy() or NodePolicy.BINPACK) == NodePolicy.SPREAD
         for position, name in self._own(session, rows):
