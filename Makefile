@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench controlplane clean
+.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -64,6 +64,16 @@ crds: $(VENV)/ready ## Write definitions, the policy's keys and the page of conf
 
 bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
 	$(RUN)/python -m benchmarks
+
+DATA ?=
+JOBS ?= 2
+
+bench-quality: $(VENV)/ready ## Measure how well GPUs are packed: DATA=DIR with the traces of openb; ARGS="--traces default --seeds 42" for a quick look.
+	@test -n "$(DATA)" || { echo "say where the data is: make bench-quality DATA=DIR (see docs/simulation.md)"; exit 2; }
+	$(RUN)/python -m benchmarks.quality --data "$(DATA)" --jobs $(JOBS) $(ARGS)
+
+bench-topology: $(VENV)/ready ## Measure how close together gangs are placed, with random arrivals and ends.
+	$(RUN)/python -m benchmarks.quality.topology $(ARGS)
 
 controlplane: $(VENV)/ready ## Build the control plane's binaries, once (about six minutes).
 	$(RUN)/python -m bindery.controlplane

@@ -26,6 +26,7 @@ COMMANDS: Final = {
     "queues": LazyCommand("bindery.cli.queues", "Draw the queues with their shares as bars."),
     "explain": LazyCommand("bindery.cli.explain", "Explain why a pod or a gang waits."),
     "whatif": LazyCommand("bindery.cli.whatif", "Show what would happen if a file were submitted."),
+    "simulate": LazyCommand("bindery.cli.simulate", "Play a trace of jobs through the scheduler."),
     "scenario": LazyCommand("bindery.cli.scenario", "Run scenario files."),
     "snapshot": LazyCommand("bindery.cli.snapshot", "Write the cluster as a scenario file."),
     "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),

@@ -4,6 +4,6 @@
 admission and controllers would do. Nothing is sent to a server.
 """
 
-from bindery.scenario.manifests.submission import Submission, read_submission
+from bindery.scenario.manifests.submission import Submission, read_documents, read_submission
 
-__all__ = ["Submission", "read_submission"]
+__all__ = ["Submission", "read_documents", "read_submission"]

@@ -4,9 +4,9 @@ Called by `bindery whatif`. Objects get what the API server would add: names, ti
 a Job or a Deployment becomes its pods.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict
 from bindery.api import podgroup, queue
 from bindery.api.base import CustomResource
 from bindery.api.names import API_VERSION
+from bindery.api.times import seconds, timestamp
 from bindery.api.yamlfile import Document, FileError, read, validate
 from bindery.kube.objects import (
     KubeObject,
@@ -83,10 +84,28 @@ def read_submission(
     Raises:
         FileError: a part of it cannot be used; the API server would refuse it too.
     """
-    reader = _Reader(snapshot, namespace, now)
     documents = read(path)
     if not documents:
         raise FileError(str(path), 1, "the file is empty")
+    return read_documents(documents, snapshot, namespace, now)
+
+
+def read_documents(
+    documents: Sequence[Document],
+    snapshot: ClusterSnapshot,
+    namespace: str,
+    now: datetime,
+    *,
+    keeps_times: bool = False,
+) -> Submission:
+    """Return the objects of `documents`, as if submitted to `snapshot` at `now`.
+
+    `keeps_times`: objects with a creation time keep it.
+
+    Raises:
+        FileError: a part of them cannot be used; the API server would refuse it too.
+    """
+    reader = _Reader(snapshot, namespace, now, keeps_times=keeps_times)
     for document in documents:
         reader.take(document)
     return reader.finished(documents[0])
@@ -95,7 +114,10 @@ def read_submission(
 class _Reader:
     """Reads one file."""
 
-    def __init__(self, snapshot: ClusterSnapshot, namespace: str, now: datetime) -> None:
+    def __init__(
+        self, snapshot: ClusterSnapshot, namespace: str, now: datetime, *, keeps_times: bool
+    ) -> None:
+        self._keeps_times = keeps_times
         self._snapshot = snapshot
         self._namespace = namespace
         self._now = now
@@ -214,14 +236,31 @@ class _Reader:
             "name": name,
             "namespace": namespace,
             "uid": f"submitted-{manifest.kind}-{namespace}-{name}".lower(),
-            "creationTimestamp": self._now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "creationTimestamp": self._created(document, given),
             "labels": given.get("labels") or {},
             "annotations": given.get("annotations") or {},
         }
+        if isinstance(given.get("deletionTimestamp"), datetime):  # YAML reads times
+            given["deletionTimestamp"] = timestamp(given["deletionTimestamp"].timestamp())
         try:
             return msgspec.convert(given, Meta)
         except msgspec.ValidationError as error:
             raise document.error(("metadata",), str(error)) from error
+
+    def _created(self, document: Document, given: Mapping[str, Any]) -> str:
+        """Return the creation time of an object."""
+        created = given.get("creationTimestamp") if self._keeps_times else None
+        if created is None:
+            return timestamp(self._now.timestamp())
+        if isinstance(created, str):
+            at_s = seconds(created)
+        else:  # YAML reads times
+            at_s = created.timestamp() if isinstance(created, datetime) else None
+        if at_s is None:
+            location = ("metadata", "creationTimestamp")
+            text = f"{created!r} is not a time such as 2026-01-31T12:00:00Z"
+            raise document.error(location, text)
+        return timestamp(at_s)
 
 
 def _checked(model: type[CustomResource], document: Document) -> dict[str, Any]:

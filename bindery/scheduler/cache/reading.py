@@ -77,7 +77,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
             pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION, "").lower()
         ),
         bound_at=_bound_at(pod),
-        runtime_s=_runtime_s(pod),
+        runtime_s=runtime_of(pod),
         never_preempts=pod.spec.preemption_policy == "Never",
         sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
@@ -200,7 +200,7 @@ def _bound_at(pod: Pod) -> float | None:
     return None
 
 
-def _runtime_s(pod: Pod) -> float:
+def runtime_of(pod: Pod) -> float:
     """Return the longest runtime of the pod; infinite if it has none that can be read."""
     try:
         said = float(pod.metadata.annotations.get(EXPECTED_RUNTIME_ANNOTATION, "inf"))
