@@ -121,7 +121,7 @@ def counts_alike(one: Task, other: Task) -> bool:
         and one.row != NO_ROW
         and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.gpu_groups, one.gpu_indexes) == (other.gpu_groups, other.gpu_indexes)
-        and one.spreads_devices == other.spreads_devices
+        and (one.spreads_devices, one.is_of_pool) == (other.spreads_devices, other.is_of_pool)
     )
 
 
