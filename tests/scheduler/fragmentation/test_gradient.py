@@ -178,3 +178,21 @@ def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks):
         for ask in asks:
             assert table.growths(ask, rows).tolist() == growth(work, nodes, ask)[0].tolist()
     assert table.lost.tolist() == fragmentation(work, nodes).tolist()
+
+
+@settings(max_examples=examples(100))
+@given(some_nodes, some_kinds, st.data())
+def test_a_share_by_memory_has_a_portion_on_each_node(states, kinds, data):
+    work, nodes = workload(*kinds), columns(states, len(kinds))
+    portions = data.draw(
+        st.lists(st.integers(1, 1000), min_size=nodes.count, max_size=nodes.count).map(np.array)
+    )
+    rows = np.array(data.draw(st.permutations(range(nodes.count))))
+    table = GrowthTable(work, nodes.take(np.arange(nodes.count)))
+
+    found = table.growths(Ask(1000, portions[rows]), rows, memory_mib=1)
+
+    expected = [growth_plainly(work, nodes, row, Ask(1000, int(portions[row]))) for row in rows]
+    assert found.tolist() == expected
+    again = rows[::2]
+    assert table.growths(Ask(1000, portions[again]), again, 1).tolist() == expected[::2]

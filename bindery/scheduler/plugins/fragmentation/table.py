@@ -65,7 +65,7 @@ class GrowthTable:
     def growths(self, ask: Ask, rows: Rows, memory_mib: int = 0) -> IntColumn:
         """Return the growth of F by placing `ask` on each of `rows` [position in rows].
 
-        A share by `memory_mib` has a portion for each node; it is a function of the node.
+        `memory_mib`: of a share by memory; its portion is an array [position in rows].
         """
         by_memory = not isinstance(ask.portion, int)
         key = (ask.cpu, 0 if by_memory else int(ask.portion), ask.devices, memory_mib)
@@ -73,9 +73,10 @@ class GrowthTable:
         if kept is None:
             empty: NDArray[np.int64] = np.zeros(self.nodes.count, dtype=np.int64)
             kept = self._growths[key] = _Growths(empty, empty.copy())
-        stale = rows[kept.seen[rows] != self._version[rows]]
-        if len(stale):
-            portion = ask.portion if isinstance(ask.portion, int) else ask.portion[stale]
+        is_stale = kept.seen[rows] != self._version[rows]
+        if is_stale.any():
+            stale = rows[is_stale]
+            portion = ask.portion if isinstance(ask.portion, int) else ask.portion[is_stale]
             here = Ask(ask.cpu, portion, ask.devices)
             values, _ = growth(self.workload, self.nodes.take(stale), here, self._lost[stale])
             kept.values[stale] = values
