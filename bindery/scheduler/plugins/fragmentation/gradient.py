@@ -48,10 +48,19 @@ class Workload:
         return int(self.weight.sum())
 
     @cached_property
-    def levels(self) -> tuple[tuple[int, NDArray[np.intp]], ...]:
-        """Each portion that pods with GPUs request, with the positions of their kinds."""
-        wanted = np.unique(self.portion[self.portion > 0])
-        return tuple((int(p), np.flatnonzero(self.portion == p)) for p in wanted)
+    def requested(self) -> NDArray[np.intp]:
+        """The positions of the kinds that request GPUs."""
+        return np.flatnonzero(self.portion > 0)
+
+    @cached_property
+    def portions(self) -> IntColumn:
+        """The different portions that kinds request, ascending [level]."""
+        return np.unique(self.portion[self.requested])
+
+    @cached_property
+    def level(self) -> NDArray[np.intp]:
+        """The position of its portion in `portions`, of each kind that requests GPUs."""
+        return np.searchsorted(self.portions, self.portion[self.requested])
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,17 +109,15 @@ class Places:
 
 def fragmentation(workload: Workload, nodes: NodeColumns) -> IntColumn:
     """Return F of each of `nodes` [node], in units of a device times weight."""
-    free = nodes.free
-    lost = free.sum(axis=0) * workload.total_weight
-    for portion, kinds in workload.levels:
-        fits = free >= portion
-        # The weight of the kinds that fit on the node, of those that request this portion.
-        can_run = fits.sum(axis=0) >= workload.devices[kinds, None]
-        can_run &= nodes.cpu >= workload.cpu[kinds, None]
-        can_run &= nodes.allowed[kinds]
-        usable = np.where(fits, free, 0).sum(axis=0)
-        lost -= usable * (workload.weight[kinds] @ can_run)
-    return np.asarray(lost)
+    free, kinds, level = nodes.free, workload.requested, workload.level
+    fits = free >= workload.portions[:, None, None]  # [level, device, node]
+    usable = (fits * free).sum(axis=1)
+    # The kinds that fit on each node [kind with GPUs, node].
+    can_run = fits.sum(axis=1)[level] >= workload.devices[kinds, None]
+    can_run &= nodes.cpu >= workload.cpu[kinds, None]
+    can_run &= nodes.allowed[kinds]
+    used = workload.weight[kinds] @ (can_run * usable[level])
+    return np.asarray(free.sum(axis=0) * workload.total_weight - used)
 
 
 def places(nodes: NodeColumns, ask: Ask) -> Places:
