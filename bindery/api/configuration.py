@@ -32,6 +32,7 @@ DEFAULT_PLUGINS: Final = (
     "node_lock",  # devices that HAMi shares
     "cooldown",  # a node that refused a pod is avoided for a while
     "volumes",  # persistent volumes: bound, to be bound, to be provisioned
+    "topology",  # racks, blocks and HyperNodes for gangs and their sub-groups
     "nodepreference",  # preferred affinity and soft taints
     "fragmentation",  # the place where the typical workload loses the fewest GPUs
     "nodeplacement",  # binpack or spread

@@ -17,8 +17,15 @@ from bindery.api.bindrequest import BindRequest
 from bindery.api.names import GROUP, VERSION
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
+from bindery.api.topology import HyperNode, Topology
 
-KINDS: Final[tuple[type[CustomResource], ...]] = (PodGroup, Queue, BindRequest)
+KINDS: Final[tuple[type[CustomResource], ...]] = (
+    PodGroup,
+    Queue,
+    BindRequest,
+    Topology,
+    HyperNode,
+)
 
 Schema = dict[str, JsonValue]
 

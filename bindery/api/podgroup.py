@@ -6,6 +6,7 @@ from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
 from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED, GangState
+from bindery.api.topology import TopologyConstraint
 
 __all__ = ["INVALID", "SCHEDULED"]
 
@@ -23,6 +24,9 @@ class SubGroup(ApiModel):
     """How many pods of this sub-group must be placed together. Default: all of them."""
     min_sub_group: NonNegative | None = None
     """How many of the sub-groups below must be placed. Default: all of them."""
+    topology: TopologyConstraint | None = None
+    """The domain in which the pods of this sub-group must, or should, be together: inside the
+    domain of the group above."""
 
 
 class PodGroupSpec(ApiModel):
@@ -37,6 +41,8 @@ class PodGroupSpec(ApiModel):
     """Parts of the gang, as a tree of at most 16 levels."""
     min_sub_group: NonNegative | None = None
     """How many of the top sub-groups must be placed. Default: all of them."""
+    topology: TopologyConstraint | None = None
+    """The domain in which all pods must, or should, be together."""
     preemptibility: Literal["Preemptible", "NonPreemptible"] | None = None
     """Whether the gang may be evicted for others. Default: by priority, below 100 it may."""
     preemption_delay_seconds: float = Field(default=0.0, ge=0)

@@ -125,11 +125,28 @@ class Lease(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 # ---- Bindery's own kinds, as watched (bindery.api has the full models) --------------------------
 
 
+class Segments(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    size: int = 1
+    required: str | None = None
+    preferred: str | None = None
+
+
+class TopologyConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str | None = None
+    required: str | None = None
+    preferred: str | None = None
+    hyper_node_tier: int | None = None
+    mode: str | None = None
+    exclusive: bool = False
+    segments: Segments | None = None
+
+
 class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str
     parent: str | None = None
     min_member: int | None = None
     min_sub_group: int | None = None
+    topology: TopologyConstraint | None = None
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -139,6 +156,7 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     roles: dict[str, int] = msgspec.field(default_factory=dict)
     sub_groups: list[SubGroup] = msgspec.field(default_factory=list)
     min_sub_group: int | None = None
+    topology: TopologyConstraint | None = None
     preemptibility: str | None = None
     preemption_delay_seconds: float = 0.0
     staleness_grace_period_seconds: float | None = None

@@ -14,7 +14,7 @@ from bindery.kube.bindrequests import BindRequest
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
 from bindery.kube.objects import KubeObject, Meta, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
-from bindery.scenario import hami, objects, shares
+from bindery.scenario import hami, objects, shares, topology
 from bindery.scenario.claims import ClaimKeeper
 from bindery.scenario.events import Event, InFlightRequest
 from bindery.scenario.fields import expand
@@ -81,6 +81,10 @@ class ScenarioCluster:
         for entry in self._scenario.nodes:
             for name in expand(entry.name, entry.count):
                 self._put_node(name, entry)
+        for tree in self._scenario.topologies:
+            self._added(topology.topology_object(tree))
+        for hyper_node in self._scenario.hyper_nodes:
+            self._added(topology.hyper_node_object(hyper_node))
         for item in raw_objects_of(self._scenario, self.now):
             if isinstance(item, (ResourceClaim, ResourceClaimTemplate)):
                 self._claims.put(item)

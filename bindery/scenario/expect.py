@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from bindery.scenario.expectations import Expectation, PodExpectation
-from bindery.scenario.nodes import Topology
 from bindery.scenario.states import FINISHED, PodState
+from bindery.scenario.topology import Domains
 
 _TOLERANCE: Final = 1e-6
 """Shares are compared to one part in a million."""
@@ -45,15 +45,13 @@ class Observation:
     node_labels: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
 
-def compare(
-    expect: Expectation, seen: Observation, topologies: Sequence[Topology] = ()
-) -> list[str]:
+def compare(expect: Expectation, seen: Observation, domains: Domains | None = None) -> list[str]:
     """Return the parts of `expect` that do not hold; empty if all hold."""
     return [
         *(text for name, wanted in expect.pods.items() for text in _pod(name, wanted, seen)),
         *_counts(expect, seen),
         *_queues(expect, seen),
-        *_spread(expect, seen, topologies),
+        *_spread(expect, seen, domains or Domains()),
         *_totals(expect, seen),
     ]
 
@@ -101,21 +99,19 @@ def _queues(expect: Expectation, seen: Observation) -> Iterator[str]:
                     yield f"queue {name}: {what} {resource} is {actual:g}, expected {amount:g}"
 
 
-def _spread(
-    expect: Expectation, seen: Observation, topologies: Sequence[Topology]
-) -> Iterator[str]:
+def _spread(expect: Expectation, seen: Observation, domains: Domains) -> Iterator[str]:
     for job, count in expect.distinct_nodes.items():
         nodes = set(_nodes_of(job, seen))
         if len(nodes) != count:
             yield f"job {job}: on {len(nodes)} nodes, expected {count}"
     for job, level in expect.same_domain.items():
-        domains = _domains(job, level, seen, topologies)
-        if len(domains) > 1:
-            names = ", ".join(sorted("/".join(domain) for domain in domains))
-            yield f"job {job}: in {len(domains)} domains of {level} ({names}), expected one"
+        found = _domains(job, level, seen, domains)
+        if len(found) > 1:
+            names = ", ".join(sorted("/".join(domain) for domain in found))
+            yield f"job {job}: in {len(found)} domains of {level} ({names}), expected one"
     for job, levels in expect.domain_counts.items():
         for level, wanted in levels.items():
-            counts = sorted(_domains(job, level, seen, topologies).values(), reverse=True)
+            counts = sorted(_domains(job, level, seen, domains).values(), reverse=True)
             if counts != list(wanted):
                 yield f"job {job}: pods per {level} are {counts}, expected {list(wanted)}"
 
@@ -137,20 +133,11 @@ def _nodes_of(job: str, seen: Observation) -> Iterator[str]:
             yield pod.node
 
 
-def _domains(
-    job: str, level: str, seen: Observation, topologies: Sequence[Topology]
-) -> Counter[tuple[str, ...]]:
+def _domains(job: str, level: str, seen: Observation, domains: Domains) -> Counter[tuple[str, ...]]:
     """Return how many pods of `job` are in each domain of `level`, by its path from the top."""
-    path: tuple[str, ...] = (level,)
-    for topology in topologies:
-        if level in topology.levels:
-            path = topology.levels[: topology.levels.index(level) + 1]
-            break
-    counts: Counter[tuple[str, ...]] = Counter()
-    for node in _nodes_of(job, seen):
-        labels = seen.node_labels.get(node, {})
-        counts[tuple(labels.get(label, f"{node} has no {label}") for label in path)] += 1
-    return counts
+    return Counter(
+        domains.of(node, seen.node_labels.get(node, {}), level) for node in _nodes_of(job, seen)
+    )
 
 
 def _either(values: Sequence[object]) -> str:

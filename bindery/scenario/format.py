@@ -18,7 +18,7 @@ from bindery.api.configuration import (
 from bindery.api.usage import UsageConfiguration
 from bindery.scenario.events import Event, Fault, InFlightRequest
 from bindery.scenario.expectations import Expectation
-from bindery.scenario.fields import AnyObject, NotYet, Repetitions, ScenarioModel
+from bindery.scenario.fields import AnyObject, Repetitions, ScenarioModel
 from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue
@@ -83,7 +83,7 @@ class Scenario(ScenarioModel):
     now: AwareDatetime = datetime(2026, 1, 1, tzinfo=UTC)
     nodes: tuple[ScenarioNode, ...] = ()
     topologies: tuple[Topology, ...] = ()
-    hyper_nodes: Annotated[tuple[HyperNode, ...], NotYet()] = ()
+    hyper_nodes: tuple[HyperNode, ...] = ()
     queues: tuple[ScenarioQueue, ...] = ()
     priority_classes: dict[str, int] = Field(default_factory=dict)
     resource_quotas: tuple[AnyObject, ...] = ()

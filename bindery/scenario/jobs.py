@@ -113,6 +113,14 @@ class ScenarioPod(Request):
         return self
 
 
+class Segments(ScenarioModel):
+    """Consecutive pods that share a domain."""
+
+    size: Annotated[int, Field(ge=1)]
+    required: str = ""
+    preferred: str = ""
+
+
 class TopologyConstraint(ScenarioModel):
     """The topology domain in which the pods must or should be together."""
 
@@ -121,6 +129,9 @@ class TopologyConstraint(ScenarioModel):
     preferred: str = ""
     hyper_node_tier: int | None = None
     mode: Literal["hard", "soft"] = "hard"
+    exclusive: bool = False
+    """Whether the domain is for this job alone."""
+    segments: Segments | None = None
 
 
 class SubGroup(ScenarioModel):
@@ -130,7 +141,7 @@ class SubGroup(ScenarioModel):
     min_member: NonNegative | None = None
     min_sub_group: NonNegative | None = None
     parent: str = ""
-    topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
+    topology: TopologyConstraint = TopologyConstraint()
 
 
 class ScenarioJob(ScenarioModel):
@@ -150,7 +161,7 @@ class ScenarioJob(ScenarioModel):
     sub_groups: tuple[SubGroup, ...] = ()
     min_sub_group: NonNegative | None = None
     """How many of the top sub-groups it needs. Default: all."""
-    topology: Annotated[TopologyConstraint, NotYet()] = TopologyConstraint()
+    topology: TopologyConstraint = TopologyConstraint()
     runtime: Duration | None = None
     """How long its pods have run that begin on a node."""
     pending_for: Duration | None = None

@@ -4,6 +4,8 @@ Read by `format`; `objects` makes Kubernetes nodes of them. Invariant: every key
 changed by an event has a default, so that an event can name any few of them.
 """
 
+import re
+from collections.abc import Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -95,4 +97,16 @@ class HyperNode(ScenarioModel):
     name: Name
     tier: NonNegative = 1
     members: tuple[str, ...] = ()
+    """Names of nodes."""
+    regexes: tuple[str, ...] = ()
+    """Regular expressions for names of nodes."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """Labels of nodes, all of which must match."""
     children: tuple[str, ...] = ()
+    """Names of HyperNodes."""
+
+    def takes(self, node: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the node with `labels` is a member."""
+        if node in self.members or any(re.search(regex, node) for regex in self.regexes):
+            return True
+        return bool(self.labels) and self.labels.items() <= labels.items()

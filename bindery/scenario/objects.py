@@ -54,7 +54,7 @@ from bindery.kube.podspec import (
     Toleration,
     Volume,
 )
-from bindery.scenario import hami, shares
+from bindery.scenario import hami, shares, topology
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
@@ -189,10 +189,12 @@ def group_object(
                     parent=group.parent or None,
                     min_member=group.min_member,
                     min_sub_group=group.min_sub_group,
+                    topology=topology.constraint(group.topology),
                 )
                 for group in job.sub_groups
             ],
             min_sub_group=job.min_sub_group,
+            topology=topology.constraint(job.topology),
             preemptibility=None if job.preemptible is None else _PREEMPTIBILITY[job.preemptible],
             preemption_delay_seconds=job.preemption_delay,
             staleness_grace_period_seconds=job.staleness_grace,

@@ -14,6 +14,7 @@ from bindery.scenario.faults import Faults
 from bindery.scenario.format import Scenario
 from bindery.scenario.planning import Planner
 from bindery.scenario.states import PodState
+from bindery.scenario.topology import Domains
 
 
 @dataclass(frozen=True)
@@ -78,6 +79,7 @@ class _Run:
         self._planner = Planner(scenario, self._faults)
         self._cluster = self._planner.cluster
         self._cycles = 0
+        self._domains = Domains(scenario.topologies, scenario.hyper_nodes)
 
     def play(self) -> Result:
         """Run the scenario and return its result."""
@@ -88,7 +90,7 @@ class _Run:
         for seen in islice(moments, 2 * cycles):
             if self._cycles < last_event:
                 continue
-            failures = compare(self._scenario.expect, seen, self._scenario.topologies)
+            failures = compare(self._scenario.expect, seen, self._domains)
             compared.append((failures, seen))
             if not failures:
                 break

@@ -115,8 +115,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "3: not supported yet: config.usage.source: prometheus",
         ),
         (
-            "config:\n  plugins:\n    topology: {}\n",
-            "3: not supported yet: config.plugins.topology",
+            "config:\n  plugins:\n    tomorrow: {}\n",
+            "3: not supported yet: config.plugins.tomorrow",
         ),
         (
             "jobs:\n- name: a\n  pods:\n  - initContainers: [{gpuMemory: 5000}]\n",
@@ -127,18 +127,13 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
         ),
         (
-            "jobs:\n- name: a\n  subGroups: [{name: s, topology: {required: rack}}]\n",
-            "3: not supported yet: jobs[0].subGroups[0].topology",
+            "nodes:\n- {name: n, numa: {policy: restricted}}\n",
+            "2: not supported yet: nodes[0].numa.policy",
         ),
         (
-            "jobs:\n- {name: a, topology: {name: dc, required: rack}}\n",
-            "2: not supported yet: jobs[0].topology",
+            "events:\n- before: 2\n  job: {name: a, pods: [{numa: [0]}]}\n",
+            "3: not supported yet: events[0].job.pods[0].numa",
         ),
-        (
-            "events:\n- before: 2\n  job: {name: a, topology: {required: rack}}\n",
-            "3: not supported yet: events[0].job.topology",
-        ),
-        ("hyperNodes:\n- {name: s0, members: [n]}\n", "1: not supported yet: hyperNodes"),
         (
             "nodes:\n- name: n\n  devices:\n  - {id: d0, healthy: false}\n",
             "4: not supported yet: nodes[0].devices[0].healthy",

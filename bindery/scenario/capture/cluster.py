@@ -27,6 +27,7 @@ from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.pods import capture_pods, state_of
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
+from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
@@ -67,6 +68,7 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
         },
         **capture_claims(snapshot.further),
         **capture_volumes(snapshot.further),
+        **capture_trees(snapshot.further),
         "jobs": jobs.entries,
         "bindRequests": [
             entry for request in snapshot.requests for entry in _request_entries(request, jobs, now)
@@ -210,6 +212,7 @@ def _gang_entry(group: PodGroup) -> Entry:
     spec = group.spec
     entry: Entry = {
         "roles": spec.roles,
+        "topology": capture_constraint(spec.topology),
         "minSubGroup": spec.min_sub_group,
         "preemptible": {"Preemptible": True, "NonPreemptible": False}.get(
             spec.preemptibility or ""
@@ -222,6 +225,7 @@ def _gang_entry(group: PodGroup) -> Entry:
                     ("parent", part.parent),
                     ("minMember", part.min_member),
                     ("minSubGroup", part.min_sub_group),
+                    ("topology", capture_constraint(part.topology)),
                 )
                 if value is not None
             }

@@ -4,14 +4,18 @@ from collections import Counter
 from collections.abc import Hashable, Iterator
 from dataclasses import dataclass
 from enum import Enum
+from itertools import islice
 
+from bindery.scheduler.ledgers.base import OperationKind
+from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
-from bindery.scheduler.planning.statement import Commit, Statement
+from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
+from bindery.scheduler.planning.zones import Zones, zones
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim
 from bindery.scheduler.solver.context import SearchContext
@@ -129,15 +133,33 @@ class MakeRoom:
         lost = exceeds_idle(session, claim) if self._rule.moves_all else None
         if lost is not None:
             return None, lost
-        start = statement.savepoint()
-        for domain in session.domains(claim.job):
-            context = SearchContext(session, statement, claim, self._rule, _table(session), domain)
+        table = _table(session)
+        freeable = self._freeable(session, claim) if claim.job.is_constrained else None
+        start, best = statement.savepoint(), None
+        for found in islice(zones(session, claim.job, claim.tasks, freeable=freeable), _MOST_ZONES):
+            context = SearchContext(session, statement, claim, self._rule, table, found)
             for search in self._searches(context):
                 if search.run():
-                    return search, None
+                    if found.are_everywhere:
+                        return search, None
+                    cost = _cost(statement, found)
+                    if best is None or cost < best.cost:
+                        best = _Best(cost, search, statement.extract())
+                    statement.rollback(start)
+                    break
                 lost = search.lost or lost
                 statement.rollback(start)
-        return None, lost
+        if best is None:
+            return None, lost
+        statement.replay(best.plan)
+        return best.search, None
+
+    def _freeable(self, session: Session, claim: Claim) -> IntColumns:
+        """Return what all pods hold that may go or move for `claim`: [resource, node]."""
+        table = _table(session)
+        eligible = self._rule.eligible(session, claim, table)
+        eligible = (eligible | self._rule.movable(session, claim, table)) & table.alive
+        return table.evictable(eligible, range(len(session.state.axis)))
 
     def _searches(self, context: SearchContext) -> Iterator[Search | Rearrangement]:
         """Yield the searches in order; plans that move protected pods come last.
@@ -150,6 +172,32 @@ class MakeRoom:
         for with_moves in (False, True) if has_idle else (False,):
             yield Search(context, with_moves=with_moves)
 
+
+_Cost = tuple[int, int, int]
+"""Number of pods that are killed, of pods that move, and the rank of the zones."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Best:
+    """The plan with the fewest victims so far."""
+
+    cost: _Cost
+    search: Search | Rearrangement
+    plan: Plan
+
+
+def _cost(statement: Statement, found: Zones) -> _Cost:
+    evicted = {o.task.uid for o in statement.operations if o.kind is OperationKind.EVICT}
+    moved = {
+        o.task.uid
+        for o in statement.operations
+        if o.kind is OperationKind.PIPELINE and o.task.uid in evicted
+    }
+    return len(evicted) - len(moved), len(moved), found.rank
+
+
+_MOST_ZONES = 8
+"""In how many domains a plan is sought; they are tried in the order of the room that they lack."""
 
 _Failed = dict[Hashable, Shape | None]
 """Likeness of claims without a plan -> the shape that found no room; None if unknown."""
@@ -185,14 +233,24 @@ def _has_idle(session: Session, claim: Claim) -> bool:
 
 def _likeness(session: Session, claim: Claim) -> Hashable:
     """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
-    if session.plugins.domains or session.plugins.victim_filters:  # they see the job itself
+    job = claim.job
+    sees_job = any(p.domains(session, job) is not None for p in session.plugins.domains)
+    if sees_job or session.plugins.victim_filters:  # they see the job itself
+        return None
+    # Its other pods tie it to their domain.
+    if job.is_constrained and (job.placed.total or job.promised.total):
         return None
     if session.placement.finder(claim.job).is_restricted or session.reservations.of(claim.job):
         return None
     if any(session.placement.is_filtered(task.shape) for task in claim.tasks):
         return None
-    shapes = Counter((task.shape, task.is_preemptible) for task in claim.tasks)
-    return session.queue_row(claim.job), session.priority(claim.job), frozenset(shapes.items())
+    tree = job.tree if job.is_constrained else None
+    shapes = Counter(
+        (task.shape, task.is_preemptible, task.sub_group if tree is not None else "")
+        for task in claim.tasks
+    )
+    constraints = job.topology, tree
+    return session.queue_row(job), session.priority(job), constraints, frozenset(shapes.items())
 
 
 def _may_try(session: Session, job: Job) -> bool:

@@ -14,7 +14,8 @@ import numpy as np
 
 from bindery.api.configuration import BackfillConfiguration
 from bindery.api.times import timestamp
-from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
 from bindery.scheduler.model.reasons import JobReason
@@ -22,14 +23,16 @@ from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.zones import ZoneFinders, Zones, zones
 from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
 
 _MOMENTS_TRIED = 64
 """How many moments are tried from the first at which the sums of room suffice."""
+_ZONES_TRIED = 16
+"""In how many domains a reservation is sought; those with the most free room come first."""
 _NODES_NAMED = 8
 """How many nodes a message lists."""
 _HELD_BACK_BY_ROOM = (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT)
@@ -88,13 +91,16 @@ def find(session: Session, job: Job) -> Reservation | None:
     claim = next_claim(session, job, Barred(session.placement))
     if claim is None:
         return None
-    found = [
-        reservation
-        for domain in session.domains(job)
-        if (reservation := _Timeline(session, job, claim.tasks, domain).earliest()) is not None
-    ]
-    known = [each for each in found if each.start is not None]
-    return min(known, key=lambda each: each.start or 0.0, default=found[0] if found else None)
+    best: Reservation | None = None
+    nodes = session.state.nodes
+    held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
+    several = zones(session, job, claim.tasks, freeable=held, is_widest_only=True)
+    for found in islice(several, _ZONES_TRIED):
+        latest = np.inf if best is None or best.start is None else best.start
+        reservation = _Timeline(session, job, claim.tasks, found).earliest(latest)
+        if best is None or (reservation is not None and reservation.start is not None):
+            best = reservation or best
+    return best
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,17 +108,16 @@ class _Gang:
     """The requests of a gang."""
 
     items: tuple[Item, ...]
-    shapes: Counter[Shape]
+    kinds: Counter[tuple[Shape, Domain]]
+    """Number of pods by shape and domain."""
     total: dict[int, int]
     """Position on the resource axis -> units."""
 
 
 class _Timeline:
-    """The room for `job` in `domain` (mask over node rows) over time."""
+    """The room for `job` in the zones `found` over time."""
 
-    def __init__(
-        self, session: Session, job: Job, tasks: Sequence[Task], domain: BoolColumn | None
-    ) -> None:
+    def __init__(self, session: Session, job: Job, tasks: Sequence[Task], found: Zones) -> None:
         self._session = session
         self._job = job
         nodes, others = session.state.nodes, session.reservations
@@ -121,12 +126,19 @@ class _Timeline:
         """Free room now: [resource, node]."""
         self._promised: IntColumns = sum((each.needs for each in others.all), np.zeros_like(room))
         """The needs of gangs with earlier reservations: [resource, node]."""
-        self._finder = session.placement.finder(job, domain)
-        self._gang = _gang(tasks, self._finder, self._now, session)
+        finders = ZoneFinders(session, job, found)
+        self._gang = _gang(tasks, found, finders, self._now, session)
+        self._open = {
+            (task.shape, found.of(task)): finders.of(task).allowed(task.shape) for task in tasks
+        }
+        """Shape and domain -> node rows that may take such a pod, as a mask."""
         self._chain = list(session.queue_ledger.chains[session.queue_row(job)])
 
-    def earliest(self) -> Reservation | None:
-        """Return the reservation with the earliest start; else with an unknown start; or None."""
+    def earliest(self, latest: float = np.inf) -> Reservation | None:
+        """Return the reservation with the earliest start; else with an unknown start; or None.
+
+        `latest`: a start at this time or later is of no use.
+        """
         moments = self._session.expected_ends.moments()
         first, last = 0, len(moments)
         while first < last:  # room only grows with time, so bisection finds the first moment
@@ -139,6 +151,8 @@ class _Timeline:
         if first == 0 and self._rows(-np.inf) is not None:
             return None
         for moment in islice(moments, first, first + _MOMENTS_TRIED):
+            if moment >= latest:
+                return None
             rows = self._rows(float(moment))
             if rows is not None:
                 return self._reservation(rows, float(moment), float(moment), 0)
@@ -158,8 +172,8 @@ class _Timeline:
             return False
         room = self._room(moment)
         return all(
-            slots(self._session, shape.request, room, self._finder.allowed(shape)) >= count
-            for shape, count in self._gang.shapes.items()
+            slots(self._session, kind[0].request, room, self._open[kind]) >= count
+            for kind, count in self._gang.kinds.items()
         )
 
     def _queues_allow(self, moment: float) -> bool:
@@ -215,24 +229,30 @@ class _Timeline:
         )
 
 
-def _gang(tasks: Sequence[Task], finder: JobFinder, now: IntColumns, session: Session) -> _Gang:
+def _gang(
+    tasks: Sequence[Task], found: Zones, finders: ZoneFinders, now: IntColumns, session: Session
+) -> _Gang:
     """Return the requests of `tasks`, largest pods first: they are the hardest to place."""
-    shapes = Counter(task.shape for task in tasks)
+    kinds = Counter((task.shape, found.of(task)) for task in tasks)
     wholes = np.maximum(session.cluster_total, 1)
 
     def size(shape: Shape) -> float:
         request = shape.request
         return float((np.array(request.amounts) / wholes[list(request.indices)]).max(initial=0.0))
 
-    in_order = {shape: _least_idle_first(shape.request, now, session) for shape in shapes}
-    shared = {shape: rows[finder.allowed(shape)[rows]] for shape, rows in in_order.items()}
+    in_order = {shape: _least_idle_first(shape.request, now, session) for shape, _ in kinds}
+    shared: dict[tuple[Shape, Domain], Rows] = {}
     items: list[Item] = []
     for task in sorted(tasks, key=lambda task: size(task.shape), reverse=True):
-        rows = shared[task.shape]
+        kind, rows = (task.shape, found.of(task)), in_order[task.shape]
         if session.placement.is_filtered(task.shape):
-            rows = rows[finder.allowed_for(task)[rows]]
+            rows = rows[finders.of(task).allowed_for(task)[rows]]
+        else:
+            if kind not in shared:
+                shared[kind] = rows[finders.of(task).allowed(task.shape)[rows]]
+            rows = shared[kind]
         items.append(Item(task.shape.request, rows))
-    return _Gang(tuple(items), shapes, total(task.shape.request for task in tasks))
+    return _Gang(tuple(items), kinds, total(task.shape.request for task in tasks))
 
 
 def _least_idle_first(request: Request, now: IntColumns, session: Session) -> Rows:

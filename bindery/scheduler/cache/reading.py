@@ -6,7 +6,8 @@ one object.
 
 import math
 
-from bindery.api import gpushare
+from bindery.api import gpushare, ranks
+from bindery.api.exclusive import exclusive_unit
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
@@ -22,7 +23,7 @@ from bindery.api.names import (
 )
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
-from bindery.scheduler.model import gangs
+from bindery.scheduler.model import constraints, gangs
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 
@@ -87,6 +88,8 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         recorded_group=_recorded(pod, CHARGED_GROUP_ANNOTATION),
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
+        rank=ranks.rank(pod.metadata.labels),
+        exclusive_unit=exclusive_unit(pod.metadata.annotations, pod.metadata.labels),
         is_ours=pod.spec.scheduler_name == scheduler_name,
         is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
     )
@@ -99,6 +102,7 @@ def are_equivalent(one: Task, other: Task) -> bool:
         and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
         and one.says_preemptible == other.says_preemptible
         and (one.sub_group, one.role) == (other.sub_group, other.role)
+        and (one.rank, one.exclusive_unit) == (other.rank, other.exclusive_unit)
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
         and (one.pod_status, one.pod_node) == (other.pod_status, other.pod_node)
         and (one.gone_by, one.is_recreated) == (other.gone_by, other.is_recreated)
@@ -150,6 +154,11 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
     except gangs.GangError as error:
         job.tree, job.invalid = None, str(error)
+    job.topology = None
+    try:
+        job.topology = constraints.read(group.spec.topology)
+    except constraints.ConstraintError as error:
+        job.invalid = f"spec.topology: {error}"
     if group.unreadable:
         job.invalid = group.unreadable
     elif group.spec.min_member < 0:

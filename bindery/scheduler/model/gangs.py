@@ -11,6 +11,8 @@ from dataclasses import dataclass
 
 from bindery.api.states import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
 from bindery.kube.objects import SubGroup
+from bindery.scheduler.model import constraints
+from bindery.scheduler.model.constraints import Constraint
 
 
 class GangError(ValueError):
@@ -27,6 +29,13 @@ class Group:
     min_sub_group: int | None
     """For an inner group: the number of children that it needs; None means all."""
     children: tuple["Group", ...]
+    topology: Constraint | None = None
+    """Where its pods must, or should, be together."""
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether the group or one below it has a topology constraint."""
+        return any(group.topology is not None for group in self.all_groups())
 
     @property
     def is_leaf(self) -> bool:
@@ -45,6 +54,22 @@ class Group:
             yield self
         for child in self.children:
             yield from child.leaves()
+
+    def all_groups(self) -> Iterator["Group"]:
+        """Yield the group and all groups below it, each after its parent."""
+        yield self
+        for child in self.children:
+            yield from child.all_groups()
+
+    def path_to(self, name: str) -> tuple["Group", ...]:
+        """Return the groups from this one down to the group `name`; empty if it is not below."""
+        if self.name == name:
+            return (self,)
+        for child in self.children:
+            below = child.path_to(name)
+            if below:
+                return (self, *below)
+        return ()
 
     def is_satisfied(self, lacking: Callable[["Group"], int]) -> bool:
         """Return whether the group has its minimum; `lacking` maps a leaf to its missing pods."""
@@ -113,7 +138,11 @@ def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
     for part in (group.min_member, group.min_sub_group):
         if part is not None and part < 0:
             raise GangError(f"spec.subGroups: {group.name} has a negative minimum")
-    return Group(group.name, group.min_member, group.min_sub_group, children)
+    try:
+        topology = constraints.read(group.topology)
+    except constraints.ConstraintError as error:
+        raise GangError(f"spec.subGroups: the topology of {group.name}: {error}") from error
+    return Group(group.name, group.min_member, group.min_sub_group, children, topology)
 
 
 def wanted(
@@ -155,8 +184,13 @@ def satisfy(
     attempt: Try,
     is_satisfied: Callable[[Group], bool],
     mark: Callable[[], Callable[[], None]],
+    below: Try,
+    in_order: Callable[[Sequence[Group]], Sequence[Group]] = tuple,
 ) -> bool:
     """Place the missing pods of `group`, child by child in the order of the spec.
+
+    `below` does so for a child: it may choose a domain first, and calls `satisfy` again.
+    `in_order` returns children in another order than that of the spec.
 
     `mark` takes a savepoint and returns the function that rolls back to it. A child that fails
     half-way is rolled back here; if `group` as a whole fails, the caller rolls back.
@@ -164,13 +198,13 @@ def satisfy(
     if group.is_leaf:
         return is_satisfied(group) or attempt(group)
     done = sum(is_satisfied(child) for child in group.children)
-    for child in group.children:
+    for child in in_order(group.children):
         if done >= group.needed_children:
             break
         if is_satisfied(child):
             continue
         go_back = mark()
-        if satisfy(child, attempt, is_satisfied, mark):
+        if below(child):
             done += 1
         else:
             go_back()

@@ -11,8 +11,11 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
 
+from bindery.api.exclusive import ExclusiveUnit
 from bindery.api.names import DEFAULT_QUEUE
+from bindery.api.ranks import Rank
 from bindery.api.states import ENDED_POD_PHASES
+from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.shapes import Shape
 
@@ -125,13 +128,17 @@ class Task:
     spreads_devices: bool = False
     """Whether it must not share a device with another pod of its job."""
 
+    rank: Rank = ()
+    """Its index in its gang, by the labels of its controller; empty without one."""
+    exclusive_unit: ExclusiveUnit | None = None
+    """The pods with which it has a domain that no others may use."""
     eviction_committed: bool = False
     """Whether a committed plan evicts it; the pod object may not show this yet."""
 
     @property
-    def order(self) -> tuple[int, str, str]:
-        """Sort key within a job: priority, then name with numbers in natural order."""
-        return (-self.priority, _natural(self.name), self.uid)
+    def order(self) -> tuple[int, Rank, str, str]:
+        """Sort key within a job: priority, rank, then name with numbers in natural order."""
+        return (-self.priority, self.rank, _natural(self.name), self.uid)
 
 
 def _natural(name: str) -> str:
@@ -184,6 +191,8 @@ class Job:
     """Longest time below its minimum after it has run; None means the configured value."""
     tree: Group | None = None
     """Its sub-groups, if it has any."""
+    topology: Constraint | None = None
+    """Where all its pods must, or should, be together."""
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
@@ -199,17 +208,21 @@ class Job:
     waiting: Tally = field(default_factory=Tally)
     """Pending tasks."""
     gated_count: int = 0
+    unit_count: int = 0
+    """Number of its pods with an `exclusive_unit`."""
     charged: Counter[str] = field(default_factory=Counter)
     """Queue -> number of the job's active pods that count in it."""
 
     def add(self, task: Task) -> None:
         """Add `task` with its present status."""
         self.tasks[task.uid] = task
+        self.unit_count += task.exclusive_unit is not None
         self._count(task, 1)
 
     def remove(self, task: Task) -> None:
         """Remove `task`."""
         del self.tasks[task.uid]
+        self.unit_count -= task.exclusive_unit is not None
         self._count(task, -1)
 
     def empty(self) -> None:
@@ -217,7 +230,7 @@ class Job:
         self.tasks.clear()
         self.pending.clear()
         self.placed, self.promised, self.waiting = Tally(), Tally(), Tally()
-        self.gated_count = 0
+        self.gated_count = self.unit_count = 0
         self.charged.clear()
 
     def move(self, task: Task, status: TaskStatus) -> None:
@@ -254,6 +267,28 @@ class Job:
         # Negative counts: the largest count wins, and of equal counts the first name.
         elsewhere = [(-count, name) for name, count in self.charged.items() if count]
         return min(elsewhere)[1] if elsewhere else self.named_queue
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether it, one of its sub-groups or one of its pods has a topology constraint."""
+        if self.topology is not None or self.unit_count:
+            return True
+        return self.tree is not None and self.tree.is_constrained
+
+    def constraints(self) -> Iterator[tuple[str, Constraint]]:
+        """Yield its topology constraints with the names of their groups; "" for the whole gang."""
+        if self.topology is not None:
+            yield "", self.topology
+        if self.tree is not None:
+            for group in self.tree.all_groups():
+                if group.topology is not None:
+                    yield group.name, group.topology
+
+    def leaves_of(self, name: str) -> frozenset[str] | None:
+        """Return the names of the leaves of the group `name`; None for the whole gang."""
+        if not name or self.tree is None:
+            return None
+        return frozenset(leaf.name for leaf in self.tree.path_to(name)[-1].leaves())
 
     # -- what the gang needs -------------------------------------------------------------------
 

@@ -23,6 +23,8 @@ class JobReason(StrEnum):
     PRIORITY_CLASS_DOES_NOT_EXIST = "PriorityClassDoesNotExist"
     NOT_SUPPORTED = "NotSupported"
     """Its pods use a feature that no configured plugin supports."""
+    TOPOLOGY = "TopologyNotUsable"
+    """Its topology constraint names a tree or a level that does not exist."""
     INVALID_GPU_SHARE = "InvalidGpuShare"
     INVALID_DEVICE_REQUEST = "InvalidDeviceRequest"
     """Its request for HAMi's devices has mistakes."""

@@ -3,7 +3,7 @@
 Plugins get these types. Only the cache and the ledgers get the tables themselves.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -124,6 +124,15 @@ class NodesView(Protocol):
 
     def name(self, row: int) -> str:
         """Return the name of the node at `row`."""
+        ...
+
+    def demands(
+        self, request: Request, rows: Rows
+    ) -> Iterator[tuple[int, int | NDArray[np.int64]]]:
+        """Yield each position on the resource axis with the amount of `request` on `rows`.
+
+        The amount is an array if it differs between nodes.
+        """
         ...
 
     def least(self, request: Request) -> Request:

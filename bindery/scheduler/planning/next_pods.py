@@ -62,21 +62,33 @@ class Wanted:
         """
         return self._select(_pending(self.candidates, barred))
 
+    def all(self) -> Sequence[Task] | None:
+        """Return the missing pods if all of them fit; None if there are too few."""
+        return self._select(_pending(self.candidates, None))
+
 
 def of_gang(session: PlanningView, job: Job) -> Wanted:
     """Return the candidates for the sub-groups, roles and minimum of `job`."""
     return Wanted(session.pods_in_order(job), partial(_minimum, job))
 
 
-def of_leaf(session: PlanningView, job: Job, leaf: Group) -> Wanted:
-    """Return the candidates for the sub-group `leaf` of `job`."""
-    tasks = [task for task in session.pods_in_order(job) if task.sub_group == leaf.name]
+def of_leaf(job: Job, leaf: Group, tasks: Sequence[Task]) -> Wanted:
+    """Return `tasks`, the pods of the sub-group `leaf` of `job` in order, as candidates for it."""
     return Wanted(tasks, lambda pending: _first(pending, job.lacking(leaf)))
 
 
 def of_one(task: Task) -> Wanted:
     """Return `task` as the only candidate."""
     return Wanted([task], lambda pending: _first(pending, task.status is TaskStatus.PENDING))
+
+
+def of_all(tasks: Sequence[Task]) -> Wanted:
+    """Return all of `tasks` as candidates, of which none may be left out."""
+
+    def select(pending: Sequence[Task]) -> Sequence[Task] | None:
+        return _first(pending, sum(task.status is TaskStatus.PENDING for task in tasks))
+
+    return Wanted(tasks, select)
 
 
 def next_pods(session: PlanningView, job: Job, barred: Barred | None = None) -> Sequence[Task]:

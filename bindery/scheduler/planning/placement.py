@@ -14,9 +14,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.domains import EVERYWHERE, Domain
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.shapes import Shape
-from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.model.verdicts import NodeFailure, Rows
 from bindery.scheduler.planning.view import PlanningView
 from bindery.scheduler.plugins.interface import NodeRoom
 
@@ -77,7 +78,10 @@ class ShapeVectors:
         shape: Shape,
         allowed: BoolColumn,
         rooms: Sequence[NodeRoom],
+        bonus: NDArray[np.float64] | None = None,
     ) -> None:
+        """`bonus`: node row -> what is added to its score; None for nothing."""
+        self._bonus = bonus
         self._session = session
         self._shape = shape
         self._allowed = allowed[session.order]
@@ -146,7 +150,11 @@ class ShapeVectors:
         rows = session.order[wanted]
         if not len(rows):
             return None
-        return Place(int(rows[session.scores(self._shape, rows).argmax()]), False)
+        return Place(int(rows[self._scores(rows).argmax()]), False)
+
+    def _scores(self, rows: Rows) -> NDArray[np.float64]:
+        scores = self._session.scores(self._shape, rows)
+        return scores if self._bonus is None else scores + self._bonus[rows]
 
     def _catch_up(self) -> None:
         touched = self._session.node_ledger.touched
@@ -179,7 +187,7 @@ class ShapeVectors:
             fits &= room.has_room(session, self._shape, rows, False)
             fits_later &= room.has_room(session, self._shape, rows, True)
         self._later[positions] = fits_later
-        self.now[positions] = np.where(fits, session.scores(self._shape, rows), _NOWHERE)
+        self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
 
 
 class Placement:
@@ -190,8 +198,8 @@ class Placement:
         self._filters = filters
         self._vectors: dict[Shape, ShapeVectors] = {}
 
-    def finder(self, job: Job, domain: BoolColumn | None = None) -> "JobFinder":
-        """Return a finder for the pods of `job`, within `domain` (mask over node rows) if given."""
+    def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
+        """Return a finder for the pods of `job` within `domain`."""
         against = [
             failure
             for plugin in self._session.plugins.job_node_filters
@@ -231,11 +239,19 @@ class Placement:
         """Return the rows that pass all static filters for `shape`. Do not write to the mask."""
         return self._filters.passing(self._session, shape)
 
-    def own(self, shape: Shape, allowed: BoolColumn | None) -> ShapeVectors:
-        """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given."""
+    def own(
+        self,
+        shape: Shape,
+        allowed: BoolColumn | None,
+        bonus: NDArray[np.float64] | None = None,
+    ) -> ShapeVectors:
+        """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given.
+
+        `bonus`: see `ShapeVectors`.
+        """
         passing = self._filters.passing(self._session, shape)
         mask = passing if allowed is None else passing & allowed
-        return ShapeVectors(self._session, shape, mask, self.rooms(shape))
+        return ShapeVectors(self._session, shape, mask, self.rooms(shape), bonus)
 
     def mask(self, rows: Iterable[int]) -> BoolColumn:
         """Return `rows` as a mask over node rows."""
@@ -252,11 +268,16 @@ class JobFinder:
     """Finds places for one job, with the shared vectors unless the job has own node filters."""
 
     def __init__(
-        self, placement: Placement, against: tuple[NodeFailure, ...], domain: BoolColumn | None
+        self, placement: Placement, against: tuple[NodeFailure, ...], domain: Domain
     ) -> None:
         self._placement = placement
+        self._bonus = domain.bonus
+        nodes = domain.nodes
+        if nodes is not None:
+            outside = f"outside {domain.name}" if domain.name else "outside its domain"
+            against = (*against, NodeFailure(outside, ~nodes))
         self._against = against
-        masks = [~failure.nodes for failure in against] + ([] if domain is None else [domain])
+        masks = [~failure.nodes for failure in against]
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
         self._own: dict[Shape, ShapeVectors] = {}
         self._last: tuple[Task, ShapeVectors] | None = None
@@ -267,7 +288,7 @@ class JobFinder:
     @property
     def is_restricted(self) -> bool:
         """Whether the nodes for the job differ from the nodes for equal pods of other jobs."""
-        return self._allowed is not None or bool(self._refused)
+        return self._allowed is not None or self._bonus is not None or bool(self._refused)
 
     def speaks_for_others(self, task: Task) -> bool:
         """Return whether a result for `task` is valid for all pods of its shape, of any job."""
@@ -329,19 +350,19 @@ class JobFinder:
         shape = task.shape
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
-        if self._allowed is None and shape not in self._own:
+        if self._allowed is None and self._bonus is None and shape not in self._own:
             return self._placement.shared(shape)
         return self._own_vectors(shape)
 
     def _own_vectors(self, shape: Shape) -> ShapeVectors:
         vectors = self._own.get(shape)
         if vectors is None:
-            vectors = self._own[shape] = self._placement.own(shape, self._allowed)
+            vectors = self._own[shape] = self._placement.own(shape, self._allowed, self._bonus)
         return vectors
 
     def _task_vectors(self, task: Task) -> ShapeVectors:
         if self._last is None or self._last[0] is not task:
-            vectors = self._placement.own(task.shape, self.allowed_for(task))
+            vectors = self._placement.own(task.shape, self.allowed_for(task), self._bonus)
             for row in self._refused.get(task.uid, ()):
                 vectors.exclude(row)
             self._last = (task, vectors)

@@ -24,6 +24,7 @@ from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk
 from bindery.scheduler.model.expected_ends import ExpectedEnds
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
@@ -322,14 +323,35 @@ class Session:
         """When running pods end that say so, as of the first time that this is asked."""
         return ExpectedEnds(self.state, self.now)
 
-    def domains(self, job: Job) -> Iterator[BoolColumn | None]:
-        """Yield the domains of `job` (masks over node rows), best first; None means all nodes."""
+    def job_domains(self, job: Job) -> Iterator[Domain]:
+        """Yield the domains of the whole `job` from `CandidateDomains` plugins, best first."""
         for plugin in self.plugins.domains:
             domains = plugin.domains(self, job)
             if domains is not None:
-                yield from domains
+                yield from map(Domain, domains)
                 return
-        yield None
+        yield EVERYWHERE
+
+    def group_domains(self, ask: DomainAsk) -> Iterator[Domain]:
+        """Yield the domains for the pods of `ask`, best first; none without a plugin for them."""
+        for plugin in self.plugins.group_domains:
+            yield from plugin.group_domains(self, ask)
+            return
+
+    def tree_positions(self, job: Job) -> NDArray[np.intp]:
+        """Return node row -> position: rows that are close in the tree of `job` are adjacent."""
+        constraint = job.topology
+        if constraint is None and job.tree is not None:
+            constraint = next((g.topology for g in job.tree.all_groups() if g.topology), None)
+        if constraint is None:
+            return self.position
+        found = (plugin.tree_positions(self, constraint) for plugin in self.plugins.group_domains)
+        return next(found, self.position)
+
+    def no_domain_text(self, ask: DomainAsk) -> str:
+        """Return why there is no domain for `ask`."""
+        texts = (plugin.no_domain_text(self, ask) for plugin in self.plugins.group_domains)
+        return next(texts, "no plugin serves its topology constraint")
 
     @cached_property
     def has_soft_taints(self) -> bool:

@@ -141,13 +141,13 @@ class Statement:
 
     # -- plans ---------------------------------------------------------------------------------
 
-    def extract(self) -> Plan:
-        """Return the operations so far as a plan that outlives this Statement."""
+    def extract(self, since: Savepoint = Savepoint(0)) -> Plan:  # it is a number
+        """Return the operations since a savepoint as a plan that outlives this Statement."""
         self._demand_open()
         return Plan(
             tuple(
                 PlannedOperation(o.kind, o.task, self._plan_state.nodes.name(o.row), o.reason)
-                for o in self._log
+                for o in self._log[since:]
             )
         )
 

@@ -18,6 +18,8 @@ from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.ledgers.base import Ledger, Operation
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.constraints import Constraint
+from bindery.scheduler.model.domains import Domain, DomainAsk
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
@@ -158,6 +160,30 @@ class CandidateDomains(Protocol):
 
     def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
         """Return masks over node rows, best first; None if the job needs no domain."""
+        ...
+
+
+@runtime_checkable
+class GroupDomains(Protocol):
+    """Offers sets of nodes for pods with a topology constraint.
+
+    Called for a whole gang, for each of its sub-groups inside the domain of the group above, for
+    pods that join a running gang, and when room is made for them.
+    """
+
+    def group_domains(self, session: SessionView, ask: DomainAsk) -> Iterable[Domain]:
+        """Return the candidates, best first; read lazily, so a generator does no needless work.
+
+        Candidates of the first rank with a plan are compared; those of higher ranks are not tried.
+        """
+        ...
+
+    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+        """Return why there is no candidate for `ask`."""
+        ...
+
+    def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:
+        """Return node row -> position; the rows of each domain are adjacent, at every level."""
         ...
 
 

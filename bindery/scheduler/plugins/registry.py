@@ -42,6 +42,7 @@ class PluginSet:
     job_node_filters: Sequence[points.JobNodeFilter] = field(init=False)
     node_scores: Sequence[tuple[points.NodeScore, float]] = field(init=False)
     """Each with the factor of its scores; plugins with factor 0 are left out."""
+    group_domains: Sequence[points.GroupDomains] = field(init=False)
     device_choices: Sequence[points.DeviceChoice] = field(init=False)
     domains: Sequence[points.CandidateDomains] = field(init=False)
     validity: Sequence[points.JobValid] = field(init=False)
@@ -81,6 +82,7 @@ class PluginSet:
         self.node_scores = [(plugin, weight) for plugin, weight in weighted if weight]
         self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
+        self.group_domains = [p for p in self.plugins if isinstance(p, points.GroupDomains)]
         self.validity = [p for p in self.plugins if isinstance(p, points.JobValid)]
         self.capacity_gates = [p for p in self.plugins if isinstance(p, points.CapacityGate)]
         self.readiness = [p for p in self.plugins if isinstance(p, points.JobReady)]

@@ -26,9 +26,21 @@ def _timed_method(
     def call(*args: Any) -> Any:
         started_s = time.perf_counter()
         answer = method(*args)
-        if isinstance(answer, Iterator):  # a generator works only when it is read
-            answer = tuple(answer)
         seconds[name] += time.perf_counter() - started_s
-        return answer
+        # A generator works only when it is read, and callers read no more than they need.
+        return _timed_iterator(answer, name, seconds) if isinstance(answer, Iterator) else answer
 
     return call
+
+
+def _timed_iterator(answers: Iterator[Any], name: str, seconds: dict[str, float]) -> Iterator[Any]:
+    """Yield `answers`, and add the time of each to `seconds[name]`."""
+    while True:
+        started_s = time.perf_counter()
+        try:
+            answer = next(answers)
+        except StopIteration:
+            return
+        finally:
+            seconds[name] += time.perf_counter() - started_s
+        yield answer

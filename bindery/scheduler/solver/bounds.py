@@ -5,22 +5,22 @@ from collections import Counter
 import numpy as np
 
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.domains import Domain
+from bindery.scheduler.model.fits import pods_per_node
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.rules import Claim
-from bindery.scheduler.solver.victims import VictimTable
+
+_ENDLESS = 10**9
 
 
 def slots(session: Session, request: Request, room: IntColumns, nodes: BoolColumn) -> int:
     """Return how many pods of `request` fit into `room` [resource, node] on `nodes` (mask)."""
-    every = np.arange(room.shape[1])
-    fit = np.full(room.shape[1], np.iinfo(np.int64).max, dtype=np.int64)
-    for index, amount in session.state.nodes.demands(request, every):
-        np.minimum(fit, np.maximum(room[index], 0) // amount, out=fit)
     # A request of nothing fits without end on each node; the sum must not overflow.
-    return int(fit[nodes].clip(max=10**9).sum())
+    return int(pods_per_node(session.state.nodes, request, room, _ENDLESS)[nodes].sum())
 
 
 def exceeds_idle(session: Session, claim: Claim) -> Task | None:
@@ -32,19 +32,22 @@ def exceeds_idle(session: Session, claim: Claim) -> Task | None:
     return _exceeding(session, claim, nodes.idle + nodes.releasing - nodes.pipelined)
 
 
-def can_never_fit(
-    session: Session, claim: Claim, table: VictimTable, eligible: BoolColumn
-) -> Task | None:
-    """Return a pod of `claim` that fits on no node even without the eligible victims, or None.
+def can_never_fit(context: SearchContext, eligible: BoolColumn) -> Task | None:
+    """Return a pod of the claim that fits on no node even without the eligible victims, or None.
 
-    `eligible`: mask over the units of `table`.
+    `eligible`: mask over the units of the victim table.
     """
+    session, claim, table = context.session, context.claim, context.table
     nodes = session.state.nodes
     room = nodes.idle + nodes.releasing - nodes.pipelined
     room = room + table.evictable(eligible, range(len(room)))
-    shapes: Counter[Shape] = Counter(task.shape for task in claim.tasks)
-    for shape, count in shapes.items():
+    kinds: Counter[tuple[Shape, Domain]] = Counter(
+        (task.shape, context.zones.of(task)) for task in claim.tasks
+    )
+    for (shape, domain), count in kinds.items():
         passing = session.placement.passing(shape)
+        if domain.nodes is not None:
+            passing = passing & domain.nodes
         if slots(session, shape.request, room, passing) < count:
             return next(task for task in claim.tasks if task.shape is shape)
     return _exceeding(session, claim, room)

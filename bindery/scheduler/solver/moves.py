@@ -4,15 +4,19 @@ A victim that fits on another node is moved: it is evicted and promised a place 
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from bindery.api.gpushare import WHOLE
 from bindery.scheduler.ledgers.base import LedgerRefusalError, OperationKind
-from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Plan, Savepoint, Statement
+from bindery.scheduler.planning.zones import ZoneFinders, zones
 from bindery.scheduler.solver.context import SearchContext
+
+_MOST_ZONES = 8
+"""How many choices of domains are tried for pods that move."""
 
 
 def over_capacity(session: Session, job: Job, tasks: Sequence[Task]) -> Refusal | None:
@@ -70,16 +74,17 @@ def move_victims(context: SearchContext, gone: Sequence[int]) -> set[int]:
 def move_all(context: SearchContext, job: Job, tasks: Sequence[Task], *, may_stay: bool) -> bool:
     """Promise other places to all evicted `tasks` of `job`, or to none; return whether it was done.
 
-    All places are in one of the sets of nodes that plugins offer. `may_stay`: a pod may also keep
-    its node.
+    All places are in the domains of `job`, beside its pods that stay. `may_stay`: a pod may also
+    keep its node.
     """
     session, statement = context.session, context.statement
     if over_capacity(session, job, tasks) is not None:
         return False
     savepoint = statement.savepoint()
-    # A gang must be in one domain after the move, too.
-    for domain in session.domains(job):
-        if all(_move(session, statement, t, domain, may_stay=may_stay) for t in tasks) and all(
+    # A gang must be in its domains after the move, too.
+    for found in islice(zones(session, job, tasks), _MOST_ZONES):
+        finders = ZoneFinders(session, job, found)
+        if all(_move(session, statement, t, finders, may_stay=may_stay) for t in tasks) and all(
             plugin.is_pipelined(session, job) for plugin in session.plugins.pipelining
         ):
             return True
@@ -116,16 +121,16 @@ def _move(
     session: Session,
     statement: Statement,
     task: Task,
-    domain: BoolColumn | None,
+    finders: ZoneFinders,
     *,
     may_stay: bool,
 ) -> bool:
-    """Promise the evicted `task` a place in `domain`; return False if there is none.
+    """Promise the evicted `task` a place in its zone; return False if there is none.
 
     `may_stay`: its own node counts as a place too.
     """
     assert task.status is TaskStatus.RELEASING, "only what was evicted is moved"
-    finder = session.placement.finder(session.state.jobs[task.job], domain)
+    finder = finders.new(task)  # it may lose nodes that are good for equal pods
     place = finder.best(task)
     if place is not None and place.row == task.row and not may_stay:
         # Other GPUs of the same node count as a move: they can make room for a whole GPU.

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.statement import Savepoint
 from bindery.scheduler.planning.work_list import WorkList
+from bindery.scheduler.planning.zones import ZoneFinders
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
@@ -81,7 +82,7 @@ class Rearrangement:
     def _place(self) -> bool:
         """Place the claim and all victims again, or none of them."""
         nobody = self._table.alive & False  # the victims have left already: no more room is coming
-        if can_never_fit(self._session, self._claim, self._table, nobody) is not None:
+        if can_never_fit(self._context, nobody) is not None:
             return False
         savepoint = self._statement.savepoint()
         moving: dict[Job, list[Task]] = {self._claim.job: []}
@@ -101,9 +102,9 @@ class Rearrangement:
         tasks = self._claim.tasks
         if over_capacity(self._session, job, tasks) is not None:
             return False
-        finder = self._session.placement.finder(job, self._context.domain)
+        finders = ZoneFinders(self._session, job, self._context.zones)
         for task in tasks:
-            place = finder.best(task)
+            place = finders.of(task).best(task)
             if place is None or not promise(self._statement, task, place.row):
                 return False
         return True

@@ -14,6 +14,7 @@ import numpy as np
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.planning.statement import Savepoint
+from bindery.scheduler.planning.zones import ZoneFinders
 from bindery.scheduler.solver.bounds import can_never_fit
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.moves import (
@@ -59,7 +60,7 @@ class Search:
         self._must_move: set[int] = set()
         self._waits = False
         """Whether a pod has been promised room that is not free yet."""
-        self._finder = session.placement.finder(claim.job, context.domain)
+        self._finders = ZoneFinders(session, claim.job, context.zones)
         self.gone: list[int] = []
         """Units that are evicted, in the order in which they were chosen."""
         self.lost: Task | None = None
@@ -82,7 +83,7 @@ class Search:
         if not self._left.any() and not self._session.is_releasing:
             return False
         # The caller reads it: the next claim leaves out the pods that need as much.
-        self.lost = can_never_fit(self._session, self._claim, self._table, self._left)
+        self.lost = can_never_fit(self._context, self._left)
         return self.lost is None
 
     def _is_acceptable(self) -> bool:
@@ -109,13 +110,13 @@ class Search:
 
     def _place(self, task: Task) -> bool:
         """Promise `task` the best node with free or released room, without an eviction."""
-        finder = self._finder
+        shared = finder = self._finders.of(task)
         while (place := finder.best(task)) is not None:
             if promise(self._statement, task, place.row):
                 self._waits |= not place.fits_now
                 return True
-            if finder is self._finder:  # the shared finder must not lose the node for later pods
-                finder = self._session.placement.finder(self._claim.job, self._context.domain)
+            if finder is shared:  # the shared finder must not lose the node for later pods
+                finder = self._finders.new(task)
             finder.exclude(task, place.row, "a ledger has refused it")
         return False
 
@@ -141,7 +142,7 @@ class Search:
 
     def _make_room(self, task: Task) -> bool:
         """Evict on one node what `task` needs, and promise it the node."""
-        allowed = self._finder.allowed_for(task, emptied=True)
+        allowed = self._finders.of(task).allowed_for(task, emptied=True)
         useful = useful_nodes(self._session, self._table, self._left, allowed, task)
         return any(self._make_room_on(row, task) for row in self._nodes_in_order(useful))
 
@@ -268,7 +269,7 @@ class Search:
             self._go_back(start, 0)
             going = np.zeros(len(self._table.units), dtype=np.bool_)
             going[trial] = True
-            if can_never_fit(self._session, self._claim, self._table, going) is not None:
+            if can_never_fit(self._context, going) is not None:
                 continue
             if all(self._evict_alone(i) for i in trial) and self._fits() and not self._stuck():
                 best, plan = trial, self._statement.extract()

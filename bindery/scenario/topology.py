@@ -1,0 +1,97 @@
+"""The trees of a scenario: their Kubernetes objects, and the domain of a node for expectations.
+
+Used by `objects`, `cluster` and `expect`. Pure.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from bindery.kube import objects
+from bindery.kube.objects import Meta
+from bindery.kube.topology import (
+    HyperNode,
+    HyperNodeSpec,
+    LabelSelector,
+    Member,
+    Topology,
+    TopologyLevel,
+    TopologySpec,
+)
+from bindery.scenario import nodes
+from bindery.scenario.jobs import Segments, TopologyConstraint
+
+_TIER = "tier"
+"""What the names of HyperNode levels begin with, before the number."""
+
+
+def constraint(asked: TopologyConstraint) -> objects.TopologyConstraint | None:
+    """Return the constraint of a PodGroup or sub-group; None if it asks for nothing."""
+    if asked == TopologyConstraint() and not asked.model_fields_set:
+        return None
+    uses_tiers = asked.hyper_node_tier is not None or "mode" in asked.model_fields_set
+    segments = asked.segments
+    return objects.TopologyConstraint(
+        name=asked.name or None,
+        required=asked.required or None,
+        preferred=asked.preferred or None,
+        hyper_node_tier=asked.hyper_node_tier,
+        mode=asked.mode if uses_tiers else None,
+        exclusive=asked.exclusive,
+        segments=None if segments is None else _segments(segments),
+    )
+
+
+def _segments(asked: Segments) -> objects.Segments:
+    return objects.Segments(
+        size=asked.size, required=asked.required or None, preferred=asked.preferred or None
+    )
+
+
+def topology_object(entry: nodes.Topology) -> Topology:
+    """Return the Topology of `entry`."""
+    levels = [TopologyLevel(node_label=label) for label in entry.levels]
+    return Topology(metadata=Meta(name=entry.name), spec=TopologySpec(levels=levels))
+
+
+def hyper_node_object(entry: nodes.HyperNode) -> HyperNode:
+    """Return the HyperNode of `entry`."""
+    members = [Member(name=name) for name in entry.members]
+    members += [Member(regex=pattern) for pattern in entry.regexes]
+    if entry.labels:
+        members.append(Member(selector=LabelSelector(match_labels=entry.labels)))
+    members += [Member(type="HyperNode", name=name) for name in entry.children]
+    return HyperNode(
+        metadata=Meta(name=entry.name), spec=HyperNodeSpec(tier=entry.tier, members=members)
+    )
+
+
+class Domains:
+    """The domains of nodes at any level, by their names from the top down."""
+
+    def __init__(
+        self, topologies: Sequence[nodes.Topology] = (), hyper_nodes: Sequence[nodes.HyperNode] = ()
+    ) -> None:
+        self._topologies = topologies
+        self._hyper_nodes = hyper_nodes
+
+    def of(self, node: str, labels: Mapping[str, str], level: str) -> tuple[str, ...]:
+        """Return the domain of `node` with `labels` at `level`."""
+        tier = level.removeprefix(_TIER)
+        if self._hyper_nodes and level.startswith(_TIER) and tier.isdigit():
+            names = [each.name for each in self._above(node, labels) if each.tier == int(tier)]
+            return tuple(names) or (f"{node} has no {level}",)
+        return tuple(labels.get(label, f"{node} has no {label}") for label in self._path(level))
+
+    def _path(self, level: str) -> tuple[str, ...]:
+        for topology in self._topologies:
+            if level in topology.levels:
+                return topology.levels[: topology.levels.index(level) + 1]
+        return (level,)
+
+    def _above(self, node: str, labels: Mapping[str, str]) -> Iterator[nodes.HyperNode]:
+        """Yield the HyperNodes that contain `node`."""
+        found = {each.name for each in self._hyper_nodes if each.takes(node, labels)}
+        size = -1
+        while size != len(found):
+            size = len(found)
+            found |= {e.name for e in self._hyper_nodes if not found.isdisjoint(e.children)}
+        return (each for each in self._hyper_nodes if each.name in found)

@@ -1,0 +1,69 @@
+"""Domains: the sets of nodes among which pods that belong together are placed.
+
+Planning asks for candidates with a `DomainAsk`; plugins answer with `Domain`s, best first.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.constraints import Constraint
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.verdicts import Rows
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class DomainAsk:
+    """Pods of one job that need a domain."""
+
+    job: Job
+    constraint: Constraint
+    tasks: Sequence[Task]
+    """The pods that are placed together next."""
+    beside: Rows
+    """The node rows of the other pods of their group, which keep them to their domain."""
+    is_member: Callable[[Task], bool]
+    """Whether a pod, of any job, belongs to the group: for an exclusive domain."""
+    within: BoolColumn | None = None
+    """The domain of the group above (mask over node rows); None for all nodes."""
+    freeable: IntColumns | None = None
+    """What evictions could free [resource, node]; None if none are possible."""
+    taken: IntColumns | None = None
+    """What other pods of the plan need, that are not placed yet [resource, node]."""
+    is_widest_only: bool = False
+    """Whether only the widest domains matter: those that contain all others."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Domain:
+    """One candidate."""
+
+    nodes: BoolColumn | None
+    """Mask over node rows; None for all nodes."""
+    rank: int = 0
+    """0 for the best level. A candidate is better than all candidates of a higher rank."""
+    name: str = ""
+    """For messages: the level and the domain."""
+    bonus: NDArray[np.float64] | None = None
+    """Node row -> what is added to its score, so that pods fill one part of it after the other."""
+
+
+EVERYWHERE = Domain(None)
+"""The domain of pods without a constraint."""
+
+
+def rows_beside(job: Job, tasks: Iterable[Task], is_member: Callable[[Task], bool]) -> Rows:
+    """Return the rows of the pods of `job` that are members, have a place and are not `tasks`."""
+    coming = {task.uid for task in tasks}
+    rows = [
+        task.row
+        for task in job.tasks.values()
+        if (task.status.is_active or task.status is TaskStatus.PIPELINED)
+        and task.row != NO_ROW
+        and task.uid not in coming
+        and is_member(task)
+    ]
+    return np.array(rows, dtype=np.intp)

@@ -1,0 +1,126 @@
+"""The scheduler plugin topology: gangs in one rack, block or HyperNode.
+
+A PodGroup and each of its sub-groups may name a tree, a level that their pods must not leave, and a
+level that they should not leave. The plugin keeps the trees and offers the domains with room;
+planning tries them with the same Statements as all other plans.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import NODES, Resource
+from bindery.kube.store import Change
+from bindery.kube.topology import HYPER_NODES, TOPOLOGIES
+from bindery.scheduler.model.constraints import Constraint
+from bindery.scheduler.model.domains import Domain, DomainAsk
+from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.model.trees import NOWHERE
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.plugins.topology.book import TreeBook
+from bindery.scheduler.plugins.topology.candidates import Candidates
+from bindery.scheduler.plugins.topology.exclusive import Occupancy
+from bindery.scheduler.plugins.topology.levels import (
+    Levels,
+    TopologyProblem,
+    allowed,
+    problems_text,
+    ranked,
+)
+from bindery.scheduler.plugins.view import SessionView
+
+
+class Topology:
+    """Offers the domains of trees."""
+
+    name = "topology"
+
+    def __init__(self) -> None:
+        self._book = TreeBook()
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return nodes and the kinds that describe trees over them."""
+        return (NODES, TOPOLOGIES, HYPER_NODES)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Process a change; return False, because this plugin has no `node_failures`."""
+        self._book.observe(change)
+        return False
+
+    def ledger(self, session: SessionView, state: PlanState) -> Occupancy:  # noqa: ARG002
+        """Return the ledger of exclusive domains."""
+        return Occupancy(state, self._book)
+
+    def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
+        """Yield the nodes in exclusive domains of other jobs."""
+        closed = session.ledger(Occupancy).closed_to(job)
+        if closed is not None:
+            yield NodeFailure("in the exclusive domain of another gang", closed, is_lasting=False)
+
+    def invalid(self, session: SessionView, job: Job) -> Refusal | None:
+        """Refuse a job with a constraint that no tree can serve."""
+        for name, constraint in job.constraints():
+            for each in (constraint, constraint.segment):
+                if each is None or not each.limits:
+                    continue
+                try:
+                    allowed(self._book, session.state.nodes, each)
+                except TopologyProblem as problem:
+                    where = f"sub-group {name}: " if name else ""
+                    return Refusal(JobReason.TOPOLOGY, f"{where}{problem}", is_lasting=True)
+        return None
+
+    def group_domains(self, session: SessionView, ask: DomainAsk) -> Iterator[Domain]:
+        """Yield the domains that may have room for the pods of `ask`, best first."""
+        try:
+            levels = allowed(self._book, session.state.nodes, ask.constraint)
+        except TopologyProblem:  # `invalid` has refused the job
+            return
+        yield from self._candidates(session, ask, levels)
+
+    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+        """Return why `group_domains` yields nothing for `ask`."""
+        try:
+            levels = allowed(self._book, session.state.nodes, ask.constraint)
+        except TopologyProblem as problem:
+            return str(problem)
+        count, most, name = self._candidates(session, ask, levels).most(levels.allowed[-1])
+        level, wrong = levels.name(levels.allowed[-1]), problems_text(levels.tree)
+        text = f"none of {count} domains of {level} has room for {len(ask.tasks)} pods"
+        if len(ask.beside):
+            text += f" beside the {len(ask.beside)} that have a place"
+        return f"{text}; the most that fit are {most}, in {name}{wrong}" if count else text + wrong
+
+    def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:
+        """Return node row -> position in the tree of `constraint`; nodes in no domain come last."""
+        rows = session.order
+        tree = self._book.tree(session.state.nodes, constraint.tree)
+        keys: list[NDArray[np.intp]] = [np.arange(len(rows))]
+        count = len(session.state.nodes.nodes)
+        for level in reversed(range(len(tree.levels) if tree is not None else 0)):
+            assert tree is not None, "it has levels"
+            found = ranked(tree, level, count)[rows]
+            keys.append(np.where(found == NOWHERE, count, found))
+        order = rows[np.lexsort(tuple(keys))]
+        positions = np.zeros(count, dtype=np.intp)
+        positions[order] = np.arange(len(order))
+        return positions
+
+    def _candidates(self, session: SessionView, ask: DomainAsk, levels: Levels) -> Candidates:
+        if not ask.constraint.is_exclusive:
+            return Candidates(session, ask, levels, None)
+        occupancy, coming = session.ledger(Occupancy), {task.uid for task in ask.tasks}
+
+        def is_other(task: Task) -> bool:
+            return ask.is_member(task) and task.uid not in coming
+
+        # Pods without a PodGroup may belong together, too.
+        ask = replace(ask, beside=occupancy.rows_of(is_other))
+        closed = occupancy.taken_by_others(ask.constraint, ask.is_member)
+        return Candidates(session, ask, levels, closed)
