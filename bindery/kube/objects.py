@@ -126,7 +126,7 @@ class Lease(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 
 
 class Segments(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    size: int = 1
+    size: int
     required: str | None = None
     preferred: str | None = None
 

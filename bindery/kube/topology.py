@@ -22,13 +22,13 @@ class TopologyLevel(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
 class TopologySpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """The levels of a tree, widest first."""
 
-    levels: list[TopologyLevel] = msgspec.field(default_factory=list)
+    levels: list[TopologyLevel]
 
 
 class Topology(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """A tree over nodes by their labels."""
 
-    spec: TopologySpec = msgspec.field(default_factory=TopologySpec)
+    spec: TopologySpec
 
 
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -53,14 +53,14 @@ _Tier = Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)]
 class HyperNodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """A domain that lists its members."""
 
-    tier: _Tier = 1
+    tier: _Tier
     members: list[Member] = msgspec.field(default_factory=list)
 
 
 class HyperNode(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """A domain of a tree of HyperNodes."""
 
-    spec: HyperNodeSpec = msgspec.field(default_factory=HyperNodeSpec)
+    spec: HyperNodeSpec
 
 
 TOPOLOGIES: Final = Resource(names.GROUP, names.VERSION, "topologies", "Topology", False, Topology)

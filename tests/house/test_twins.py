@@ -18,7 +18,8 @@ from pydantic import BaseModel
 from bindery.api.bindrequest import BindRequest
 from bindery.api.podgroup import PodGroup
 from bindery.api.queue import Queue
-from bindery.kube import objects
+from bindery.api.topology import HyperNode, Topology
+from bindery.kube import objects, topology
 from bindery.kube.bindrequests import StoredBindRequest
 
 FOR_PEOPLE_ALONE = {
@@ -34,6 +35,8 @@ TWINS = [
     (PodGroup, objects.PodGroup),
     (Queue, objects.Queue),
     (BindRequest, StoredBindRequest),
+    (Topology, topology.Topology),
+    (HyperNode, topology.HyperNode),
 ]
 
 

@@ -6,23 +6,19 @@ waits: all its places are promised for this cycle, and nothing is bound early.
 """
 
 from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
-from functools import partial
 
 from bindery.scheduler.actions.reserving import Reserver
+from bindery.scheduler.actions.wishes import Placing, Wish, wishes
 from bindery.scheduler.ledgers.base import LedgerRefusalError
-from bindery.scheduler.model import gangs
 from bindery.scheduler.model.domains import Domain
-from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
-from bindery.scheduler.model.parts import Divider, split
+from bindery.scheduler.model.parts import Divider
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
-from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.next_pods import Barred, Wanted, kind
@@ -33,9 +29,6 @@ from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.moves import over_capacity, promise
-
-_Wish = Callable[["_Placing"], bool]
-"""Places pods that belong together; returns whether all were placed."""
 
 _WAITS_FOR_RELEASE = "it waits for pods that are being deleted to go"
 
@@ -132,13 +125,13 @@ class Attempts:
             if refusal is not None:
                 return self._refuse(job, refusal)
         served: Commit | Outcome = Outcome.WAITS
-        for wish in _wishes(session, job):
+        for wish in wishes(session, job):
             served = self._serve_wish(job, wish)
             if served is not Outcome.WAITS:
                 break
         return served
 
-    def _serve_wish(self, job: Job, wish: _Wish) -> Commit | Outcome:
+    def _serve_wish(self, job: Job, wish: Wish) -> Commit | Outcome:
         """Place all pods of `wish`, or none, in the first domain that has room."""
         session, tried = self._session, False
         for domain in session.job_domains(job):
@@ -152,10 +145,10 @@ class Attempts:
             )
         return Outcome.WAITS
 
-    def _serve_in(self, job: Job, wish: _Wish, domain: Domain) -> Commit | Outcome:
+    def _serve_in(self, job: Job, wish: Wish, domain: Domain) -> Commit | Outcome:
         session = self._session
         with session.statement() as statement:
-            placing = _Placing(self, job, statement, Nest(session, job, statement, domain))
+            placing = Placing(job, statement, Nest(session, job, statement, domain), self._place)
             if not wish(placing):
                 self._note_missing_domain(job, placing.nest)
                 return Outcome.WAITS
@@ -180,7 +173,7 @@ class Attempts:
             text = self._session.no_domain_text(ask)
             self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
-    def place(self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder) -> bool:
+    def _place(self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder) -> bool:
         """Place all `wanted` pods and return True, or place none and note why.
 
         Greedy: a pod that cannot be placed is barred with all equal pods, and the next candidates
@@ -323,185 +316,6 @@ class _Attempt:
 
 _Problem = Refusal | _Shortage | Task
 """Why an attempt failed: a refusal, a known shortage, or the pod without a node."""
-
-
-class _Placing:
-    """Places the pods of one wish in one Statement, in the domains of `nest`."""
-
-    def __init__(self, attempts: Attempts, job: Job, statement: Statement, nest: Nest) -> None:
-        self._attempts = attempts
-        self._job = job
-        self._statement = statement
-        self.nest = nest
-
-    def place(self, wanted: Wanted) -> bool:
-        """Place all `wanted` pods, each part in its domain; return whether they were placed.
-
-        If not, pods of some parts may have been placed.
-        """
-        parts = split(self._job, wanted.all() or ())
-        if not parts:
-            return self._place(wanted)
-        return all(
-            self.nest.inside(
-                part.constraint,
-                part.tasks,
-                part.is_member,
-                partial(self._place, next_pods.of_all(part.tasks)),
-            )
-            for part in parts
-        )
-
-    def _place(self, wanted: Wanted) -> bool:
-        return self._attempts.place(self._job, self._statement, wanted, self.nest.finder)
-
-    def mark(self) -> Callable[[], None]:
-        """Return a function that goes back to this point."""
-        return partial(self._statement.rollback, self._statement.savepoint())
-
-    def in_groups(
-        self, groups: Sequence[Group], tasks: Sequence[Task], attempt: Callable[[], bool]
-    ) -> bool:
-        """Run `attempt` for `tasks` in the domain of the job, and in those of nested `groups`."""
-        job = self._job
-        if not groups:
-            return attempt()
-
-        def below() -> bool:
-            return self.in_groups(groups[1:], tasks, attempt)
-
-        group = groups[0]
-        if group is job.tree:
-            return self.in_job(tasks, below)
-        if group.topology is None:
-            return below()
-        names = {leaf.name for leaf in group.leaves()}
-        return self.nest.inside(
-            group.topology,
-            tasks,
-            lambda task: task.job == job.key and task.sub_group in names,
-            below,
-        )
-
-    def in_job(self, tasks: Sequence[Task], attempt: Callable[[], bool]) -> bool:
-        """Run `attempt` for `tasks` in the domain of the job."""
-        key = self._job.key
-        return self.nest.inside(self._job.topology, tasks, lambda task: task.job == key, attempt)
-
-
-def _wishes(session: Session, job: Job) -> Iterator[_Wish]:
-    """Yield the next wishes of `job`: its gang; if that is complete, sub-groups and extra pods."""
-    tasks = session.pods_in_order(job)
-    if not job.is_satisfied:
-        yield partial(_gang, session, job, tasks)
-        return
-    if job.tree is not None:
-        for group in gangs.optional(job.tree, job.lacking):
-            path = job.tree.path_to(group.name)
-            yield partial(_SubGroups(job, tasks).place, path)
-    lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
-    # One attempt for each shape: equal pods would fail in the same way.
-    first_of_kind = {
-        (
-            task.uid if session.placement.is_filtered(task.shape) else task.shape,
-            _constrained_group(job, task),
-        ): task
-        for task in reversed(tasks)
-        if task.sub_group not in lacking
-    }
-    for task in sorted(first_of_kind.values(), key=tasks.index):
-        yield partial(_one, job, task)
-
-
-def _constrained_group(job: Job, task: Task) -> str:
-    """Return the sub-group of `task` if its place depends on it; else ""."""
-    return task.sub_group if job.tree is not None and job.tree.is_constrained else ""
-
-
-def _gang(session: Session, job: Job, tasks: Sequence[Task], placing: _Placing) -> bool:
-    """Place the missing pods of the gang: sub-groups, then roles and the rest of the minimum."""
-
-    def attempt() -> bool:
-        if job.tree is not None and not _SubGroups(job, tasks).satisfy_all(job.tree, placing):
-            return False
-        return placing.place(next_pods.of_gang(session, job))
-
-    return placing.in_job(next_pods.of_gang(session, job).all() or (), attempt)
-
-
-class _SubGroups:
-    """Places sub-groups of `job`. `tasks`: its pending pods in order."""
-
-    def __init__(self, job: Job, tasks: Sequence[Task]) -> None:
-        self._job = job
-        self._largest_first = False
-        self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
-        for task in tasks:
-            self._of_leaf[task.sub_group].append(task)
-
-    def place(self, path: Sequence[Group], placing: _Placing) -> bool:
-        """Place the missing pods of the last group of `path`, which begins at the root."""
-        group = path[-1]
-        return placing.in_groups(
-            path[:-1], self._wanted(group), lambda: self._place(group, placing)
-        )
-
-    def satisfy_all(self, root: Group, placing: _Placing) -> bool:
-        """Place the missing pods of all sub-groups, in the domain that is chosen already."""
-        go_back = placing.mark()
-        if self.satisfy(root, placing):
-            return True
-        if not root.is_constrained:
-            return False
-        # A small sub-group may have taken the only domain of a large one.
-        go_back()
-        self._largest_first = True
-        done = self.satisfy(root, placing)
-        self._largest_first = False
-        return done
-
-    def _in_order(self, children: Sequence[Group]) -> Sequence[Group]:
-        if not self._largest_first:
-            return children
-        return sorted(children, key=lambda child: -len(self._wanted(child)))
-
-    def satisfy(self, group: Group, placing: _Placing) -> bool:
-        """Place the missing pods of `group`, in the domain that is chosen already."""
-
-        def attempt(leaf: Group) -> bool:
-            return placing.place(next_pods.of_leaf(self._job, leaf, self._of_leaf[leaf.name]))
-
-        return gangs.satisfy(
-            group,
-            attempt,
-            lambda each: each.is_satisfied(self._job.lacking),
-            placing.mark,
-            lambda child: self._place(child, placing),
-            self._in_order,
-        )
-
-    def _place(self, group: Group, placing: _Placing) -> bool:
-        return placing.in_groups(
-            (group,),
-            self._wanted(group) if group.topology else (),
-            lambda: self.satisfy(group, placing),
-        )
-
-    def _wanted(self, group: Group) -> Sequence[Task]:
-        """Return the pods that `group` takes next if all fit."""
-        waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
-        counts = gangs.wanted(group, self._job.lacking, waiting) or {}
-        return [task for name, count in counts.items() for task in self._of_leaf[name][:count]]
-
-
-def _one(job: Job, task: Task, placing: _Placing) -> bool:
-    def attempt() -> bool:
-        return placing.place(next_pods.of_one(task))
-
-    path = job.tree.path_to(task.sub_group) if job.tree is not None else ()
-    if path:
-        return placing.in_groups(path, [task], attempt)
-    return placing.in_job([task], attempt)
 
 
 def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: int | None) -> bool:
