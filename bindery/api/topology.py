@@ -88,7 +88,7 @@ class LabelRequirement(ApiModel):
 
     key: NodeLabel
     operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
-    values: tuple[str, ...] = Field(default=(), max_length=MOST_MEMBERS)
+    values: Annotated[tuple[str, ...] | None, Field(max_length=MOST_MEMBERS)] = None
 
 
 class LabelSelector(ApiModel):

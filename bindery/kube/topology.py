@@ -34,8 +34,8 @@ class Topology(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
 class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`metav1.LabelSelector`, for nodes."""
 
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[NodeSelectorRequirement] | None = None
+    match_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    match_expressions: list[NodeSelectorRequirement] = msgspec.field(default_factory=list)
 
 
 class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -37,7 +37,7 @@ def _hyper_node(item: HyperNode) -> Entry:
     nodes = [member for member in item.spec.members if member.type == "Node"]
     labels: dict[str, str] = {}
     for member in nodes:
-        labels |= (member.selector.match_labels or {}) if member.selector is not None else {}
+        labels |= member.selector.match_labels if member.selector is not None else {}
     entry: Entry = {
         "name": item.metadata.name,
         "tier": item.spec.tier,

@@ -225,7 +225,7 @@ def _problem(member: Member) -> str:
     if member.selector is not None:
         if member.type == "HyperNode":
             return "members of type HyperNode have no selector"
-        for item in member.selector.match_expressions or ():
+        for item in member.selector.match_expressions:
             if item.operator not in _OPERATORS:
                 return f"a selector has the operator {item.operator}"
     return ""
@@ -234,9 +234,9 @@ def _problem(member: Member) -> str:
 def _selects(member: Member, labels: Mapping[str, str]) -> bool:
     selector = member.selector
     assert selector is not None, "members by labels have a selector"
-    if any(labels.get(key) != value for key, value in (selector.match_labels or {}).items()):
+    if any(labels.get(key) != value for key, value in selector.match_labels.items()):
         return False
-    return all(meets(item, labels) for item in selector.match_expressions or ())
+    return all(meets(item, labels) for item in selector.match_expressions)
 
 
 def _in_cycles(children: Mapping[str, Iterable[str]]) -> list[str]:
