@@ -17,12 +17,19 @@ from benchmarks.quality.gangtraces import BLOCK, NODES, RACK, Gang
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION, HOSTNAME_LABEL, POD_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.api.times import timestamp
-from bindery.kube.objects import Node, Pod, PodGroup
+from bindery.kube.objects import Meta, Node, Pod, PodGroup
+from bindery.kube.topology import Topology, TopologyLevel, TopologySpec
 from bindery.simulation.player import play as play_trace
 from bindery.simulation.trace import START_S, Arrival, Trace
 
 RACK_LABEL: Final = "topology.example/rack"
 BLOCK_LABEL: Final = "topology.example/block"
+_TREE: Final = Topology(
+    metadata=Meta(name="cluster", uid="uid-cluster", creation_timestamp=timestamp(START_S)),
+    spec=TopologySpec(
+        levels=[TopologyLevel(node_label=label) for label in (BLOCK_LABEL, RACK_LABEL)]
+    ),
+)
 Free = NDArray[np.bool_]
 Choose = Callable[[Free, int], NDArray[np.intp] | None]
 """Returns so many free nodes for a gang; None if there are too few."""
@@ -110,7 +117,8 @@ def play_engine(
     """
     nodes = [_node(number) for number in range(NODES)]
     arrivals = tuple(_arrival(gang, asks=asks) for gang in gangs)
-    trace = Trace("gangs", tuple(nodes), arrivals)
+    beginning = (_TREE, *nodes) if asks else tuple(nodes)
+    trace = Trace("gangs", beginning, arrivals)
     record = play_trace(trace, configuration)
     by_name = {key.name: job for key, job in record.jobs.items()}
     found = []
@@ -145,7 +153,7 @@ def _node(number: int) -> Node:
 
 def _arrival(gang: Gang, *, asks: bool) -> Arrival:
     created = timestamp(START_S + gang.arrival_s)
-    topology = {"topology": {"preferred": RACK_LABEL}} if asks else {}
+    topology = {"topology": {"name": _TREE.metadata.name, "preferred": RACK_LABEL}} if asks else {}
     group = {
         "apiVersion": API_VERSION,
         "kind": "PodGroup",

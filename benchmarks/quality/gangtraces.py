@@ -32,7 +32,7 @@ class Sizes:
 
     span_s: float = 3600.0
     """Time in which gangs arrive."""
-    mean_runtime_s: float = 600.0
+    mean_runtime_s: float = 300.0
     load: float = 0.9
     """Requested nodes, as a share of all, if every gang started when it arrives."""
 

@@ -62,6 +62,14 @@ def simulate(  # noqa: PLR0913, PLR0917 -- every option of the command line is o
         float,
         typer.Option(min=0.0, metavar="SECONDS", help="Time until evicted pods have gone."),
     ] = 30.0,
+    cycle: Annotated[
+        float | None,
+        typer.Option(
+            min=0.0,
+            metavar="SECONDS",
+            help="Time from a change to its cycle; longer is faster. Default: minCycleSeconds.",
+        ),
+    ] = None,
     node_pool: PoolOption = None,
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
     html: Annotated[
@@ -86,7 +94,8 @@ def simulate(  # noqa: PLR0913, PLR0917 -- every option of the command line is o
     4 if Bindery itself fails.
     """
     with importing():
-        from bindery.cli.simulating import Choice, Outputs, answer
+        from bindery.cli.simulating import Choice, Outputs, Settings, answer
 
-    choice = Choice(trace, (config, against), node_pool, load, arrivals_only, seed, until, grace)
+    settings = Settings(cycle, grace, until)
+    choice = Choice(trace, (config, against), node_pool, load, arrivals_only, seed, settings)
     answer(choice, Outputs(output, html, png))

@@ -4,9 +4,9 @@
 and to the files that are asked for.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -22,12 +22,12 @@ from bindery.cli.options import Format
 from bindery.cli.tables import Column, print_lines, print_table
 from bindery.cli.wire import dump
 from bindery.scheduler.actions.registry import UnknownActionError
-from bindery.simulation import player
 from bindery.simulation.comparison import Comparison, compare
 from bindery.simulation.load import compressed, packed
 from bindery.simulation.manifests import read_manifests, read_snapshot
 from bindery.simulation.openb import is_openb, read_trace
 from bindery.simulation.page import make_page
+from bindery.simulation.player import Settings, play
 from bindery.simulation.record import Record
 from bindery.simulation.report import Report, make_report
 from bindery.simulation.tables import Table, comparison_tables, tables
@@ -50,8 +50,7 @@ class Choice:
     load: float | None
     is_packing: bool
     seed: int
-    until_s: float
-    grace_s: float
+    settings: Settings
 
 
 @dataclass(frozen=True)
@@ -126,20 +125,18 @@ def _configurations(
 
 
 def _play(trace: Trace, configuration: SchedulerConfiguration, choice: Choice, name: str) -> Record:
-    settings = player.Settings(
-        window_s=_PACKING_WINDOW_S if choice.is_packing else None,
-        grace_s=choice.grace_s,
-        until_s=choice.until_s,
-    )
+    settings = choice.settings
+    if choice.is_packing and settings.window_s is None:
+        settings = replace(settings, window_s=_PACKING_WINDOW_S)
     try:
         with _progress(name, len(trace.arrivals)) as progress:
-            return player.play(trace, configuration, settings, progress)
+            return play(trace, configuration, settings, progress)
     except (UnknownActionError, PluginConfigurationError) as error:
         raise CommandError(f"the configuration {name}: {error}", ExitCode.BAD_INPUT) from error
 
 
 @contextmanager
-def _progress(name: str, arrivals: int) -> Iterator[player.Progress]:
+def _progress(name: str, arrivals: int) -> Iterator[Callable[[int, float], None]]:
     """Show a progress bar on standard error if it is a terminal."""
     console = Console(stderr=True, highlight=False)
     columns = (

@@ -64,6 +64,16 @@ def test_arrivals_only(command_line: CommandLine) -> None:
     assert 0 < report["allocation"]["gpuAtEnd"] == report["allocation"]["gpuPeak"] <= 1.0
 
 
+def test_longer_cycles_take_up_more_at_once(command_line: CommandLine) -> None:
+    def cycles(*options: str) -> int:
+        done = command_line("simulate", str(TINY), "-o", "json", *options)
+        count = json.loads(done.stdout)["reports"]["default"]["cycles"]
+        assert isinstance(count, int)
+        return count
+
+    assert cycles("--cycle", "60") < cycles()
+
+
 def test_a_snapshot(command_line: CommandLine, tmp_path: Path) -> None:
     scenario = tmp_path / "cluster.yaml"
     scenario.write_text(
