@@ -94,7 +94,8 @@ def simulate(  # noqa: PLR0913, PLR0917 -- every option of the command line is o
     4 if Bindery itself fails.
     """
     with importing():
-        from bindery.cli.simulating import Choice, Outputs, Settings, answer
+        from bindery.cli.simulating import Choice, Outputs, answer
+        from bindery.simulation.player import Settings
 
     settings = Settings(cycle, grace, until)
     choice = Choice(trace, (config, against), node_pool, load, arrivals_only, seed, settings)

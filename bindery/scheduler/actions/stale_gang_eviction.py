@@ -35,6 +35,8 @@ class StaleGangEviction:
         """Yield the evictions of each gang after its grace period."""
         parts: list[_Part] = []
         for job in session.state.jobs.values():
+            if not job.key.is_group:  # a single pod runs or waits as a whole
+                continue
             with session.guarded(job):
                 parts += _stale_parts(job)
         memory = session.memory
