@@ -8,14 +8,14 @@ as in `planning`. Every cycle must have done what is right in its world, or the 
 import gc
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
-from benchmarks import queuetrees, roomworlds
+from benchmarks import queuetrees, roomworlds, topologyworlds
 from benchmarks.roomworlds import Outcome, World
 from benchmarks.usage import Usage
 from bindery.api.configuration import SchedulerConfiguration
@@ -52,7 +52,9 @@ class Case:
     """Wall seconds to stay below at the size `bar_at`."""
     bar_at: int
     published: str = ""
-    """What KAI-Scheduler's documentation and pull requests say of the same case."""
+    """What KAI-Scheduler's documentation and pull requests say of the same case, or another's."""
+    sizes: Sequence[int] = SIZES
+    """At which it is measured."""
     unit: str = "nodes"
     """Of the size."""
 
@@ -114,9 +116,19 @@ def division_of(queues: int) -> Lap:
     return lap
 
 
-def _cycle(name: str, world: Callable[[int], World], bar_s: float, published: str) -> Case:
+def _cycle(
+    name: str, world: Callable[[int], World], bar_s: float, published: str = "", bar_at: int = 500
+) -> Case:
     """Return the case of one cycle in the `world` of so many nodes."""
-    return Case(name, lambda nodes: cycle_in(world(nodes)), bar_s, bar_at=500, published=published)
+    sizes = SIZES if bar_at in SIZES else (*SIZES, bar_at)
+    return Case(
+        name,
+        lambda nodes: cycle_in(world(nodes)),
+        bar_s,
+        bar_at=bar_at,
+        published=published,
+        sizes=sizes,
+    )
 
 
 CASES: Final = (
@@ -129,16 +141,33 @@ CASES: Final = (
     ),
     _cycle("reclaim for one large gang", roomworlds.large_gang, 3.0, "102 s"),
     _cycle("consolidation for gangs of ten", roomworlds.scattered, 20.0, "456 s"),
+    _cycle("gang in one rack", topologyworlds.gang_in_one_rack, 0.15, "48.7 s"),
+    _cycle(
+        "sub-groups over HyperNodes",
+        topologyworlds.sub_groups_over_hyper_nodes,
+        2.0,
+        bar_at=1000,
+    ),
+    _cycle(
+        "one gang among HyperNodes",
+        topologyworlds.one_gang_among_hyper_nodes,
+        2.0,
+        "Volcano: 330 s",
+        bar_at=6000,
+    ),
+    _cycle("reclaim in one rack", topologyworlds.reclaim_in_one_rack, 3.0),
     Case("fair-share division", division_of, bar_s=0.01, bar_at=1000, unit="queues"),
 )
 """What is measured, in the order of the tables. At 500 nodes: 4,000 GPUs; 4,000 jobs run and 4,000
-wait; 80 GPUs do not fit; 2,000 GPUs for 250 pods; 41 gangs with 410 pods."""
+wait; 80 GPUs do not fit; 2,000 GPUs for 250 pods; 41 gangs with 410 pods; 512 pods in a rack of 64
+nodes; room for 16 whole nodes in a rack of 32. At 1,000 nodes: 1,000 pods in 100 sub-groups, each
+in a HyperNode of ten nodes. At 6,000 nodes: a gang of 100 nodes among 9,600 HyperNodes."""
 
 
 def samples(runs: int) -> Iterator[Sample]:
     """Measure every case at every size; yield each as soon as it is known."""
     for case in CASES:
-        for size in SIZES:
+        for size in case.sizes:
             context = get_context("spawn")
             with ProcessPoolExecutor(1, mp_context=context) as process:
                 yield process.submit(sample, case.name, size, runs).result()

@@ -4,9 +4,11 @@ Made by `room`, one for every measurement, as a cycle changes its cluster. Each 
 right cycle does in it; all follow from the number of nodes alone.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+import msgspec
 
 from bindery.api.names import (
     GPU_RESOURCE,
@@ -28,6 +30,8 @@ from bindery.kube.objects import (
     Queue,
     QueueResource,
     QueueSpec,
+    SubGroup,
+    TopologyConstraint,
 )
 from bindery.kube.podspec import Container, PodSpec, ResourceRequirements
 
@@ -68,10 +72,10 @@ def full_of_single_jobs(nodes: int) -> World:
     total, half = nodes * GPUS, nodes * GPUS // 2
     objects = [
         *_nodes(nodes),
-        _queue("holders", half),
-        _queue("claimants", half),
+        queue("holders", half),
+        queue("claimants", half),
         *_running_on_all_gpus(nodes),
-        *(_pod(f"waits-{number:06}", 1, queue="claimants") for number in range(total)),
+        *(pod(f"waits-{number:06}", 1, queue="claimants") for number in range(total)),
     ]
     return World(objects, Outcome(evicted=half, moved=0, promised=half, bound=0))
 
@@ -81,10 +85,10 @@ def large_gang(nodes: int) -> World:
     size, half = nodes // 2, nodes * GPUS // 2
     objects = [
         *_nodes(nodes),
-        _queue("holders", half),
-        _queue("claimants", half),
+        queue("holders", half),
+        queue("claimants", half),
         *_running_on_all_gpus(nodes),
-        *_gang("large", size, "claimants"),
+        *gang("large", size, "claimants"),
     ]
     return World(objects, Outcome(evicted=size * GPUS, moved=0, promised=size, bound=0))
 
@@ -97,10 +101,10 @@ def pinned_on_every_node(nodes: int) -> World:
     asked, total = GANG_SIZE * GPUS, nodes * GPUS
     objects = [
         *_nodes(nodes),
-        _queue("holders", total - asked),
-        _queue("claimants", asked),
+        queue("holders", total - asked),
+        queue("claimants", asked),
         *_running_on_all_gpus(nodes, pinned_a_node=1),
-        *_gang("waits", GANG_SIZE, "claimants"),
+        *gang("waits", GANG_SIZE, "claimants"),
     ]
     return World(objects, Outcome(evicted=0, moved=0, promised=0, bound=0))
 
@@ -113,10 +117,10 @@ def half_of_it_may_go(nodes: int) -> World:
     asked, total = GANG_SIZE * GPUS, nodes * GPUS
     objects = [
         *_nodes(nodes),
-        _queue("holders", total - asked // 2),
-        _queue("claimants", asked),
+        queue("holders", total - asked // 2),
+        queue("claimants", asked),
         *_running_on_all_gpus(nodes),
-        *_gang("waits", GANG_SIZE, "claimants"),
+        *gang("waits", GANG_SIZE, "claimants"),
     ]
     return World(objects, Outcome(evicted=0, moved=0, promised=0, bound=0))
 
@@ -127,29 +131,35 @@ def scattered(nodes: int) -> World:
     pods = gangs * GANG_SIZE
     objects = [
         *_nodes(nodes),
-        _queue("all", nodes * GPUS),
-        *(_pod(f"runs-{at:06}", 1, queue="all", node=at) for at in range(nodes)),
-        *(item for number in range(gangs) for item in _gang(f"gang-{number:05}", GANG_SIZE, "all")),
+        queue("all", nodes * GPUS),
+        *(pod(f"runs-{at:06}", 1, queue="all", node=at) for at in range(nodes)),
+        *(item for number in range(gangs) for item in gang(f"gang-{number:05}", GANG_SIZE, "all")),
     ]
     return World(objects, Outcome(evicted=pods, moved=pods, promised=pods, bound=0))
 
 
 def _nodes(count: int) -> Iterator[Node]:
+    return (node(number) for number in range(count))
+
+
+def node(number: int, labels: Mapping[str, str] | None = None) -> Node:
+    """Return the node of this number."""
     allocatable = {"cpu": "128", "memory": "2Ti", "pods": "110", GPU_RESOURCE: str(GPUS)}
-    for number in range(count):
-        yield Node(
-            metadata=_metadata(_node_name(number)),
-            status=NodeStatus(
-                allocatable=allocatable, conditions=[Condition(type="Ready", status="True")]
-            ),
-        )
+    return Node(
+        metadata=msgspec.structs.replace(_metadata(node_name(number)), labels=dict(labels or {})),
+        status=NodeStatus(
+            allocatable=allocatable, conditions=[Condition(type="Ready", status="True")]
+        ),
+    )
 
 
-def _node_name(number: int) -> str:
+def node_name(number: int) -> str:
+    """Return the name of the node of this number."""
     return f"node-{number:05}"
 
 
-def _queue(name: str, gpus: int) -> Queue:
+def queue(name: str, gpus: int) -> Queue:
+    """Return a queue that is entitled to so many GPUs."""
     resources = {"gpu": QueueResource(quota=gpus, over_quota_weight=1.0)}
     return Queue(metadata=_metadata(name), spec=QueueSpec(resources=resources))
 
@@ -159,18 +169,28 @@ def _running_on_all_gpus(nodes: int, *, pinned_a_node: int = 0) -> Iterator[Pod]
     for number in range(nodes * GPUS):
         node, gpu = divmod(number, GPUS)
         pinned = gpu < pinned_a_node
-        yield _pod(f"runs-{number:06}", 1, queue="holders", node=node, pinned=pinned)
+        yield pod(f"runs-{number:06}", 1, queue="holders", node=node, pinned=pinned)
 
 
-def _gang(name: str, size: int, queue: str) -> Iterator[KubeObject]:
-    """Yield the PodGroup and pods of a gang that needs `size` whole nodes."""
-    spec = PodGroupSpec(min_member=size, queue=queue)
+def gang(
+    name: str,
+    size: int,
+    queue: str,
+    *,
+    gpus: int = GPUS,
+    topology: TopologyConstraint | None = None,
+    sub_groups: Sequence[SubGroup] = (),
+) -> Iterator[KubeObject]:
+    """Yield the PodGroup and pods of a gang; by default, each pod needs a whole node."""
+    spec = PodGroupSpec(
+        min_member=size, queue=queue, topology=topology, sub_groups=list(sub_groups)
+    )
     yield PodGroup(metadata=_metadata(name, _NAMESPACE), spec=spec)
     for number in range(size):
-        yield _pod(f"{name}-{number:04}", GPUS, group=name)
+        yield pod(f"{name}-{number:04}", gpus, group=name)
 
 
-def _pod(
+def pod(
     name: str,
     gpus: int,
     *,
@@ -179,6 +199,7 @@ def _pod(
     node: int | None = None,
     pinned: bool = False,
 ) -> Pod:
+    """Return a pod; it runs if it has a node."""
     annotations = {POD_GROUP_ANNOTATION: group} if group else {}
     if pinned:
         annotations[PREEMPTIBLE_ANNOTATION] = "false"
@@ -196,7 +217,7 @@ def _pod(
         ),
         spec=PodSpec(
             scheduler_name="bindery",
-            node_name="" if node is None else _node_name(node),
+            node_name="" if node is None else node_name(node),
             containers=[Container(resources=ResourceRequirements(requests=requests))],
         ),
         status=PodStatus(

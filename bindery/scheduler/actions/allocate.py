@@ -152,7 +152,8 @@ class Attempts:
             if not wish(placing):
                 self._note_missing_domain(job, placing.nest)
                 return Outcome.WAITS
-            lay_out(session, job, statement, Divider(job).key)
+            if job.is_constrained:
+                lay_out(session, job, statement, Divider(job).key)
             tasks = [operation.task for operation in statement.operations]
             if any(task.status is TaskStatus.PIPELINED for task in tasks) or any(
                 gate.waits_for_release(session, job, tasks)

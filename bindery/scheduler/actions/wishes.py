@@ -39,7 +39,7 @@ class Placing:
 
         If not, pods of some parts may have been placed.
         """
-        parts = split(self._job, wanted.all() or ())
+        parts = split(self._job, wanted.all() or ()) if self._job.is_constrained else ()
         if not parts:
             return self._place(wanted)
         return all(
@@ -93,7 +93,7 @@ def wishes(session: Session, job: Job) -> Iterator[Wish]:
     """Yield the next wishes of `job`: its gang; if that is complete, sub-groups and extra pods."""
     tasks = session.pods_in_order(job)
     if not job.is_satisfied:
-        yield partial(_gang, session, job, tasks)
+        yield partial(_gang, job, tasks)
         return
     if job.tree is not None:
         for group in gangs.optional(job.tree, job.lacking):
@@ -115,18 +115,20 @@ def wishes(session: Session, job: Job) -> Iterator[Wish]:
 
 def _constrained_group(job: Job, task: Task) -> str:
     """Return the sub-group of `task` if its place depends on it; else ""."""
-    return task.sub_group if job.tree is not None and job.tree.is_constrained else ""
+    return task.sub_group if job.is_constrained else ""
 
 
-def _gang(session: Session, job: Job, tasks: Sequence[Task], placing: Placing) -> bool:
+def _gang(job: Job, tasks: Sequence[Task], placing: Placing) -> bool:
     """Place the missing pods of the gang: sub-groups, then roles and the rest of the minimum."""
 
     def attempt() -> bool:
         if job.tree is not None and not _SubGroups(job, tasks).satisfy_all(job.tree, placing):
             return False
-        return placing.place(next_pods.of_gang(session, job))
+        return placing.place(next_pods.of_gang(job, tasks))
 
-    return placing.in_job(next_pods.of_gang(session, job).all() or (), attempt)
+    if job.topology is None:
+        return attempt()
+    return placing.in_job(next_pods.of_gang(job, tasks).all() or (), attempt)
 
 
 class _SubGroups:
@@ -151,7 +153,7 @@ class _SubGroups:
         go_back = placing.mark()
         if self.satisfy(root, placing):
             return True
-        if not root.is_constrained:
+        if not self._job.is_constrained:
             return False
         # A small sub-group may have taken the only domain of a large one.
         go_back()

@@ -159,6 +159,8 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.topology = constraints.read(group.spec.topology)
     except constraints.ConstraintError as error:
         job.invalid = f"spec.topology: {error}"
+    # Kept, because it is asked for in each attempt and trees are large.
+    job.has_constraints = any(True for _ in job.constraints())
     if group.unreadable:
         job.invalid = group.unreadable
     elif group.spec.min_member < 0:

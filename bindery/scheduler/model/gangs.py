@@ -33,11 +33,6 @@ class Group:
     """Where its pods must, or should, be together."""
 
     @property
-    def is_constrained(self) -> bool:
-        """Whether the group or one below it has a topology constraint."""
-        return any(group.topology is not None for group in self.all_groups())
-
-    @property
     def is_leaf(self) -> bool:
         """Whether the group has pods and no children."""
         return not self.children

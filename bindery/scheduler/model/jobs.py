@@ -193,6 +193,8 @@ class Job:
     """Its sub-groups, if it has any."""
     topology: Constraint | None = None
     """Where all its pods must, or should, be together."""
+    has_constraints: bool = False
+    """Whether it or one of its sub-groups has a topology constraint."""
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
@@ -271,9 +273,7 @@ class Job:
     @property
     def is_constrained(self) -> bool:
         """Whether it, one of its sub-groups or one of its pods has a topology constraint."""
-        if self.topology is not None or self.unit_count:
-            return True
-        return self.tree is not None and self.tree.is_constrained
+        return self.has_constraints or self.unit_count > 0
 
     def constraints(self) -> Iterator[tuple[str, Constraint]]:
         """Yield its topology constraints with the names of their groups; "" for the whole gang."""

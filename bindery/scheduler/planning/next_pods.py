@@ -67,9 +67,12 @@ class Wanted:
         return self._select(_pending(self.candidates, None))
 
 
-def of_gang(session: PlanningView, job: Job) -> Wanted:
-    """Return the candidates for the sub-groups, roles and minimum of `job`."""
-    return Wanted(session.pods_in_order(job), partial(_minimum, job))
+def of_gang(job: Job, tasks: Sequence[Task]) -> Wanted:
+    """Return `tasks`, the pending pods of `job` in order, as candidates for its minimum.
+
+    The minimum includes the sub-groups and roles.
+    """
+    return Wanted(tasks, partial(_minimum, job))
 
 
 def of_leaf(job: Job, leaf: Group, tasks: Sequence[Task]) -> Wanted:

@@ -20,8 +20,6 @@ def lay_out(
 
     `part`: the segment or other part of the gang that a pod must not leave.
     """
-    if not job.is_constrained:
-        return
     alike: defaultdict[Hashable, list[Operation]] = defaultdict(list)
     for operation in statement.operations:
         task = operation.task
