@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from sizes import examples
 
 from bindery.scheduler.plugins.fragmentation.gradient import (
+    CPU_SLACK,
     NO_DEVICE,
     NO_PLACE,
     Ask,
@@ -49,6 +50,9 @@ BY_HAND = [
     pytest.param([HALF], [1000, 500], 4000, 0, id="every free part is usable"),
     pytest.param([HALF], [1000, 400], 4000, 400, id="a part below the request is lost"),
     pytest.param([HALF], [1000, 500], 999, 1500, id="without CPU all is lost"),
+    pytest.param([HALF], [1000, 1000], 1999, 1000, id="CPU for one pod serves two halves"),
+    pytest.param([WHOLE], [1000] * 4, 1500, 2000, id="CPU for one pod serves two GPUs"),
+    pytest.param([(1, 0, 500, 1)], [1000, 1000], 0, 0, id="a kind without CPU needs none"),
     pytest.param([WHOLE], [1000, 999], 4000, 999, id="a whole GPU needs a whole one"),
     pytest.param([PAIR], [1000, 999], 4000, 1999, id="one of two GPUs is no use"),
     pytest.param([PAIR], [1000, 1000, 300], 4000, 300, id="two of three GPUs"),
@@ -118,13 +122,17 @@ some_asks = st.tuples(
 
 
 def lost_plainly(work: Workload, nodes: NodeColumns, node: int) -> int:
-    """Return F of a node as the paper defines it, one device at a time."""
+    """Return F of a node by its definition, one device at a time."""
     lost, free = 0, [int(part) for part in nodes.free[:, node]]
     kinds = zip(work.weight, work.cpu, work.portion, work.devices, strict=True)
     for kind, (weight, cpu, portion, devices) in enumerate(kinds):
         runs = portion > 0 and nodes.allowed[kind, node] and nodes.cpu[node] >= cpu
         runs = runs and sum(part >= portion for part in free) >= devices
-        lost += int(weight) * sum(part for part in free if not runs or part < portion)
+        usable = sum(part for part in free if part >= portion) if runs else 0
+        if runs and cpu:
+            pods = int(nodes.cpu[node] // cpu)
+            usable = min(usable, CPU_SLACK * pods * int(portion * devices))
+        lost += int(weight) * (sum(free) - usable)
     return lost
 
 

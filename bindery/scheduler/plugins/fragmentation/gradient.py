@@ -1,11 +1,15 @@
 """How much of the free GPUs the typical workload cannot use, and how a placement changes that.
 
-The measure is that of FGD (Weng et al., "Beware of Fragmentation", USENIX ATC 2023). For a node
-with the free parts R of its GPUs, and a kind of pod m:
+The measure extends that of FGD (Weng et al., "Beware of Fragmentation", USENIX ATC 2023). For a
+node with the free parts R of its GPUs, and a kind of pod m:
 
-    F(m) = sum of R             if m requests no GPU, or does not fit on the node
-    F(m) = sum of R below the part that m requests of a GPU, otherwise
+    F(m) = sum of R              if m requests no GPU, or does not fit on the node
+    F(m) = sum of R - usable(m)  otherwise
+    usable(m) = min(sum of the R that are at least the part that m requests of a GPU,
+                    CPU_SLACK * the GPUs of as many pods m as the free CPU is enough for)
     F    = sum over m of weight(m) * F(m)
+
+FGD has no second limit: there, GPUs count as usable as long as one pod has enough CPU.
 
 All amounts and weights are integers, so F does not depend on the order of summation. A device of a
 node that does not exist has the free part 0. Pure: arrays in, arrays out, nothing is kept.
@@ -27,6 +31,10 @@ MOST_WEIGHT: Final = 2**20
 NO_PLACE: Final = int(np.iinfo(np.int64).max)
 """The growth at a place where the pod does not fit."""
 NO_DEVICE: Final = -1
+CPU_SLACK: Final = 2
+"""With 1, kinds with much CPU count for too much; without a limit, GPUs are left without CPU."""
+_MOST_PODS: Final = 4096
+"""More pods than fit on the GPUs of a node; keeps products within int64."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +59,11 @@ class Workload:
     def requested(self) -> NDArray[np.intp]:
         """The positions of the kinds that request GPUs."""
         return np.flatnonzero(self.portion > 0)
+
+    @cached_property
+    def size(self) -> IntColumn:
+        """The GPUs of one pod, in units of a device, of each kind that requests GPUs."""
+        return self.portion[self.requested] * self.devices[self.requested]
 
     @cached_property
     def portions(self) -> IntColumn:
@@ -116,7 +129,11 @@ def fragmentation(workload: Workload, nodes: NodeColumns) -> IntColumn:
     can_run = fits.sum(axis=1)[level] >= workload.devices[kinds, None]
     can_run &= nodes.cpu >= workload.cpu[kinds, None]
     can_run &= nodes.allowed[kinds]
-    used = workload.weight[kinds] @ (can_run * usable[level])
+    # With enough CPU for so many pods of a kind, so much of the devices.
+    cpu = workload.cpu[kinds, None]
+    pods = np.where(cpu > 0, np.maximum(nodes.cpu, 0) // np.maximum(cpu, 1), _MOST_PODS)
+    served = np.minimum(pods, _MOST_PODS) * (CPU_SLACK * workload.size[:, None])
+    used = workload.weight[kinds] @ (can_run * np.minimum(usable[level], served))
     return np.asarray(free.sum(axis=0) * workload.total_weight - used)
 
 
