@@ -33,6 +33,9 @@ DEFAULT_PLUGINS: Final = (
     "cooldown",  # a node that refused a pod is avoided for a while
     "volumes",  # persistent volumes: bound, to be bound, to be provisioned
     "topology",  # racks, blocks and HyperNodes for gangs and their sub-groups
+    "hostports",  # no two pods with one host port on a node
+    "podaffinity",  # affinity and anti-affinity between pods
+    "topologyspread",  # topology spread constraints
     "nodepreference",  # preferred affinity and soft taints
     "fragmentation",  # the place where the typical workload loses the fewest GPUs
     "nodeplacement",  # binpack or spread

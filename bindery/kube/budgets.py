@@ -9,28 +9,7 @@ import msgspec
 
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
-
-
-class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """One expression of a label selector."""
-
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """`metav1.LabelSelector`."""
-
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[LabelRequirement] | None = None
-
-    def matches(self, labels: dict[str, str]) -> bool:
-        """Return whether `labels` are selected; an empty selector takes all."""
-        wanted = (self.match_labels or {}).items()
-        if not all(labels.get(key) == value for key, value in wanted):
-            return False
-        return all(_holds(each, labels) for each in self.match_expressions or ())
+from bindery.kube.selectors import LabelSelector
 
 
 class BudgetSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -69,12 +48,3 @@ class DisruptionBudget(KubeObject, frozen=True, rename="camel", kw_only=True, gc
 DISRUPTION_BUDGETS: Final = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", True, DisruptionBudget
 )
-
-
-def _holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
-    value, values = labels.get(requirement.key), requirement.values or ()
-    if requirement.operator == "In":
-        return value in values
-    if requirement.operator == "NotIn":
-        return value not in values
-    return (value is not None) == (requirement.operator == "Exists")

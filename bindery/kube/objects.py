@@ -10,7 +10,7 @@ from typing import Annotated
 
 import msgspec
 
-from bindery.kube.podspec import PodSpec
+from bindery.kube.podspec import PodSpec, ResourceRequirements
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -60,12 +60,21 @@ class PodClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     resource_claim_name: str | None = None
 
 
+class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    name: str = ""
+    resources: ResourceRequirements | None = None
+    """The resources in effect."""
+    allocated_resources: dict[str, str] | None = None
+
+
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
+    container_statuses: list[ContainerStatus] | None = None
+    init_container_statuses: list[ContainerStatus] | None = None
 
 
 class Pod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -97,7 +106,11 @@ class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     status: NodeStatus = msgspec.field(default_factory=NodeStatus)
 
 
-# ---- PriorityClass, ConfigMap, Lease ------------------------------------------------------------
+# ---- Namespace, PriorityClass, ConfigMap, Lease -------------------------------------------------
+
+
+class Namespace(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A namespace; only its labels are read."""
 
 
 class PriorityClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

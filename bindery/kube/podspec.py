@@ -8,6 +8,8 @@ from typing import Any
 
 import msgspec
 
+from bindery.kube.selectors import LabelSelector
+
 
 class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     requests: dict[str, str] | None = None
@@ -17,10 +19,13 @@ class ResourceRequirements(msgspec.Struct, frozen=True, rename="camel", kw_only=
 
 class ContainerPort(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     host_port: int = 0
+    host_ip: str = msgspec.field(default="", name="hostIP")
+    protocol: str = ""
 
 
 class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
+    image: str = ""
     resources: ResourceRequirements | None = None
     ports: list[ContainerPort] | None = None
     restart_policy: str | None = None
@@ -56,13 +61,29 @@ class NodeAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     )
 
 
-class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    """Pod affinity or anti-affinity; the terms are kept as they came."""
+class PodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    topology_key: str = ""
+    label_selector: LabelSelector | None = None
+    """None selects no pod; an empty selector selects all."""
+    namespaces: list[str] | None = None
+    namespace_selector: LabelSelector | None = None
+    """None selects no namespace; an empty selector selects all."""
+    match_label_keys: list[str] | None = None
+    mismatch_label_keys: list[str] | None = None
 
-    required: list[Any] | None = msgspec.field(
+
+class WeightedPodAffinityTerm(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    weight: int
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """Pod affinity or anti-affinity."""
+
+    required: list[PodAffinityTerm] | None = msgspec.field(
         default=None, name="requiredDuringSchedulingIgnoredDuringExecution"
     )
-    preferred: list[Any] | None = msgspec.field(
+    preferred: list[WeightedPodAffinityTerm] | None = msgspec.field(
         default=None, name="preferredDuringSchedulingIgnoredDuringExecution"
     )
 
@@ -82,7 +103,14 @@ class Toleration(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=F
 
 class TopologySpreadConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     topology_key: str = ""
+    max_skew: int = 1
     when_unsatisfiable: str = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    """None selects no pod; an empty selector selects all."""
+    min_domains: int | None = None
+    node_affinity_policy: str | None = None
+    node_taints_policy: str | None = None
+    match_label_keys: list[str] | None = None
 
 
 class SchedulingGate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -144,7 +144,7 @@ def metadata_only(resource: "Resource[T]") -> Resource[objects.KubeObject]:
 
 PODS: Final = Resource("", "v1", "pods", "Pod", True, objects.Pod)
 NODES: Final = Resource("", "v1", "nodes", "Node", False, objects.Node)
-NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, objects.KubeObject)
+NAMESPACES: Final = Resource("", "v1", "namespaces", "Namespace", False, objects.Namespace)
 CONFIG_MAPS: Final = Resource("", "v1", "configmaps", "ConfigMap", True, objects.ConfigMap)
 LEASES: Final = Resource("coordination.k8s.io", "v1", "leases", "Lease", True, objects.Lease)
 PRIORITY_CLASSES: Final = Resource(

@@ -3,8 +3,13 @@
 Used by the scheduler's plugins. Which effects count is theirs to say.
 """
 
+import re
 from collections.abc import Iterable
-from typing import Protocol
+from typing import Final, Protocol
+
+_DECIMAL: Final = re.compile(r"0|-?[1-9][0-9]{0,18}")
+_MOST: Final = 2**63
+"""Numbers of taints are 64-bit integers."""
 
 
 class Taint(Protocol):
@@ -32,11 +37,11 @@ class Toleration(Protocol):
 
     @property
     def operator(self) -> str:
-        """Equal, the default, or Exists."""
+        """Equal, the default, Exists, Gt or Lt (KEP-5471)."""
 
     @property
     def value(self) -> str:
-        """The taint's value, for Equal."""
+        """The taint's value, for Equal; for Gt and Lt a number to compare with it."""
 
     @property
     def effect(self) -> str:
@@ -56,6 +61,18 @@ def _covers(toleration: Toleration, taint: Taint) -> bool:
         return False
     if toleration.operator == "Exists":
         return True
+    if toleration.operator in ("Gt", "Lt"):
+        return _compares(taint.value, toleration.operator, toleration.value)
     is_equal = toleration.operator in ("", "Equal")
     # Without a key only Exists is valid.
     return is_equal and bool(toleration.key) and toleration.value == taint.value
+
+
+def _compares(value: str, operator: str, bound: str) -> bool:
+    """Return whether the number of a taint is above (Gt) or below (Lt) that of a toleration."""
+    if not _DECIMAL.fullmatch(value) or not _DECIMAL.fullmatch(bound):
+        return False
+    number, limit = int(value), int(bound)
+    if not all(-_MOST <= each < _MOST for each in (number, limit)):
+        return False
+    return number > limit if operator == "Gt" else number < limit

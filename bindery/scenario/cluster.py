@@ -12,7 +12,7 @@ import msgspec
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
-from bindery.kube.objects import KubeObject, Meta, Node, Pod, PriorityClass
+from bindery.kube.objects import KubeObject, Meta, Namespace, Node, Pod, PriorityClass
 from bindery.kube.store import Change, EventType
 from bindery.scenario import hami, objects, shares, topology
 from bindery.scenario.claims import ClaimKeeper
@@ -75,6 +75,9 @@ class ScenarioCluster:
         for name, value in classes.items():
             meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
             self._added(PriorityClass(metadata=meta, value=value))
+        for name, labels in self._scenario.namespaces.items():
+            uid = objects.object_uid("namespace", "", name)
+            self._added(Namespace(metadata=Meta(name=name, uid=uid, labels=labels)))
         queues = self._scenario.queues
         for index, queue in enumerate(queues):
             self._added(objects.queue_object(queue, self.now - len(queues) + index))

@@ -1,14 +1,14 @@
-"""Kubernetes' affinity and tolerations, as a scenario writes them.
+"""Kubernetes' affinity, spread constraints, host ports and tolerations, as a scenario writes them.
 
 They are modelled so that a misspelt key is an error here as it is at an API server. `objects`
 hands them on unchanged.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
-from bindery.scenario.fields import AnyObject, Name, NotYet, ScenarioModel
+from bindery.scenario.fields import Name, ScenarioModel
 
 
 class Requirement(ScenarioModel):
@@ -61,19 +61,105 @@ class NodeAffinity(ScenarioModel):
     )
 
 
+class LabelRequirement(ScenarioModel):
+    """One expression over labels of pods or namespaces."""
+
+    key: Name
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _has_the_values_of_its_operator(self) -> "LabelRequirement":
+        if (self.operator in ("In", "NotIn")) != bool(self.values):
+            needs = "needs values" if not self.values else "takes no values"
+            raise ValueError(f"{self.operator} {needs}")
+        return self
+
+
+class LabelSelector(ScenarioModel):
+    """Pods or namespaces by their labels; empty: all of them."""
+
+    match_labels: dict[str, str] = Field(default_factory=dict)
+    match_expressions: tuple[LabelRequirement, ...] = ()
+
+
+class PodAffinityTerm(ScenarioModel):
+    """Pods, and the node label whose values are domains."""
+
+    topology_key: Name
+    label_selector: LabelSelector | None = None
+    namespaces: tuple[Name, ...] = ()
+    namespace_selector: LabelSelector | None = None
+    match_label_keys: tuple[Name, ...] = ()
+    mismatch_label_keys: tuple[Name, ...] = ()
+
+
+class WeightedPodAffinityTerm(ScenarioModel):
+    """A term; domains with such pods score its weight."""
+
+    weight: int = Field(ge=1, le=100)
+    pod_affinity_term: PodAffinityTerm
+
+
+class PodAffinity(ScenarioModel):
+    """The pods near which, or far from which, a pod must or should be."""
+
+    required: tuple[PodAffinityTerm, ...] = Field(
+        default=(), alias="requiredDuringSchedulingIgnoredDuringExecution"
+    )
+    preferred: tuple[WeightedPodAffinityTerm, ...] = Field(
+        default=(), alias="preferredDuringSchedulingIgnoredDuringExecution"
+    )
+
+
 class Affinity(ScenarioModel):
     """A pod's affinity."""
 
     node_affinity: NodeAffinity | None = None
-    pod_affinity: Annotated[AnyObject, NotYet()] = Field(default_factory=dict)
-    pod_anti_affinity: Annotated[AnyObject, NotYet()] = Field(default_factory=dict)
+    pod_affinity: PodAffinity | None = None
+    pod_anti_affinity: PodAffinity | None = None
+
+
+class TopologySpreadConstraint(ScenarioModel):
+    """How unevenly equal pods may stand in the domains of a node label."""
+
+    max_skew: int = Field(default=1, ge=1)
+    topology_key: Name
+    when_unsatisfiable: Literal["DoNotSchedule", "ScheduleAnyway"] = "DoNotSchedule"
+    label_selector: LabelSelector | None = None
+    min_domains: int | None = Field(default=None, ge=1)
+    node_affinity_policy: Literal["Honor", "Ignore"] | None = None
+    node_taints_policy: Literal["Honor", "Ignore"] | None = None
+    match_label_keys: tuple[Name, ...] = ()
+
+    @model_validator(mode="after")
+    def _counts_domains_only_if_it_is_hard(self) -> "TopologySpreadConstraint":
+        if self.min_domains is not None and self.when_unsatisfiable != "DoNotSchedule":
+            raise ValueError("minDomains needs whenUnsatisfiable: DoNotSchedule")
+        return self
+
+
+class HostPort(ScenarioModel):
+    """A port of the node that a container takes."""
+
+    host_port: int = Field(ge=1, le=65535)
+    protocol: Literal["TCP", "UDP", "SCTP"] = "TCP"
+    host_ip: str = Field(default="", alias="hostIP")
+
+
+def _port(value: Any) -> Any:
+    return {"hostPort": value} if isinstance(value, int) else value
+
+
+HostPorts = tuple[Annotated[HostPort, BeforeValidator(_port)], ...]
+"""Ports, each written as a number or with protocol and address."""
 
 
 class Toleration(ScenarioModel):
     """A taint that the pod tolerates."""
 
     key: str = ""
-    operator: Literal["Exists", "Equal"] = "Equal"
+    operator: Literal["Exists", "Equal", "Gt", "Lt"] = "Equal"
     value: str = ""
     effect: Literal["", "NoSchedule", "PreferNoSchedule", "NoExecute"] = ""
     toleration_seconds: int | None = None

@@ -86,6 +86,8 @@ class Scenario(ScenarioModel):
     hyper_nodes: tuple[HyperNode, ...] = ()
     queues: tuple[ScenarioQueue, ...] = ()
     priority_classes: dict[str, int] = Field(default_factory=dict)
+    namespaces: dict[str, dict[str, str]] = Field(default_factory=dict)
+    """The labels of namespaces, beside the one with their name."""
     resource_quotas: tuple[AnyObject, ...] = ()
     resource_slices: tuple[AnyObject, ...] = ()
     device_classes: tuple[AnyObject, ...] = ()

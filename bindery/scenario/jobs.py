@@ -10,9 +10,13 @@ from pydantic import BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
 from bindery.api.names import DEFAULT_QUEUE
-from bindery.scenario.constraints import Affinity, Toleration
+from bindery.scenario.constraints import (
+    Affinity,
+    HostPorts,
+    Toleration,
+    TopologySpreadConstraint,
+)
 from bindery.scenario.fields import (
-    AnyObject,
     Count,
     Duration,
     Grace,
@@ -54,6 +58,7 @@ class InitContainer(Request):
     """A container that runs before the others, or beside them when it restarts always."""
 
     restart_policy: Literal["", "Always"] = ""
+    host_ports: HostPorts = ()
 
 
 class GpuSelector(ScenarioModel):
@@ -91,8 +96,11 @@ class ScenarioPod(Request):
     node_selector: dict[str, str] = Field(default_factory=dict)
     affinity: Affinity = Affinity()
     tolerations: tuple[Toleration, ...] = ()
-    topology_spread_constraints: Annotated[tuple[AnyObject, ...], NotYet()] = ()
-    host_ports: Annotated[tuple[object, ...], NotYet()] = ()
+    topology_spread_constraints: tuple[TopologySpreadConstraint, ...] = ()
+    host_ports: HostPorts = ()
+    """Ports of the node that its main container takes."""
+    scheduler_name: str = ""
+    """Another scheduler that has placed the pod; empty: this one."""
     claims: tuple[Name, ...] = ()
     """Names of resource claims, or of templates from which each pod gets one of its own."""
     volumes: tuple[Name, ...] = ()
@@ -106,6 +114,8 @@ class ScenarioPod(Request):
             raise ValueError(f"a pod that is {self.state} needs a node")
         if self.node and self.state in (PodState.PENDING, PodState.GATED):
             raise ValueError(f"a pod that is {self.state} has no node")
+        if self.scheduler_name and self.state not in ON_NODE:
+            raise ValueError(f"a pod that is {self.state} has no schedulerName")
         if self.charged_queue and self.state not in ON_NODE:
             raise ValueError(f"a pod that is {self.state} has no chargedQueue")
         if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):

@@ -47,21 +47,24 @@ from bindery.kube.objects import (
 from bindery.kube.podspec import (
     Affinity,
     Container,
+    ContainerPort,
     PersistentVolumeClaimSource,
     PodSpec,
     ResourceRequirements,
     SchedulingGate,
     Toleration,
+    TopologySpreadConstraint,
     Volume,
 )
 from bindery.scenario import hami, shares, topology
+from bindery.scenario.constraints import HostPorts
 from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
-Struct = TypeVar("Struct", Affinity, Toleration)
+Struct = TypeVar("Struct", Affinity, ContainerPort, Toleration, TopologySpreadConstraint)
 
 SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
 _STUCK_FOR_S: Final = 3600.0
@@ -256,21 +259,32 @@ def pod_object(
         ),
         spec=PodSpec(
             node_name=pod.node,
-            scheduler_name=SCHEDULER_NAME,
+            scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[Container(name="main", resources=_requirements(pod, pod, who))],
+            containers=[
+                Container(
+                    name="main",
+                    resources=_requirements(pod, pod, who),
+                    ports=_ports(pod.host_ports),
+                )
+            ],
             init_containers=[
                 Container(
                     name=f"init-{index}",
                     resources=_requirements(pod, container, who),
                     restart_policy=container.restart_policy or None,
+                    ports=_ports(container.host_ports),
                 )
                 for index, container in enumerate(pod.init_containers)
             ],
             node_selector=pod.node_selector,
             affinity=_converted(pod.affinity, Affinity),
             tolerations=[_converted(item, Toleration) for item in pod.tolerations],
+            topology_spread_constraints=[
+                _converted(item, TopologySpreadConstraint)
+                for item in pod.topology_spread_constraints
+            ],
             scheduling_gates=gates,
             volumes=[_claim_volume(name) for name in pod.volumes] or None,
         ),
@@ -287,6 +301,11 @@ def _controller(who: PodIdentity) -> OwnerReference:
     return OwnerReference(
         api_version="batch/v1", kind="Job", name=who.job_name, uid=uid, controller=True
     )
+
+
+def _ports(ports: HostPorts) -> list[ContainerPort] | None:
+    """Return the ports of a container."""
+    return [_converted(port, ContainerPort) for port in ports] or None
 
 
 def _claim_volume(name: str) -> Volume:

@@ -65,6 +65,7 @@ class Engine:
         made = actions.make(configuration)
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
+        self.cluster.state.supported = plugins.supported
         self.cluster.observe(
             (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
         )

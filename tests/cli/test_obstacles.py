@@ -11,8 +11,9 @@ import bindery.scheduler
 from bindery.cli.explanation import describe
 from bindery.cli.sources import Source
 from bindery.cli.subjects import subject
-from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget, LabelSelector
+from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec
+from bindery.kube.selectors import LabelSelector
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.model.reasons import JobReason
 

@@ -123,10 +123,6 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "4: not supported yet: jobs[0].pods[0].initContainers[0].gpuMemory",
         ),
         (
-            "jobs:\n- name: a\n  pods:\n  - affinity: {podAffinity: {x: []}}\n",
-            "4: not supported yet: jobs[0].pods[0].affinity.podAffinity",
-        ),
-        (
             "nodes:\n- {name: n, numa: {policy: restricted}}\n",
             "2: not supported yet: nodes[0].numa.policy",
         ),

@@ -10,10 +10,9 @@ from bindery.kube.budgets import (
     BudgetSpec,
     BudgetStatus,
     DisruptionBudget,
-    LabelRequirement,
-    LabelSelector,
 )
 from bindery.kube.objects import KubeObject, Meta
+from bindery.kube.selectors import LabelRequirement, LabelSelector
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.engine import Engine

@@ -226,10 +226,10 @@ def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
     engine = engine_with(node("n", 4), pod("held", cpu=3, on="n"), pod("new", cpu=2))
     method = engine.cluster._tasks._shapes.of
 
-    def fail(item: kube.Pod) -> Any:
+    def fail(item: kube.Pod, *, ours: bool) -> Any:
         if item.metadata.labels.get("odd"):
             raise RecursionError("deep")
-        return method(item)
+        return method(item, ours=ours)
 
     monkeypatch.setattr(engine.cluster._tasks._shapes, "of", fail)
     modify(engine.cluster, pod("held", cpu=3, on="n", labels={"odd": "yes"}))

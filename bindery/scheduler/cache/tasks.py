@@ -13,6 +13,7 @@ from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
+from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
     are_equivalent,
@@ -25,7 +26,7 @@ from bindery.scheduler.cache.reading import (
     status_by_pod,
 )
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
-from bindery.scheduler.model.shapes import ShapeBook
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
 MOST_UNKNOWN_QUEUES = 256
@@ -55,7 +56,7 @@ class TaskStore:
         self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
-        self._shapes = ShapeBook(state.axis)
+        self._shapes = PodShapes(state.axis)
         self._grants = Grants(holds, trusts_records=trusts_records)
         self._scheduler_name = scheduler_name
         self._node_pool = node_pool
@@ -70,7 +71,7 @@ class TaskStore:
         self._stuck_before = -math.inf
         """Releasing pods whose grace period ended before this time are stuck; epoch seconds."""
         self.charges = Charges(state)
-        self._expected = ExpectedReservations(self._shapes)
+        self._expected = ExpectedReservations(self._shapes.book)
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -95,7 +96,7 @@ class TaskStore:
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
-        task = read_pod(pod, status, self._shapes.of(pod), self._scheduler_name)
+        task = read_pod(pod, status, self._shape(pod, ours=ours), self._scheduler_name)
         task.is_of_pool = pod.metadata.labels.get(NODE_POOL_LABEL, "") == self._node_pool
         if old is not None:
             moves = self._changes_queue(task.job, pod)
@@ -119,6 +120,16 @@ class TaskStore:
             self._drop_if_empty(old.job)
         return not shows_its_binding(old, task)
 
+    def _shape(self, pod: Pod, *, ours: bool) -> Shape:
+        """Return the shape of `pod`; enter the pods again that its rules give new shapes."""
+        for uid, shape in self._shapes.note(pod, ours=ours):
+            task = self._state.tasks.get(uid)
+            if task is not None and shape is not task.shape:
+                self._withdraw(task)
+                task.shape = shape
+                self._enter(task)
+        return self._shapes.of(pod, ours=ours)
+
     def _believe_users(self, reservation: Pod) -> None:
         """Enter the shares of pods that are proven by `reservation`."""
         for user in self._grants.reservation_seen(reservation):
@@ -127,6 +138,7 @@ class TaskStore:
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod."""
         self._holds.pod_gone(uid)
+        self._shapes.forget(uid)
         self._evicting.discard(uid)
         self._bound_in.pop(uid, None)
         task = self._state.tasks.get(uid)
@@ -222,9 +234,9 @@ class TaskStore:
 
     def resize_shares(self, device_mib: int) -> None:
         """Set the memory of the smallest GPU; if it changed, enter shares by memory again."""
-        if device_mib == self._shapes.device_mib:
+        if device_mib == self._shapes.book.device_mib:
             return
-        renewed = self._shapes.renew(device_mib)
+        renewed = self._shapes.book.renew(device_mib)
         for task in self._state.tasks.values():
             shape = renewed.get(task.shape)
             if shape is not None:
@@ -237,6 +249,7 @@ class TaskStore:
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""
         self._state.tasks.pop(uid, None)
+        self._shapes.forget(uid)
         self._evicting.discard(uid)
         self.charges.devices.forget(uid)
 

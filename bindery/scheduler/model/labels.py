@@ -5,11 +5,11 @@ its terms, as in `v1.NodeSelector`. A session has one set of label columns.
 """
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
-from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
+from bindery.kube.podspec import NodeAffinity, NodeSelectorRequirement, NodeSelectorTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.views import NodesView
 
@@ -57,6 +57,21 @@ class LabelColumns:
 
     def _mask(self, values: Iterable[bool]) -> BoolColumn:
         return np.fromiter(values, np.bool_, len(self._nodes))
+
+
+def node_affinity_mask(
+    columns: LabelColumns, selector: Mapping[str, str], affinity: NodeAffinity | None
+) -> BoolColumn:
+    """Return a mask of the nodes that a node selector and required node affinity select."""
+    mask = ~columns.named(())
+    for key, value in selector.items():
+        mask &= columns.equals(key, value)
+    required = affinity.required if affinity is not None else None
+    if required is not None:
+        # Terms are alternatives, and no term selects no node, as in Kubernetes.
+        terms = [term_mask(columns, term) for term in required.node_selector_terms]
+        mask &= np.logical_or.reduce(terms) if terms else columns.named(())
+    return mask
 
 
 def term_mask(columns: LabelColumns, term: NodeSelectorTerm) -> BoolColumn:

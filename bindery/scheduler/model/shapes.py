@@ -4,9 +4,10 @@ Pods of one shape share filter masks and score vectors. A shape has every field 
 filter or a score reads, so placement treats two pods with the same shape alike.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from weakref import WeakValueDictionary
 
 from bindery.api import gpushare
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
@@ -19,6 +20,9 @@ from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
 from bindery.scheduler.model.content_key import content_key
+from bindery.scheduler.model.host_ports import HostPort, host_ports
+from bindery.scheduler.model.pod_rules import NO_RULES, PodRules
+from bindery.scheduler.model.resizing import effective_spec
 from bindery.scheduler.model.resources import (
     CardPart,
     CardParts,
@@ -50,11 +54,19 @@ class Need(StrEnum):
 
 
 class Preference(StrEnum):
-    """Preferences of a pod that no plugin scores. The value is the text for people."""
+    """Preferences of a pod that a plugin scores, if it is on. The value is the text for people."""
 
     POD_AFFINITY = "preferred pod affinity"
     POD_ANTI_AFFINITY = "preferred pod anti-affinity"
     TOPOLOGY_SPREAD = "topology spread constraints with ScheduleAnyway"
+
+
+_SCORED_WITH = {
+    Preference.POD_AFFINITY: Need.POD_AFFINITY,
+    Preference.POD_ANTI_AFFINITY: Need.POD_ANTI_AFFINITY,
+    Preference.TOPOLOGY_SPREAD: Need.TOPOLOGY_SPREAD,
+}
+"""Preference -> the need whose plugin scores it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,14 +84,28 @@ class Shape:
     """Mistakes in the request for a share of a GPU."""
     needs: frozenset[Need] = frozenset()
     """Features that plugins must support."""
-    ignored: frozenset[Preference] = frozenset()
-    """Preferences without effect on the choice of a node."""
+    preferences: frozenset[Preference] = frozenset()
+    """Preferences that affect the choice of a node only if plugins score them."""
     forged_annotation: str = ""
     """An annotation with assigned devices that the binder did not write; empty if none."""
     annotations: Mapping[str, str] = field(default_factory=dict)
     """The pod's annotations with keys in `PLACEMENT_ANNOTATIONS`."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    host_ports: frozenset[HostPort] = frozenset()
+    namespace: str = ""
+    """The namespace, if rules of pods refer to it."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels that rules of pods refer to; other values are replaced by one that none has."""
+    rules: PodRules = NO_RULES
+    """Affinity to other pods, and topology spread constraints."""
+    unruled: "Shape | None" = None
+    """The same shape without namespace, labels and rules; None: it has none of them."""
+
+    @property
+    def plain(self) -> "Shape":
+        """The shape without what depends on other pods: shapes that differ in that share it."""
+        return self if self.unruled is None else self.unruled
 
 
 PLACEMENT_ANNOTATIONS = frozenset(gpushare.ANNOTATIONS) | wishes.keys(VENDORS)
@@ -94,24 +120,46 @@ class ShapeBook:
     device_mib: int = 0
     """Memory of the smallest GPU, in MiB; `amounts` of shares by memory refer to it."""
     _shapes: dict[bytes, Shape] = field(default_factory=dict)
+    _ruled: WeakValueDictionary[Hashable, Shape] = field(default_factory=WeakValueDictionary)
+    """Weak: each job may have rules of its own, and its shapes go with its pods."""
 
-    def of(self, pod: Pod) -> Shape:
-        """Return the shape of `pod`."""
-        spec = pod.spec
+    def of(
+        self,
+        pod: Pod,
+        rules: PodRules = NO_RULES,
+        seen: tuple[str, Mapping[str, str]] | None = None,
+    ) -> Shape:
+        """Return the shape of `pod`.
+
+        `rules`: the rules of the pod. `seen`: its namespace and labels, as far as rules of any pod
+        refer to them; None if none does.
+        """
+        plain = self._plain(pod)
+        if rules is NO_RULES and seen is None:
+            return plain
+        namespace, labels = seen or ("", {})
+        key = plain, rules, namespace, frozenset(labels.items())
+        shape = self._ruled.get(key)
+        if shape is None:
+            shape = self._ruled[key] = _ruled(plain, rules, namespace, labels)
+        return shape
+
+    def _plain(self, pod: Pod) -> Shape:
+        spec = _effective_spec(pod)
         annotations = {
             key: pod.metadata.annotations[key]
             for key in sorted(PLACEMENT_ANNOTATIONS & pod.metadata.annotations.keys())
         }
         key = content_key(
             (
-                [(c.resources, c.ports) for c in spec.containers],
+                [c.resources for c in spec.containers],
                 [(c.resources, c.restart_policy) for c in spec.init_containers or ()],
+                sorted(host_ports(spec)),
                 spec.overhead,
                 spec.resources,
                 spec.node_selector,
-                spec.affinity,
+                spec.affinity and spec.affinity.node_affinity,
                 spec.tolerations,
-                spec.topology_spread_constraints,
                 # Claims differ from pod to pod: the shape has only whether there are any.
                 bool(spec.resource_claims),
                 any(_is_claim(volume) for volume in spec.volumes or ()),
@@ -123,7 +171,7 @@ class ShapeBook:
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._new(pod, annotations)
+            shape = self._new(pod, spec, annotations)
             # A node with these resources may appear, so this refusal is not cached.
             if shape.refusal is not _TOO_MANY_RESOURCES:
                 self._shapes[key] = shape
@@ -139,14 +187,21 @@ class ShapeBook:
                 index, amount = self.axis.index(GPU_RESOURCE), self._amount(share)
                 new = replace(shape, request=shape.request.instead(index, amount))
                 self._shapes[key] = renewed[shape] = new  # no new key, so the loop may go on
+        for shape in list(self._ruled.values()):
+            plain = renewed.get(shape.plain)
+            if plain is not None:
+                new = _ruled(plain, shape.rules, shape.namespace, shape.labels)
+                labels = frozenset(shape.labels.items())
+                self._ruled[plain, shape.rules, shape.namespace, labels] = new
+                renewed[shape] = new
         return renewed
 
     def _amount(self, share: GpuShare) -> int:
         portion = share.portion_of(self.device_mib) or WHOLE
         return gpu_amount(min(portion, WHOLE), share.devices)
 
-    def _new(self, pod: Pod, annotations: Mapping[str, str]) -> Shape:
-        refusal, spec, problems = None, pod.spec, share_problems(pod)
+    def _new(self, pod: Pod, spec: PodSpec, annotations: Mapping[str, str]) -> Shape:
+        refusal, problems = None, share_problems(pod)
         forged = _forged_annotation(pod)
         share = gpushare.read(annotations) if not problems else None
         if share is not None and gpushare.CONFIG_MAP_ANNOTATION not in pod.metadata.annotations:
@@ -173,12 +228,49 @@ class ShapeBook:
             tolerations=tuple(spec.tolerations or ()),
             refusal=refusal,
             needs=_needs(spec, annotations) | ({Need.HAMI_DEVICES} if forged else frozenset()),
-            ignored=_ignored(spec),
             forged_annotation=forged,
             annotations=annotations,
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
+            host_ports=host_ports(spec),
         )
+
+
+def _effective_spec(pod: Pod) -> PodSpec:
+    try:
+        return effective_spec(pod)
+    except QuantityError:  # the shape says so, if the spec itself cannot be read
+        return pod.spec
+
+
+def _ruled(plain: Shape, rules: PodRules, namespace: str, labels: Mapping[str, str]) -> Shape:
+    return replace(
+        plain,
+        rules=rules,
+        namespace=namespace,
+        labels=labels,
+        needs=plain.needs | _needs_of(rules),
+        preferences=_preferences_of(rules),
+        unruled=plain,
+    )
+
+
+def _needs_of(rules: PodRules) -> frozenset[Need]:
+    asked = {
+        Need.POD_AFFINITY: rules.affinity,
+        Need.POD_ANTI_AFFINITY: rules.anti_affinity,
+        Need.TOPOLOGY_SPREAD: any(each.is_hard for each in rules.spread),
+    }
+    return frozenset(need for need, value in asked.items() if value)
+
+
+def _preferences_of(rules: PodRules) -> frozenset[Preference]:
+    asked = {
+        Preference.POD_AFFINITY: any(weight > 0 for weight, _ in rules.preferred),
+        Preference.POD_ANTI_AFFINITY: any(weight < 0 for weight, _ in rules.preferred),
+        Preference.TOPOLOGY_SPREAD: any(not each.is_hard for each in rules.spread),
+    }
+    return frozenset(preference for preference, value in asked.items() if value)
 
 
 def _card_parts(spec: PodSpec) -> CardParts | None:
@@ -235,23 +327,8 @@ def unmet_text(needs: frozenset[Need]) -> str:
 
 
 def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
-    affinity = spec.affinity
     asked: dict[Need, object] = {
-        Need.POD_AFFINITY: affinity and affinity.pod_affinity and affinity.pod_affinity.required,
-        Need.POD_ANTI_AFFINITY: affinity
-        and affinity.pod_anti_affinity
-        and affinity.pod_anti_affinity.required,
-        Need.TOPOLOGY_SPREAD: [
-            constraint
-            for constraint in spec.topology_spread_constraints or ()
-            if constraint.when_unsatisfiable == "DoNotSchedule"
-        ],
-        Need.HOST_PORTS: [
-            port
-            for container in spec.containers
-            for port in container.ports or ()
-            if port.host_port
-        ],
+        Need.HOST_PORTS: host_ports(spec),
         Need.RESOURCE_CLAIMS: spec.resource_claims,
         Need.VOLUMES: any(_is_claim(volume) for volume in spec.volumes or ()),
         Need.GPU_SHARE: gpushare.asks_for_share(annotations),
@@ -260,29 +337,20 @@ def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
     return frozenset(need for need, value in asked.items() if value)
 
 
-def ignored_text(shapes: Iterable[Shape]) -> str:
-    """Return a text with the preferences of these shapes that have no effect; "" if none."""
-    ignored = {each for shape in shapes for each in shape.ignored}
+def ignored_text(shapes: Iterable[Shape], supported: Collection[Need]) -> str:
+    """Return a text with the preferences of these shapes that have no effect; "" if none.
+
+    `supported`: the needs that plugins support; such a plugin scores the preferences too.
+    """
+    ignored = {
+        each
+        for shape in shapes
+        for each in shape.preferences
+        if _SCORED_WITH[each] not in supported
+    }
     if not ignored:
         return ""
     return f"ignored: {', '.join(each for each in Preference if each in ignored)}"
-
-
-def _ignored(spec: PodSpec) -> frozenset[Preference]:
-    affinity, anti = (
-        (spec.affinity.pod_affinity, spec.affinity.pod_anti_affinity)
-        if spec.affinity is not None
-        else (None, None)
-    )
-    prefers: dict[Preference, object] = {
-        Preference.POD_AFFINITY: affinity is not None and affinity.preferred,
-        Preference.POD_ANTI_AFFINITY: anti is not None and anti.preferred,
-        Preference.TOPOLOGY_SPREAD: any(
-            constraint.when_unsatisfiable == "ScheduleAnyway"
-            for constraint in spec.topology_spread_constraints or ()
-        ),
-    }
-    return frozenset(preference for preference, value in prefers.items() if value)
 
 
 def share_problems(pod: Pod) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.podcounts import PodCounts
 from bindery.scheduler.model.queues import QueueTable
 from bindery.scheduler.model.resources import ResourceAxis
+from bindery.scheduler.model.shapes import Need
 
 
 @dataclass
@@ -24,6 +25,8 @@ class PlanState:
     waiting: dict[JobKey, Job] = field(default_factory=dict)
     """The jobs with pending or gated pods; a cycle plans no others."""
     pod_counts: PodCounts = field(default_factory=PodCounts)
+    supported: frozenset[Need] = frozenset()
+    """The needs of pods that the configured plugins support."""
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)

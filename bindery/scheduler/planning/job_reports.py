@@ -26,7 +26,7 @@ def job_report(session: Session, job: Job) -> JobReport:
     if satisfied and refusal is not None:
         message = f"{len(job.pending)} more pods wait: {message}"
         reason = JobReason.SCHEDULED
-    message = "; ".join(text for text in (message, notes(job)) if text)
+    message = "; ".join(text for text in (message, notes(job, session.plugins.supported)) if text)
     kept = session.reservations.of(job)
     reserved = None
     if kept is not None:

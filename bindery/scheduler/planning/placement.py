@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.domains import EVERYWHERE, Domain
 from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.row_rules import Combined
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
 from bindery.scheduler.planning.view import PlanningView
@@ -47,6 +48,7 @@ class FilterCache:
             self._failures.clear()
             self._passing.clear()
             self._version = session.state.nodes.version
+        shape = shape.plain  # rules about other pods are no static filters
         found = self._failures.get(shape)
         if found is None:
             found = self._failures[shape] = tuple(
@@ -59,6 +61,7 @@ class FilterCache:
 
     def passing(self, session: PlanningView, shape: Shape) -> BoolColumn:
         """Return the rows that pass all static filters for `shape`, as a shared mask."""
+        shape = shape.plain
         failures = self.failures(session, shape)
         mask = self._passing.get(shape)
         if mask is None:
@@ -95,30 +98,37 @@ class ShapeVectors:
         candidates = np.flatnonzero(self._allowed)
         self._refresh(candidates)
 
-    def best(self, *, may_wait: bool = True) -> Place | None:
+    def best(self, rules: Combined | None = None, *, may_wait: bool = True) -> Place | None:
         """Return the best place for one more pod; None if it fits nowhere.
 
-        `may_wait`: plugins may prefer room that is being released to idle room.
+        `rules`: the pod's rules about other pods. `may_wait`: plugins may prefer room that is being
+        released to idle room.
         """
         self._catch_up()
         if not len(self.now):
             return None
-        position = int(self.now.argmax())
+        now, later = self.now, self._later
+        if rules is not None:
+            now, later = np.where(rules.now, now, _NOWHERE), later & rules.later
+            if rules.scores is not None:
+                now += rules.scores
+        position = int(now.argmax())
         is_releasing = self._session.is_releasing
         # Without idle room, any room that is being released will do.
-        if self.now[position] == _NOWHERE:
-            return self._best_later(self._later) if is_releasing else None
+        if now[position] == _NOWHERE:
+            return self._best_later(later, rules) if is_releasing else None
         row = int(self._session.order[position])
-        place = self._worth_waiting(row) if may_wait and is_releasing else None
+        place = self._worth_waiting(row, later, rules) if may_wait and is_releasing else None
         return place or Place(row, True)
 
-    def at(self, row: int) -> Place | None:
+    def at(self, row: int, rules: Combined | None = None) -> Place | None:
         """Return the node at `row` as a place for one more pod; None if it does not fit there."""
         self._catch_up()
         position = self._session.position[row]
-        if self.now[position] != _NOWHERE:
+        if self.now[position] != _NOWHERE and (rules is None or rules.now[position]):
             return Place(row, True)
-        return Place(row, False) if self._later[position] else None
+        fits_later = self._later[position] and (rules is None or rules.later[position])
+        return Place(row, False) if fits_later else None
 
     def fitting(self, *, later: bool) -> NDArray[np.intp]:
         """Return the rows where one more pod fits now, or after all pending releases."""
@@ -133,24 +143,27 @@ class ShapeVectors:
         self._later[position] = False
         self.now[position] = _NOWHERE
 
-    def _worth_waiting(self, row: int) -> Place | None:
+    def _worth_waiting(self, row: int, later: BoolColumn, rules: Combined | None) -> Place | None:
         """Return the place that plugins prefer to wait for, although the pod fits at `row` now."""
-        rows = self._session.order[self._later]
+        rows = self._session.order[later]
         for plugin in self._session.plugins.waits:
             better = plugin.worth_waiting(self._session, self._shape, row, rows)
             if better is not None and better.any():
-                wanted = np.zeros(len(self._later), dtype=np.bool_)
+                wanted = np.zeros(len(later), dtype=np.bool_)
                 wanted[self._session.position[rows[better]]] = True
-                return self._best_later(wanted)
+                return self._best_later(wanted, rules)
         return None
 
-    def _best_later(self, wanted: BoolColumn) -> Place | None:
+    def _best_later(self, wanted: BoolColumn, rules: Combined | None) -> Place | None:
         """Return the best of the `wanted` positions (mask), after pending releases."""
         session = self._session
         rows = session.order[wanted]
         if not len(rows):
             return None
-        return Place(int(rows[self._scores(rows).argmax()]), False)
+        scores = self._scores(rows)
+        if rules is not None and rules.scores is not None:
+            scores = scores + rules.scores[wanted]
+        return Place(int(rows[scores.argmax()]), False)
 
     def _scores(self, rows: Rows) -> NDArray[np.float64]:
         scores = self._session.scores(self._shape, rows)
@@ -197,6 +210,7 @@ class Placement:
         self._session = session
         self._filters = filters
         self._vectors: dict[Shape, ShapeVectors] = {}
+        self._rules: dict[Shape, Combined | None] = {}
 
     def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
         """Return a finder for the pods of `job` within `domain`."""
@@ -209,6 +223,7 @@ class Placement:
 
     def shared(self, shape: Shape) -> ShapeVectors:
         """Return the vectors of `shape` that all jobs without own node filters share."""
+        shape = shape.plain
         vectors = self._vectors.get(shape)
         if vectors is None:
             passing = self._filters.passing(self._session, shape)
@@ -216,6 +231,24 @@ class Placement:
                 self._session, shape, passing, self.rooms(shape)
             )
         return vectors
+
+    def rules(self, shape: Shape) -> Combined | None:
+        """Return the rules about other pods for `shape`; None if there are none."""
+        if shape.unruled is None:
+            return None
+        if shape not in self._rules:
+            answers = [
+                (plugin.placement_rules(self._session, shape), weight)
+                for plugin, weight in self._session.plugins.placement_rules
+            ]
+            rules = [(each, weight) for each, weight in answers if each is not None]
+            self._rules[shape] = Combined(rules, self._session.order) if rules else None
+        return self._rules[shape]
+
+    def is_closed(self, shape: Shape, row: int) -> bool:
+        """Return whether rules about other pods close the node at `row`, after all releases."""
+        rules = self.rules(shape)
+        return rules is not None and not rules.later[self._session.position[row]]
 
     def rooms(self, shape: Shape) -> list[NodeRoom]:
         """Return the plugins whose own ledgers have room for pods of `shape`."""
@@ -291,12 +324,19 @@ class JobFinder:
         return self._allowed is not None or self._bonus is not None or bool(self._refused)
 
     def speaks_for_others(self, task: Task) -> bool:
-        """Return whether a result for `task` is valid for all pods of its shape, of any job."""
-        return not self.is_restricted and not self._placement.is_filtered(task.shape)
+        """Return whether a result for `task` holds until the session ends, for pods of any job.
+
+        That is for all pods of its shape. With rules about other pods, a later pod may open nodes.
+        """
+        placement, shape = self._placement, task.shape
+        if self.is_restricted or placement.is_filtered(shape):
+            return False
+        return placement.rules(shape) is None
 
     def best(self, task: Task) -> Place | None:
         """Return the best place for `task`; None if it fits nowhere."""
-        return self._vectors(task).best(may_wait=not task.spreads_devices)
+        rules = self._placement.rules(task.shape)
+        return self._vectors(task).best(rules, may_wait=not task.spreads_devices)
 
     def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
         """Return the promised place of `task` if it is as good as the best place; else the best.
@@ -306,7 +346,7 @@ class JobFinder:
         best = self.best(task)
         if kept_row is None or best is None or best.row == kept_row:
             return best
-        kept = self._vectors(task).at(kept_row)
+        kept = self._vectors(task).at(kept_row, self._placement.rules(task.shape))
         return kept if kept is not None and kept.fits_now >= best.fits_now else best
 
     def allowed(self, shape: Shape) -> BoolColumn:
@@ -320,7 +360,9 @@ class JobFinder:
         `emptied`: include rows that it may use after evictions.
         """
         allowed = self.allowed(task.shape).copy()
-        for failure in self._placement.task_failures(task):
+        rules = self._placement.rules(task.shape)
+        of_rules = rules.failures() if rules is not None else ()
+        for failure in (*self._placement.task_failures(task), *of_rules):
             if failure.is_lasting or not emptied:
                 allowed &= ~failure.nodes
         return allowed
@@ -340,6 +382,9 @@ class JobFinder:
         """Yield the failures of nodes for `task` beyond the failures for its shape."""
         yield from self._against
         yield from self._placement.task_failures(task)
+        rules = self._placement.rules(task.shape)
+        if rules is not None:
+            yield from rules.failures()
         for key in (task.shape, task.uid):
             rows = self._refused.get(key, {})
             for reason in sorted(set(rows.values())):
@@ -362,7 +407,10 @@ class JobFinder:
 
     def _task_vectors(self, task: Task) -> ShapeVectors:
         if self._last is None or self._last[0] is not task:
-            vectors = self._placement.own(task.shape, self.allowed_for(task), self._bonus)
+            allowed = self.allowed(task.shape).copy()
+            for failure in self._placement.task_failures(task):
+                allowed &= ~failure.nodes
+            vectors = self._placement.own(task.shape, allowed, self._bonus)
             for row in self._refused.get(task.uid, ()):
                 vectors.exclude(row)
             self._last = (task, vectors)

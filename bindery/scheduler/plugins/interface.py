@@ -21,6 +21,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.domains import Domain, DomainAsk
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows, SortKey
@@ -132,6 +133,22 @@ class NodeScore(Protocol):
 
         A score may depend on its own row only: after a placement, the engine asks for the score of
         that one node again.
+        """
+        ...
+
+
+@runtime_checkable
+class PlacementRules(Protocol):
+    """Opens, closes and scores nodes for pods of a shape by the pods on other nodes.
+
+    For rules in which one placement changes many nodes, such as all nodes of a zone.
+    """
+
+    def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
+        """Return the rules for pods of `shape`, or None if there are none.
+
+        Called once in a session for each shape with own rules, and for each shape with labels that
+        rules of other pods refer to. The plugin's ledger keeps the returned object up to date.
         """
         ...
 

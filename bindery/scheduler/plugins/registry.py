@@ -43,6 +43,8 @@ class PluginSet:
     node_scores: Sequence[tuple[points.NodeScore, float]] = field(init=False)
     """Each with the factor of its scores; plugins with factor 0 are left out."""
     group_domains: Sequence[points.GroupDomains] = field(init=False)
+    placement_rules: Sequence[tuple[points.PlacementRules, float]] = field(init=False)
+    """Each with the factor of its scores."""
     device_choices: Sequence[points.DeviceChoice] = field(init=False)
     domains: Sequence[points.CandidateDomains] = field(init=False)
     validity: Sequence[points.JobValid] = field(init=False)
@@ -80,6 +82,8 @@ class PluginSet:
         scoring = [p for p in self.plugins if isinstance(p, points.NodeScore)]
         weighted = [(p, self.weights.get(p.name, 1.0)) for p in scoring]
         self.node_scores = [(plugin, weight) for plugin, weight in weighted if weight]
+        ruling = [p for p in self.plugins if isinstance(p, points.PlacementRules)]
+        self.placement_rules = [(p, self.weights.get(p.name, 1.0)) for p in ruling]
         self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
         self.group_domains = [p for p in self.plugins if isinstance(p, points.GroupDomains)]

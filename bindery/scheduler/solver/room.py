@@ -49,4 +49,6 @@ def lacks_room(session: Session, task: Task, row: int) -> bool:
     rooms = session.placement.rooms(task.shape)
     if not all(room.has_room(session, task.shape, rows, True).all() for room in rooms):
         return True
+    if session.placement.is_closed(task.shape, row):
+        return True
     return any(failure.nodes[row] for failure in session.placement.task_failures(task))

@@ -96,7 +96,9 @@ def _group_write(
     group, job = cluster.groups.get(key), cluster.state.jobs.get(key)
     if group is None or job is None:
         return
-    status = gang_status(job, group, report, cluster.eviction_history.of(key))
+    status = gang_status(
+        job, group, report, cluster.eviction_history.of(key), cluster.state.supported
+    )
     if status is None:
         return
     old_and_new = [

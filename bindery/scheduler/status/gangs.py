@@ -5,6 +5,7 @@ restarted scheduler writes the same. Called by `conditions`, which compares it w
 """
 
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -18,6 +19,7 @@ from bindery.kube.objects import Condition, PodGroup
 from bindery.scheduler.cache.eviction_history import EvictionRecord
 from bindery.scheduler.model.jobs import Job, Tally, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport
 
@@ -39,7 +41,11 @@ class GangStatus:
 
 
 def gang_status(
-    job: Job, group: PodGroup, report: JobReport | None, record: EvictionRecord | None
+    job: Job,
+    group: PodGroup,
+    report: JobReport | None,
+    record: EvictionRecord | None,
+    supported: Collection[Need] = (),
 ) -> GangStatus | None:
     """Return the status of `group`; None if it must stay as it is for now.
 
@@ -48,6 +54,7 @@ def gang_status(
         group: its present PodGroup.
         report: the last cycle's report about the gang, if it waits.
         record: its last evictions by this process.
+        supported: the needs of pods that plugins support.
     """
     if any(_is_being_evicted(task) for task in job.tasks.values()):
         return None  # the outcome of the evictions is known in the next cycle
@@ -58,7 +65,8 @@ def gang_status(
     if evicted is not None:
         recovered = state in _HAS_ITS_MINIMUM or evicted.status == "False"
         evicted = replace(evicted, status="False" if recovered else "True")
-    return GangStatus(state, _scheduled(job, group, state, report, evicted), evicted)
+    note = notes(job, supported)
+    return GangStatus(state, _scheduled(job, group, state, report, evicted, note), evicted)
 
 
 def charged_queue(job: Job, *, is_guarded: bool) -> str | None:
@@ -114,15 +122,20 @@ def _is_bound(job: Job, statuses: set[TaskStatus]) -> bool:
 
 
 def _scheduled(
-    job: Job, group: PodGroup, state: GangState, report: JobReport | None, evicted: Condition | None
+    job: Job,
+    group: PodGroup,
+    state: GangState,
+    report: JobReport | None,
+    evicted: Condition | None,
+    note: str,
 ) -> Condition:
-    """Return the condition `Scheduled` of a gang in `state`."""
+    """Return the condition `Scheduled` of a gang in `state`; `note`: its fields without effect."""
     old = find(group, SCHEDULED_CONDITION)
     if state is GangState.FINISHED and not job.tasks and old is not None:
         return old  # its pods are deleted and cannot be counted any more
     if state in _HAS_ITS_MINIMUM or (report is not None and report.satisfied):
         reason: str = JobReason.SCHEDULED
-        text = notes(job)
+        text = note
         if state is GangState.FINISHED:
             reason, text = state.value, _ended_text(job)
         elif report is not None:

@@ -1,0 +1,38 @@
+"""Label selectors of the API (`metav1.LabelSelector`), as structs.
+
+Part of pod specs and of PodDisruptionBudgets; `bindery.scheduler.model.selectors` has the form for
+matching many pods.
+"""
+
+import msgspec
+
+
+class LabelRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """One expression of a label selector."""
+
+    key: str
+    operator: str
+    values: list[str] | None = None
+
+
+class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`metav1.LabelSelector`."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: list[LabelRequirement] | None = None
+
+    def matches(self, labels: dict[str, str]) -> bool:
+        """Return whether `labels` are selected; an empty selector takes all."""
+        wanted = (self.match_labels or {}).items()
+        if not all(labels.get(key) == value for key, value in wanted):
+            return False
+        return all(_holds(each, labels) for each in self.match_expressions or ())
+
+
+def _holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
+    value, values = labels.get(requirement.key), requirement.values or ()
+    if requirement.operator == "In":
+        return value in values
+    if requirement.operator == "NotIn":
+        return value not in values
+    return (value is not None) == (requirement.operator == "Exists")
