@@ -1,0 +1,70 @@
+"""Bindery lets a pod go to exactly the nodes that kube-scheduler's own filters let through.
+
+Random clusters over affinity, spreading, host ports, taints and room; pods of other schedulers are
+among those that run. One pod is placed on the same state.
+
+Rules in which the two differ by intent, and which the clusters therefore leave out:
+- readiness: kube-scheduler reads only the taints of a node that is not ready;
+- node pools: topology spread constraints count nodes of the pool only.
+"""
+
+import itertools
+from collections.abc import Sequence
+
+import pytest
+from feasible import feasible_nodes
+from randomclusters import RandomCluster, engine_for
+from sizes import IS_LONG
+
+from bindery.scheduler.model.jobs import Uid
+
+pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
+
+CLUSTERS = 2000 if IS_LONG else 100
+BATCH = 50
+
+
+def places(cluster: RandomCluster) -> set[str]:
+    """Return the nodes on which Bindery would place the pod now."""
+    engine = engine_for(cluster)
+    found: set[str] = set()
+    with engine.session() as session:
+        task = session.state.tasks[Uid(cluster.pod["metadata"]["uid"])]
+        if session.task_refusal(task) is not None:
+            return set()
+        finder = session.placement.finder(session.state.jobs[task.job])
+        while (place := finder.best(task)) is not None and place.fits_now:
+            with session.statement() as statement:
+                statement.allocate(task, place.row)  # and no ledger refuses it
+            found.add(session.state.nodes.name(place.row))
+            finder.exclude(task, place.row, "it was found")
+    return found
+
+
+@pytest.mark.parametrize("batch", range(CLUSTERS // BATCH))
+def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
+    seeds = range(batch * BATCH, (batch + 1) * BATCH)
+    clusters = [RandomCluster(seed) for seed in seeds]
+
+    theirs = feasible_nodes([cluster.question for cluster in clusters])
+
+    differences = {
+        seed: (sorted(ours - others), sorted(others - ours))
+        for seed, cluster, others in zip(seeds, clusters, theirs, strict=True)
+        if (ours := places(cluster)) != others
+    }
+    assert differences == {}, "seed: (only ours, only theirs)"
+
+
+def test_the_clusters_try_the_filters() -> None:
+    clusters = [RandomCluster(seed) for seed in range(BATCH)]
+
+    theirs = feasible_nodes([cluster.question for cluster in clusters])
+
+    shares = [len(nodes) / len(c.nodes) for nodes, c in zip(theirs, clusters, strict=True)]
+    assert sum(0 < share < 1 for share in shares) > BATCH / 4
+    assert _different(theirs) > BATCH / 4
+
+
+def _different(answers: Sequence[set[str]]) -> int:
+    return sum(one != other for one, other in itertools.pairwise(answers))
