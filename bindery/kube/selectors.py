@@ -1,4 +1,4 @@
-"""Label selectors of the API (`metav1.LabelSelector`), as structs.
+"""Label selectors of the Kubernetes API as structs.
 
 Part of pod specs and of PodDisruptionBudgets; `bindery.scheduler.model.selectors` has the form for
 matching many pods.

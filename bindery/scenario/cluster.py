@@ -71,13 +71,7 @@ class ScenarioCluster:
 
     def populate(self) -> None:
         """Create all initial objects of the scenario."""
-        classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
-        for name, value in classes.items():
-            meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
-            self._added(PriorityClass(metadata=meta, value=value))
-        for name, labels in self._scenario.namespaces.items():
-            uid = objects.object_uid("namespace", "", name)
-            self._added(Namespace(metadata=Meta(name=name, uid=uid, labels=labels)))
+        self._add_classes_and_namespaces()
         queues = self._scenario.queues
         for index, queue in enumerate(queues):
             self._added(objects.queue_object(queue, self.now - len(queues) + index))
@@ -97,6 +91,15 @@ class ScenarioCluster:
             self._create_job(job, created_at)
         for request in self._scenario.bind_requests:
             self._create_in_flight(request)
+
+    def _add_classes_and_namespaces(self) -> None:
+        classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
+        for name, value in classes.items():
+            meta = Meta(name=name, uid=objects.object_uid("priorityclass", "", name))
+            self._added(PriorityClass(metadata=meta, value=value))
+        for name, labels in self._scenario.namespaces.items():
+            uid = objects.object_uid("namespace", "", name)
+            self._added(Namespace(metadata=Meta(name=name, uid=uid, labels=labels)))
 
     def happen(self, event: Event) -> None:
         """Apply `event`: advance the clock, then change the objects."""

@@ -59,7 +59,7 @@ from bindery.kube.podspec import (
 from bindery.scenario import hami, shares, topology
 from bindery.scenario.constraints import HostPorts
 from bindery.scenario.fields import ScenarioModel
-from bindery.scenario.jobs import Request, ScenarioJob, ScenarioPod
+from bindery.scenario.jobs import InitContainer, Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
@@ -262,20 +262,9 @@ def pod_object(
             scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[
-                Container(
-                    name="main",
-                    resources=_requirements(pod, pod, who),
-                    ports=_ports(pod.host_ports),
-                )
-            ],
+            containers=[_container("main", pod, pod, who, pod.host_ports)],
             init_containers=[
-                Container(
-                    name=f"init-{index}",
-                    resources=_requirements(pod, container, who),
-                    restart_policy=container.restart_policy or None,
-                    ports=_ports(container.host_ports),
-                )
+                _container(f"init-{index}", pod, container, who, container.host_ports)
                 for index, container in enumerate(pod.init_containers)
             ],
             node_selector=pod.node_selector,
@@ -300,6 +289,19 @@ def _controller(who: PodIdentity) -> OwnerReference:
     uid = object_uid("job", who.namespace, who.job_name)
     return OwnerReference(
         api_version="batch/v1", kind="Job", name=who.job_name, uid=uid, controller=True
+    )
+
+
+def _container(
+    name: str, pod: ScenarioPod, request: Request, who: PodIdentity, ports: HostPorts
+) -> Container:
+    """Return a container of `pod` with `request` and `ports`."""
+    restarts = isinstance(request, InitContainer) and request.restart_policy
+    return Container(
+        name=name,
+        resources=_requirements(pod, request, who),
+        restart_policy=restarts or None,
+        ports=_ports(ports),
     )
 
 

@@ -34,7 +34,7 @@ from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Malformed
 from bindery.scheduler.cache.defects import Stage
 from bindery.scheduler.cache.observers import WATCHED
-from bindery.scheduler.cache.tasks import MOST_UNKNOWN_QUEUES
+from bindery.scheduler.cache.unknown_queues import MOST_UNKNOWN_QUEUES
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.resources import MOST_UNOFFERED
 from bindery.scheduler.status.conditions import pending_writes

@@ -25,12 +25,11 @@ from bindery.scheduler.cache.reading import (
     shows_its_binding,
     status_by_pod,
 )
+from bindery.scheduler.cache.unknown_queues import drop_unknown_queues
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
-MOST_UNKNOWN_QUEUES = 256
-"""Maximum number of rows of queues that do not exist and that no pod or job names."""
 NON_PREEMPTIBLE_FROM = 100
 """Gangs of this priority or higher are not evicted for others, unless they allow it."""
 
@@ -254,19 +253,8 @@ class TaskStore:
         self.charges.devices.forget(uid)
 
     def sweep_queues(self) -> None:
-        """Drop rows of queues that do not exist and that no pod or job names any more.
-
-        Users may name any queue, and each takes a column.
-        """
-        queues = self._state.queues
-        if sum(not entry.exists for entry in queues.entries) <= MOST_UNKNOWN_QUEUES:
-            return
-        named = {task.queue for task in self._state.tasks.values()}
-        for job in self._state.jobs.values():
-            named |= {job.queue, job.named_queue}
-        dead = sum(not entry.exists and entry.name not in named for entry in queues.entries)
-        if dead > MOST_UNKNOWN_QUEUES:
-            queues.compact(named)
+        """Drop rows of queues that do not exist and that no pod or job names any more."""
+        if drop_unknown_queues(self._state):
             self.recount()
 
     def recount(self) -> None:

@@ -1,4 +1,4 @@
-"""The host ports of a pod, as kube-scheduler counts them (`util.GetHostPorts` of Kubernetes 1.36).
+"""The host ports of a pod, as kube-scheduler counts them (Kubernetes 1.36).
 
 A pod holds the ports of its containers and of its sidecars. An init container that ends before the
 others start does not count.

@@ -1,6 +1,6 @@
 """Label selectors for matching many pods. Hashable; equal ones compare equal.
 
-Semantics of `metav1.LabelSelectorAsSelector`: no selector matches nothing, and an empty one matches
+As in Kubernetes, a selector that is missing matches nothing, and an empty one matches
 everything.
 """
 

@@ -378,7 +378,14 @@ class Session:
             plugin.name: (plugin.node_scores(self, shape, rows), weight)
             for plugin, weight in self.plugins.node_scores
         }
-        return {name: weight * s for name, (s, weight) in found.items() if s is not None}
+        parts = {name: weight * s for name, (s, weight) in found.items() if s is not None}
+        rulings = self.plugins.placement_rules if shape.unruled is not None else ()
+        for ruling, weight in rulings:
+            rules = ruling.placement_rules(self, shape)
+            scores = rules.scores() if rules is not None else None
+            if scores is not None:
+                parts[ruling.name] = weight * scores[rows]
+        return parts
 
     def next_pods(self, job: Job, barred: next_pods.Barred | None = None) -> Sequence[Task]:
         """Return the next pods of `job` to place together: its gang, or one extra pod.

@@ -144,6 +144,11 @@ class PlacementRules(Protocol):
     For rules in which one placement changes many nodes, such as all nodes of a zone.
     """
 
+    @property
+    def name(self) -> str:
+        """The plugin's name."""
+        ...
+
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
         """Return the rules for pods of `shape`, or None if there are none.
 
