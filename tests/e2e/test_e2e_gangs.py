@@ -3,8 +3,10 @@
 import pytest
 from support import Corner, Gang, Observer, wait_for
 
+from bindery.api.names import API_VERSION, HOSTNAME_LABEL
 from bindery.controlplane.components import Components
 from bindery.kube.resources import QUEUES
+from bindery.kube.topology import TOPOLOGIES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -71,6 +73,29 @@ async def test_a_gang_that_lacks_one_node_binds_nothing_says_why_and_binds_when_
     assert len({pod.spec.node_name for pod in await corner.pods(gang)}) == 3
     await corner.wait_condition(gang, "True", "Scheduled")
     assert len(observer.created_requests) == 1
+
+
+async def test_a_gang_waits_for_its_topology_and_then_stays_in_one_domain(corner: Corner) -> None:
+    await corner.add_nodes("a", cpu="1")
+    (large,) = await corner.add_nodes("b", cpu="2")
+    tree = f"{corner.namespace}-hosts"
+    asked = {"topology": {"name": tree, "required": HOSTNAME_LABEL}}
+    gang = Gang("close", size=2, group=asked)
+    await corner.submit(gang)
+    condition = await corner.wait_condition(gang, "False", "TopologyNotUsable")
+    assert condition.message == f"Topology {tree} does not exist"
+
+    body = {
+        "apiVersion": API_VERSION,
+        "kind": "Topology",
+        "metadata": {"name": tree},
+        "spec": {"levels": [{"nodeLabel": HOSTNAME_LABEL}]},
+    }
+    await corner.client.create(TOPOLOGIES, body)
+
+    await corner.wait_bound(gang)
+    assert {pod.spec.node_name for pod in await corner.pods(gang)} == {large}
+    await corner.client.delete(TOPOLOGIES, tree)
 
 
 async def test_a_gang_of_which_pods_have_not_come_waits_for_them(corner: Corner) -> None:

@@ -1,0 +1,32 @@
+"""The examples of docs/topology.md are objects that the API server and the scheduler take."""
+
+import re
+from pathlib import Path
+
+import yaml
+
+from bindery.api import crds
+from bindery.api.base import CustomResource
+from bindery.api.topology import TopologyConstraint
+
+PAGE = (Path(__file__).resolve().parents[2] / "docs" / "topology.md").read_text(encoding="utf-8")
+KINDS = {kind.kind_info.kind: kind for kind in crds.KINDS}
+
+
+def examples() -> list[CustomResource]:
+    blocks = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
+    documents = [document for block in blocks for document in yaml.safe_load_all(block)]
+    return [
+        KINDS[document["kind"]].model_validate({"spec": document["spec"]}) for document in documents
+    ]
+
+
+def test_every_example_is_an_object_of_its_kind() -> None:
+    kinds = [type(example).__name__ for example in examples()]
+
+    assert kinds == ["Topology", "HyperNode", "HyperNode", "PodGroup"]
+
+
+def test_every_field_of_a_constraint_is_explained() -> None:
+    for name, field in TopologyConstraint.model_fields.items():
+        assert f"| `{field.alias or name}` |" in PAGE
