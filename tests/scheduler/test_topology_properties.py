@@ -193,3 +193,65 @@ def test_exclusive_gangs_never_share_a_rack(world: World, size: int, count: int)
     assert len(used) == len(set(used))
     if "single" in found:
         assert world.domain(found["single"], RACK) not in set(used) - {None}
+
+
+@st.composite
+def running_gangs(draw: st.DrawFn) -> tuple[World, list[kube.KubeObject], dict[str, str]]:
+    """Return a world, gangs that run in one rack each, and where their pods are."""
+    racks = {f"r{at}": draw(st.integers(1, 3)) for at in range(draw(st.integers(2, 3)))}
+    labels = {
+        f"{rack}-{at}": {BLOCK: "b1", RACK: rack}
+        for rack, count in racks.items()
+        for at in range(count)
+    }
+    free = dict.fromkeys(labels, 4)
+    world = World(labels, dict(free))
+    items: list[kube.KubeObject] = []
+    places: dict[str, str] = {}
+    for number in range(draw(st.integers(1, 4))):
+        names = draw(st.sampled_from(list(world.domains(RACK).values())))
+        gang = f"g{number}"
+        items.append(group(gang, draw(st.integers(0, 2)), topology=asked(RACK)))
+        for at in range(draw(st.integers(1, 3))):
+            place = draw(st.sampled_from(names))
+            if free[place]:
+                free[place] -= 1
+                places[f"{gang}-{at}"] = place
+                items.append(
+                    pod(
+                        f"{gang}-{at}",
+                        gpu=1,
+                        group=gang,
+                        on=place,
+                        phase="Running",
+                        controlled=True,
+                    )
+                )
+    return world, items, places
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(running_gangs(), st.integers(1, 3), st.integers(3, 4), st.booleans())
+def test_gangs_that_are_moved_stay_in_one_rack(
+    running: tuple[World, list[kube.KubeObject], dict[str, str]],
+    size: int,
+    gpus: int,
+    is_constrained: bool,
+) -> None:
+    world, items, places = running
+    asks = asked(RACK) if is_constrained else None
+    waiting = [pod(f"w-{at}", gpu=gpus, group="w") for at in range(size)]
+    engine = engine_with(*world.objects(), *items, group("w", size, topology=asks), *waiting)
+
+    bound = plan(engine)
+
+    after = dict(places)
+    for eviction in engine.report.evictions:
+        assert eviction.moves_to, "only consolidation evicts here, and it kills nobody"
+        after[eviction.task.name] = eviction.moves_to
+    gang_racks: dict[str, set[tuple[str, ...] | None]] = {}
+    for name, place in after.items():
+        gang_racks.setdefault(name[:2], set()).add(world.domain(place, RACK))
+    assert all(len(racks) == 1 for racks in gang_racks.values())
+    if is_constrained:
+        assert len({world.domain(place, RACK) for place in bound.values()}) <= 1
