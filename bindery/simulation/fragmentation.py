@@ -50,7 +50,7 @@ class FragmentationMeter:
             cpu=np.asarray(state.nodes.idle[state.axis.index("cpu"), rows]),
             allowed=allowed,
         )
-        lost = fragmentation(self._workload, columns).sum()
+        lost = fragmentation(self._workload, columns, limits_by_cpu=False).sum()
         return float(lost) / WHOLE / self._workload.total_weight
 
 

@@ -120,8 +120,13 @@ class Places:
     """The node of each place after the pod was placed there [.., place]."""
 
 
-def fragmentation(workload: Workload, nodes: NodeColumns) -> IntColumn:
-    """Return F of each of `nodes` [node], in units of a device times weight."""
+def fragmentation(
+    workload: Workload, nodes: NodeColumns, *, limits_by_cpu: bool = True
+) -> IntColumn:
+    """Return F of each of `nodes` [node], in units of a device times weight.
+
+    `limits_by_cpu`: False for the measure of FGD, without the limit by free CPU.
+    """
     free, kinds, level = nodes.free, workload.requested, workload.level
     fits = free >= workload.portions[:, None, None]  # [level, device, node]
     usable = (fits * free).sum(axis=1)
@@ -129,11 +134,13 @@ def fragmentation(workload: Workload, nodes: NodeColumns) -> IntColumn:
     can_run = fits.sum(axis=1)[level] >= workload.devices[kinds, None]
     can_run &= nodes.cpu >= workload.cpu[kinds, None]
     can_run &= nodes.allowed[kinds]
-    # With enough CPU for so many pods of a kind, so much of the devices.
-    cpu = workload.cpu[kinds, None]
-    pods = np.where(cpu > 0, np.maximum(nodes.cpu, 0) // np.maximum(cpu, 1), _MOST_PODS)
-    served = np.minimum(pods, _MOST_PODS) * (CPU_SLACK * workload.size[:, None])
-    used = workload.weight[kinds] @ (can_run * np.minimum(usable[level], served))
+    usable = usable[level]
+    if limits_by_cpu:  # with enough CPU for so many pods of a kind, so much of the devices
+        cpu = workload.cpu[kinds, None]
+        pods = np.where(cpu > 0, np.maximum(nodes.cpu, 0) // np.maximum(cpu, 1), _MOST_PODS)
+        served = np.minimum(pods, _MOST_PODS) * (CPU_SLACK * workload.size[:, None])
+        usable = np.minimum(usable, served)
+    used = workload.weight[kinds] @ (can_run * usable)
     return np.asarray(free.sum(axis=0) * workload.total_weight - used)
 
 
