@@ -39,7 +39,9 @@ class Placing:
 
         If not, pods of some parts may have been placed.
         """
-        parts = split(self._job, wanted.all() or ()) if self._job.is_constrained else ()
+        job = self._job
+        is_divided = job.unit_count or job.has_segments
+        parts = split(job, wanted.all() or ()) if is_divided else ()
         if not parts:
             return self._place(wanted)
         return all(
@@ -81,6 +83,7 @@ class Placing:
             tasks,
             lambda task: task.job == job.key and task.sub_group in names,
             below,
+            is_new=not any(job.placed.groups[name] + job.promised.groups[name] for name in names),
         )
 
     def in_job(self, tasks: Sequence[Task], attempt: Callable[[], bool]) -> bool:
@@ -140,6 +143,7 @@ class _SubGroups:
         self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
         for task in tasks:
             self._of_leaf[task.sub_group].append(task)
+        self._waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
 
     def place(self, path: Sequence[Group], placing: Placing) -> bool:
         """Place the missing pods of the last group of `path`, which begins at the root."""
@@ -191,8 +195,7 @@ class _SubGroups:
 
     def _wanted(self, group: Group) -> Sequence[Task]:
         """Return the pods that `group` takes next if all fit."""
-        waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
-        counts = gangs.wanted(group, self._job.lacking, waiting) or {}
+        counts = gangs.wanted(group, self._job.lacking, self._waiting) or {}
         return [task for name, count in counts.items() for task in self._of_leaf[name][:count]]
 
 

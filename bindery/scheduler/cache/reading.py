@@ -159,8 +159,9 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.topology = constraints.read(group.spec.topology)
     except constraints.ConstraintError as error:
         job.invalid = f"spec.topology: {error}"
-    # Kept, because it is asked for in each attempt and trees are large.
+    # Kept, because they are asked for in each attempt and trees are large.
     job.has_constraints = any(True for _ in job.constraints())
+    job.has_segments = any(constraint.segment for _, constraint in job.constraints())
     if group.unreadable:
         job.invalid = group.unreadable
     elif group.spec.min_member < 0:

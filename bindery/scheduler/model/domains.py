@@ -51,6 +51,7 @@ class Domain:
     """Node row -> what is added to its score, so that pods fill one part of it after the other."""
 
 
+NO_ROWS: Rows = np.zeros(0, dtype=np.intp)
 EVERYWHERE = Domain(None)
 """The domain of pods without a constraint."""
 

@@ -195,6 +195,8 @@ class Job:
     """Where all its pods must, or should, be together."""
     has_constraints: bool = False
     """Whether it or one of its sub-groups has a topology constraint."""
+    has_segments: bool = False
+    """Whether one of these constraints has segments."""
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""

@@ -28,9 +28,9 @@ class Part:
 
 def split(job: Job, tasks: Sequence[Task]) -> list[Part]:
     """Return the parts of `tasks` of `job`, in their order; empty if they are not divided."""
-    divides = Divider(job)
-    if not divides.is_needed:
+    if not job.unit_count and not job.has_segments:
         return []
+    divides = Divider(job)
     found: dict[Hashable, list[Task]] = {}
     for task in tasks:
         found.setdefault(divides.key(task), []).append(task)
@@ -47,7 +47,6 @@ class Divider:
         self._job = job
         self._segmented = {name: each for name, each in job.constraints() if each.segment}
         self._numbers: dict[str, Mapping[Uid, int]] = {}
-        self.is_needed = bool(job.unit_count or self._segmented)
 
     def key(self, task: Task) -> Hashable:
         """Return the part of `task`; equal for pods of one part."""

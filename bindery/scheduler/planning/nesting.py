@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.constraints import Constraint
-from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk, rows_beside
+from bindery.scheduler.model.domains import EVERYWHERE, NO_ROWS, Domain, DomainAsk, rows_beside
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.session import Session
@@ -55,16 +55,18 @@ class Nest:
         tasks: Sequence[Task],
         is_member: Callable[[Task], bool],
         attempt: Callable[[], bool],
+        *,
+        is_new: bool = False,
     ) -> bool:
         """Run `attempt` in the best domain for `tasks`; return whether it succeeded in one.
 
-        `is_member`: whether a pod belongs to the constrained group. A failed attempt may leave
-        operations behind; they are rolled back.
+        `is_member`: whether a pod belongs to the constrained group. `is_new`: whether no pod of it
+        has a place yet. A failed attempt may leave operations behind; they are rolled back.
         """
         if constraint is None or not constraint.limits or not tasks:
             return attempt()
         outer, finder, ranks = self._domain, self.finder, self._ranks
-        beside = rows_beside(self._job, tasks, is_member)
+        beside = NO_ROWS if is_new else rows_beside(self._job, tasks, is_member)
         ask = DomainAsk(self._job, constraint, tasks, beside, is_member, outer.nodes)
         found = self._best(ask, attempt)
         self._domain, self.finder = outer, finder

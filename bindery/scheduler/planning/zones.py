@@ -110,11 +110,15 @@ def _groups(job: Job, tasks: Sequence[Task]) -> list[_Group]:
         return []
     found: list[_Group] = []
     around: dict[Uid, int] = {}
-    for name, constraint in job.constraints():
-        leaves = job.leaves_of(name)
-        if leaves is not None and constraint.limits:
-            members = [task for task in tasks if task.sub_group in leaves]
-            _add(_Group(_in_leaves(job, leaves), constraint, members, None), found, around)
+    of_leaf: dict[str, list[int]] = {}
+    for position, task in enumerate(tasks):
+        of_leaf.setdefault(task.sub_group, []).append(position)
+    for group in job.tree.all_groups() if job.tree is not None else ():
+        if group.topology is not None and group.topology.limits:
+            leaves = frozenset(leaf.name for leaf in group.leaves())
+            positions = sorted(at for name in leaves for at in of_leaf.get(name, ()))
+            members = [tasks[at] for at in positions]
+            _add(_Group(_in_leaves(job, leaves), group.topology, members, None), found, around)
     for part in split(job, tasks):
         if part.constraint is not None:
             _add(_Group(part.is_member, part.constraint, part.tasks, None), found, around)

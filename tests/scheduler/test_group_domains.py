@@ -1,0 +1,120 @@
+"""How planning uses domains: lazily, the best of several plans, and one answer for equal gangs."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from schedulerworld import engine_with, gang, group, node, plan, pod, report_of
+from test_cycle_ends import with_plugins
+
+from bindery.api.configuration import PluginConfiguration
+from bindery.kube import objects as kube
+from bindery.kube.topology import Topology, TopologyLevel, TopologySpec
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.plugins.registry import PluginSet
+
+RACKS = Topology(
+    metadata=kube.Meta(name="dc", uid="dc"),
+    spec=TopologySpec(levels=[TopologyLevel(node_label="rack")]),
+)
+IN_A_RACK = kube.TopologyConstraint(name="dc", required="rack")
+
+
+class NodeByNode:
+    """Offers each node as a domain, and counts how many have been read."""
+
+    name = "node-by-node"
+
+    def __init__(self) -> None:
+        self.read = 0
+
+    def domains(self, session: Any, _job: Job) -> Iterator[NDArray[np.bool_]]:
+        for row in session.order:
+            self.read += 1
+            mask = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
+            mask[row] = True
+            yield mask
+
+
+class CountsFinders:
+    """Counts how often nodes are searched for a job: once for each domain that is tried."""
+
+    name = "counts-finders"
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    def job_node_failures(self, _session: Any, _job: Job) -> Iterator[Any]:
+        self.count += 1
+        return iter(())
+
+
+def test_no_more_domains_are_read_than_are_tried() -> None:
+    engine = engine_with(*(node(f"n{at}") for at in range(5)), *gang("g", 2))
+    plugin = NodeByNode()
+    with_plugins(engine, plugin)
+
+    assert plan(engine) == {"g-0": "n0", "g-1": "n0"}
+    assert plugin.read == 1
+
+
+def test_a_rack_whose_sum_is_too_small_is_never_searched() -> None:
+    racks = [node(f"n{at:02}", gpu=1, labels={"rack": f"r{at}"}) for at in range(30)]
+    large = node("large", gpu=4, labels={"rack": "large"})
+    pods = [pod(f"g-{at}", gpu=1, group="g") for at in range(4)]
+    engine = engine_with(RACKS, *racks, large, group("g", 4, topology=IN_A_RACK), *pods)
+    plugin = CountsFinders()
+    engine._plugins = PluginSet([*engine._plugins.plugins, plugin])
+
+    assert set(plan(engine).values()) == {"large"}
+    assert plugin.count <= 2  # for the job, and for the one rack that is large enough
+
+
+def test_of_several_domains_the_one_with_the_best_plan_below_is_used() -> None:
+    """Both blocks have room; only in the second is a sub-group in one rack."""
+    blocks = Topology(
+        metadata=kube.Meta(name="dc", uid="dc"),
+        spec=TopologySpec(levels=[TopologyLevel(node_label=key) for key in ("block", "rack")]),
+    )
+    nodes = [
+        node(name, gpu=1, labels={"block": block, "rack": rack})
+        for name, block, rack in (
+            ("a0", "b1", "r1"),
+            ("a1", "b1", "r2"),
+            ("b0", "b2", "r1"),
+            ("b1", "b2", "r1"),
+            ("b2", "b2", "r2"),
+        )
+    ]
+    part = kube.SubGroup(
+        name="s",
+        min_member=2,
+        topology=kube.TopologyConstraint(name="dc", required="block", preferred="rack"),
+    )
+    in_block = kube.TopologyConstraint(name="dc", required="block", preferred="block")
+    pods = [pod(f"g-{at}", gpu=1, group="g", sub_group="s") for at in range(2)]
+    items = [blocks, *nodes, group("g", 0, sub_groups=[part], topology=in_block), *pods]
+
+    assert set(plan(engine_with(*items)).values()) == {"b0", "b1"}
+
+
+def test_a_gang_names_the_sub_group_s_rack_that_is_missing() -> None:
+    part = kube.SubGroup(name="s", min_member=2, topology=IN_A_RACK)
+    pods = [pod(f"g-{at}", gpu=1, group="g", sub_group="s") for at in range(2)]
+    nodes = [node(f"n{at}", gpu=1, labels={"rack": f"r{at}"}) for at in range(2)]
+    engine = engine_with(RACKS, *nodes, group("g", 0, sub_groups=[part]), *pods)
+
+    assert plan(engine) == {}
+    assert report_of(engine, "g").message.startswith("none of 2 domains of rack has room for 2")
+
+
+def test_without_the_plugin_a_constraint_is_never_ignored() -> None:
+    names = ("predicates", "gang", "nodeplacement")
+    plugins = tuple(PluginConfiguration(name=name) for name in names)
+    pods = [pod("g-0", group="g")]
+    items = [node("n", labels={"rack": "r"}), group("g", 1, topology=IN_A_RACK), *pods]
+    engine = engine_with(*items, plugins=plugins)
+
+    assert plan(engine) == {}
+    assert report_of(engine, "g").message == "no plugin serves its topology constraint"
