@@ -74,14 +74,14 @@ async def test_a_gang_of_an_unknown_priority_class_says_so_and_binds_when_it_com
     await corner.client.delete(PRIORITY_CLASSES, name)
 
 
-async def test_pods_that_ask_for_what_is_not_supported_say_so(corner: Corner) -> None:
+async def test_pods_without_a_node_with_their_host_port_free_say_so(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="2")
     container = {"name": "worker", "image": "worker", "ports": [port(8080)]}
     gang = Gang("ports", size=2, pod={"containers": [container]})
     await corner.submit(gang)
 
-    condition = await corner.wait_condition(gang, "False", "NotSupported")
-    assert "it asks for host ports: not supported yet" in condition.message
+    condition = await corner.wait_condition(gang, "False", "Unschedulable")
+    assert "1 have its host ports in use" in condition.message
     await corner.wait_pods_say(gang, "host ports")
     assert await corner.bound_count(gang) == 0
 

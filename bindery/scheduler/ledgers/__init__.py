@@ -10,6 +10,11 @@ The ledger of each resource, and its owner:
     devices that HAMi shares            plugins.node_lock.ledger        plugin node_lock
     claims of DRA and their devices     plugins.dra.ledger              plugin dra
     volumes and attachments             plugins.volumes.ledger          plugin volumes
+    host ports                          plugins.hostports               plugin hostports
+    pods that affinity selects, by      plugins.pod_affinity.ledger     plugin podaffinity
+      domain
+    pods of spread constraints, by      plugins.topology_spread.ledger  plugin topologyspread
+      domain
 
 A resource that is a sum per node needs no ledger of its own: the node ledger counts every name. If
 it matters *which* part a pod gets, a plugin offers a ledger (plugins/interface.py). `base` has the
