@@ -93,7 +93,21 @@ class RandomCluster:
             pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
         elif chance < 0.14:
             pod["status"]["phase"] = r.choice(("Succeeded", "Failed"))
+        if r.random() < 0.2:
+            pod["status"] |= self._resize()
         return pod
+
+    def _resize(self) -> Manifest:
+        """Return the status of a pod whose main container is resized, or was."""
+        r = self._random
+        in_effect, allocated = ({"cpu": f"{r.choice((100, 900, 3000))}m"} for _ in range(2))
+        resources = {"resources": {"requests": in_effect}, "allocatedResources": allocated}
+        reason = r.choice(("Deferred", "Infeasible"))
+        pending = [{"type": "PodResizePending", "status": "True", "reason": reason}]
+        return {
+            "containerStatuses": [{"name": "main", **resources}],
+            "conditions": pending if r.random() < 0.5 else [],
+        }
 
     def _pod(self, name: str) -> Manifest:
         r = self._random

@@ -2,11 +2,13 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from schedulerworld import (
     configuration,
     engine_with,
     gang,
+    modify,
     node,
     plan,
     pod,
@@ -15,6 +17,7 @@ from schedulerworld import (
 )
 
 from bindery.api.quantity import QuantityError
+from bindery.kube import objects as kube
 from bindery.kube.podspec import (
     Affinity,
     Container,
@@ -116,6 +119,57 @@ def test_a_pod_requests(case: str) -> None:
     spec, amounts = CASES[case]
 
     assert pod_amounts(spec) == {**amounts, "pods": 1}
+
+
+def resized(spec_cpu: str, in_effect: str, allocated: str, reason: str = "") -> kube.Pod:
+    """Return a bound pod of which the node reports resources; `reason`: why a resize waits."""
+    status = kube.ContainerStatus(
+        name="main",
+        resources=ResourceRequirements(requests={"cpu": in_effect}),
+        allocated_resources={"cpu": allocated},
+    )
+    conditions = [kube.Condition(type="PodResizePending", status="True", reason=reason)]
+    bound = pod("old", on="n", containers=[named_container(spec_cpu)])
+    told = msgspec.structs.replace(
+        bound.status, container_statuses=[status], conditions=conditions if reason else None
+    )
+    return msgspec.structs.replace(bound, status=told)
+
+
+def named_container(cpu: str) -> Container:
+    return Container(name="main", resources=ResourceRequirements(requests={"cpu": cpu}))
+
+
+@pytest.mark.parametrize(
+    ("spec_cpu", "in_effect", "allocated", "reason", "held"),
+    [
+        ("2", "2", "2", "", 2),
+        ("4", "2", "2", "", 4),
+        ("1", "3", "1", "", 3),
+        ("1", "1", "2", "", 2),
+        ("5", "2", "2", "Deferred", 5),
+        ("7", "2", "3", "Infeasible", 3),
+        ("2000m", "2", "2", "", 2),
+    ],
+)
+def test_a_pod_that_is_resized_counts_with_the_largest_request(
+    spec_cpu: str, in_effect: str, allocated: str, reason: str, held: int
+) -> None:
+    engine = engine_with(node("n", cpu=8), resized(spec_cpu, in_effect, allocated, reason))
+    state = engine.cluster.state
+
+    cpu = state.axis.index("cpu")
+    assert int(state.nodes.idle[cpu, state.nodes.rows["n"]]) == (8 - held) * 1000
+
+
+def test_a_resize_is_seen_when_the_node_reports_it() -> None:
+    engine = engine_with(node("n", cpu=8), resized("2", "2", "2"))
+    state = engine.cluster.state
+
+    modify(engine.cluster, resized("2", "5", "5"))
+
+    cpu = state.axis.index("cpu")
+    assert int(state.nodes.idle[cpu, state.nodes.rows["n"]]) == 3000
 
 
 @pytest.mark.parametrize("text", ["lots", "9223372036854775807"])

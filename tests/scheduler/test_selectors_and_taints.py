@@ -139,6 +139,26 @@ def test_a_toleration_covers_a_taint(toleration: Toleration, covers: bool) -> No
 
 
 @pytest.mark.parametrize(
+    ("operator", "bound", "value", "covers"),
+    [
+        ("Gt", "5", "6", True),
+        ("Gt", "5", "5", False),
+        ("Lt", "5", "4", True),
+        ("Lt", "-3", "-4", True),
+        ("Lt", "5", "05", False),
+        ("Gt", "x", "6", False),
+        ("Gt", "5", "", False),
+        ("Lt", "5", "-9223372036854775809", False),
+    ],
+)
+def test_a_toleration_compares_numbers_of_taints(
+    operator: str, bound: str, value: str, covers: bool
+) -> None:
+    toleration = Toleration(key="k", operator=operator, value=bound)
+    assert tolerates([toleration], Taint(key="k", value=value, effect="NoSchedule")) is covers
+
+
+@pytest.mark.parametrize(
     ("taint", "planned"),
     [
         (Taint(key="k", effect="NoSchedule"), False),
