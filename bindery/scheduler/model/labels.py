@@ -44,6 +44,10 @@ class LabelColumns:
             return self._mask(v is not None and limit is not None and v > limit for v in values)
         return self._mask(v is not None and limit is not None and v < limit for v in values)
 
+    def every(self) -> BoolColumn:
+        """Return a mask of all rows."""
+        return np.ones(len(self._nodes), dtype=np.bool_)
+
     def named(self, names: Sequence[str]) -> BoolColumn:
         """Return a mask of the nodes with one of `names`."""
         return self._mask(node is not None and node.metadata.name in names for node in self._nodes)
@@ -63,7 +67,7 @@ def node_affinity_mask(
     columns: LabelColumns, selector: Mapping[str, str], affinity: NodeAffinity | None
 ) -> BoolColumn:
     """Return a mask of the nodes that a node selector and required node affinity select."""
-    mask = ~columns.named(())
+    mask = columns.every()
     for key, value in selector.items():
         mask &= columns.equals(key, value)
     required = affinity.required if affinity is not None else None

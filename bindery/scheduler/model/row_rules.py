@@ -4,14 +4,16 @@ A plugin with a ledger over domains returns them (plugins/interface.py). Placeme
 with free room. One placement may change many rows, so the vectors of room do not contain them.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.verdicts import NodeFailure
+
+T = TypeVar("T")
 
 
 class RowRules(Protocol):
@@ -47,44 +49,53 @@ class Combined:
         self._rules = [each for each, _ in rules]
         self._weights = [weight for _, weight in rules]
         self._order = order
-        self._seen = -1
-        self._now: BoolColumn = np.empty(0, dtype=np.bool_)
-        self._later: BoolColumn = self._now
-        self._scores: NDArray[np.float64] | None = None
+        self._now = _Cached(lambda: self._mask([each.open_now() for each in self._rules]))
+        self._later = _Cached(lambda: self._mask([each.open_later() for each in self._rules]))
+        self._scores = _Cached(self._weighted_scores)
 
     @property
     def now(self) -> BoolColumn:
         """Position -> whether a pod may be placed there now."""
-        self._catch_up()
-        return self._now
+        return self._now.get(self._version)
 
     @property
     def later(self) -> BoolColumn:
         """Position -> whether a pod may be placed there after all releasing pods have gone."""
-        self._catch_up()
-        return self._later
+        return self._later.get(self._version)
 
     @property
     def scores(self) -> NDArray[np.float64] | None:
         """Position -> score; None if there are none."""
-        self._catch_up()
-        return self._scores
+        return self._scores.get(self._version)
 
     def failures(self) -> Iterable[NodeFailure]:
         """Return the reasons of all plugins against nodes."""
         return (failure for rules in self._rules for failure in rules.failures())
 
-    def _catch_up(self) -> None:
-        version = sum(rules.version for rules in self._rules)
-        if version == self._seen:
-            return
-        self._seen = version
-        self._now = np.logical_and.reduce([rules.open_now() for rules in self._rules])[self._order]
-        later = [rules.open_later() for rules in self._rules]
-        self._later = np.logical_and.reduce(later)[self._order]
+    @property
+    def _version(self) -> int:
+        return sum(rules.version for rules in self._rules)
+
+    def _mask(self, masks: Sequence[BoolColumn]) -> BoolColumn:
+        return np.asarray(np.logical_and.reduce(masks)[self._order])
+
+    def _weighted_scores(self) -> NDArray[np.float64] | None:
         scores = [
             scores * weight
             for rules, weight in zip(self._rules, self._weights, strict=True)
             if weight and (scores := rules.scores()) is not None
         ]
-        self._scores = np.sum(scores, axis=0)[self._order] if scores else None
+        return np.sum(scores, axis=0)[self._order] if scores else None
+
+
+class _Cached(Generic[T]):
+    """A value that is made again when it is needed for another version."""
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._made: tuple[int, T] | None = None
+
+    def get(self, version: int) -> T:
+        if self._made is None or self._made[0] != version:
+            self._made = version, self._make()
+        return self._made[1]

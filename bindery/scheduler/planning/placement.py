@@ -108,12 +108,14 @@ class ShapeVectors:
         if not len(self.now):
             return None
         now, later = self.now, self._later
+        is_releasing = self._session.is_releasing
         if rules is not None:
-            now, later = np.where(rules.now, now, _NOWHERE), later & rules.later
+            now = np.where(rules.now, now, _NOWHERE)
             if rules.scores is not None:
                 now += rules.scores
+            if is_releasing:
+                later = later & rules.later
         position = int(now.argmax())
-        is_releasing = self._session.is_releasing
         # Without idle room, any room that is being released will do.
         if now[position] == _NOWHERE:
             return self._best_later(later, rules) if is_releasing else None

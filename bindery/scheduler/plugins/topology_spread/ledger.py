@@ -41,6 +41,7 @@ class SpreadLedger:
         self._of_shape: dict[Shape, list[_Counted]] = {}
         """Shape -> the constraints that select its pods."""
         self._rules: dict[Shape, SpreadRules] = {}
+        self._exists: BoolColumn | None = None
 
     # -- the ledger ------------------------------------------------------------------------------
 
@@ -138,7 +139,9 @@ class SpreadLedger:
         A node without a label of one of them counts for none. Only nodes of this pool count.
         """
         spreads = [spread for spread in shape.rules.spread if spread.is_hard is is_hard]
-        common: BoolColumn = self._state.nodes.exists
+        if self._exists is None:
+            self._exists = self._state.nodes.exists
+        common = self._exists.copy()
         for spread in spreads:
             common &= self._topology.domains(spread.topology_key).of_row != NO_DOMAIN
         for spread in spreads:
