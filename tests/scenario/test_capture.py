@@ -12,18 +12,21 @@ from snapshots import both_plans, places, read_back
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION
 from bindery.kube.objects import Pod
-from bindery.kube.podspec import ContainerPort
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
+RULES = [FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports")]
 # What a cluster's objects say; past usage is the scheduler's own knowledge.
 SEEN_AT_ONCE = [
     item
-    for item in scenarios_of(*FOLDER.glob("*.yaml"))
+    for item in scenarios_of(*FOLDER.glob("*.yaml"), *(p for f in RULES for p in f.glob("*.yaml")))
     if not item.events and not item.faults
     if not any(queue.usage for queue in item.queues)
+    # Of pods of other schedulers a snapshot has the room that they take, and no namespaces.
+    if not item.namespaces
+    if not any(pod.scheduler_name for job in item.jobs for pod in job.pods)
 ]
 
 
@@ -150,24 +153,34 @@ def test_pods_that_outlive_their_gang_are_named_with_their_queue() -> None:
     assert needs == ["runs-0: charged to queue old, and its PodGroup does not exist"]
 
 
-def test_what_a_scenario_cannot_say_is_named() -> None:
-    scenario = scenario_of("nodes: [{name: node0}]\njobs: [{name: a, pods: [{cpu: 1}]}]\n")
-    seen = snapshot_of(scenario)
-    port = ContainerPort(host_port=80)
-    asking = tuple(
-        msgspec.structs.replace(
-            pod,
-            spec=msgspec.structs.replace(
-                pod.spec,
-                containers=[msgspec.structs.replace(c, ports=[port]) for c in pod.spec.containers],
-            ),
-        )
-        for pod in seen.pods
+def test_rules_about_other_pods_and_ports_are_captured(tmp_path: Path) -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: node0, labels: {zone: a}}]
+        jobs:
+        - name: a
+          pods:
+          - cpu: 1
+            labels: {app: web, index: "7"}
+            hostPorts: [8080, {hostPort: 53, protocol: UDP, hostIP: 10.0.0.1}]
+            topologySpreadConstraints:
+            - {maxSkew: 2, topologyKey: zone, whenUnsatisfiable: DoNotSchedule, labelSelector: {}}
+            affinity:
+              podAntiAffinity:
+                requiredDuringSchedulingIgnoredDuringExecution:
+                - topologyKey: zone
+                  labelSelector: {matchLabels: {app: web}}
+                  namespaceSelector: {}
+        """
     )
 
-    data = capture(ClusterSnapshot(asking, seen.nodes, seen.groups, seen.queues), scenario.now)
+    again = read_back(snapshot_of(scenario), scenario, tmp_path)
 
-    assert data["needs"] == ["a-0: it asks for host ports: not supported yet"]
+    (read,), (written,) = again.jobs[0].pods, scenario.jobs[0].pods
+    assert read.labels == {"app": "web"}, "no rule refers to the index"
+    assert read.host_ports == written.host_ports
+    assert read.affinity == written.affinity
+    assert read.topology_spread_constraints == written.topology_spread_constraints
 
 
 def test_shares_of_gpus_are_captured_with_those_who_share() -> None:

@@ -26,12 +26,14 @@ from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.pods import capture_pods, state_of
+from bindery.scenario.capture.rules import references_of
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
 from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
 
@@ -48,6 +50,8 @@ class _Jobs:
     names: set[str] = field(default_factory=set)
     devices: Indexes = field(default_factory=dict)
     """Which device of its node each GPU group stands on in the scenario."""
+    references: LabelReferences = field(default_factory=LabelReferences)
+    """The labels to which rules of pods refer."""
 
 
 def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> Entry:
@@ -101,7 +105,7 @@ def _natural(pod: Pod) -> str:
 
 
 def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
-    jobs = _Jobs(devices=device_indexes(snapshot.pods))
+    jobs = _Jobs(devices=device_indexes(snapshot.pods), references=references_of(snapshot.pods))
     singles = [
         pod
         for pod in snapshot.pods
@@ -145,7 +149,8 @@ def _capture_job(
         captured["recreate"] = False
     if spreads_devices(pods):
         captured["spreadDevices"] = True
-    jobs.entries.append({**captured, "pods": capture_pods(pods, owner, now, jobs.devices)})
+    entries = capture_pods(pods, owner, now, jobs.devices, jobs.references)
+    jobs.entries.append({**captured, "pods": entries})
 
 
 def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
@@ -294,7 +299,7 @@ def _inexpressible(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
         shape = shapes.of(pod)
         if shape.refusal is not None:
             yield f"{name}: {shape.refusal}"
-        needs = shape.needs - {Need.VOLUMES}
+        needs = shape.needs - {Need.VOLUMES, Need.HOST_PORTS}
         if shape.request.share is not None:
             needs -= {Need.GPU_SHARE}
         if not waits_for_claims(pod):

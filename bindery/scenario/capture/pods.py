@@ -27,22 +27,31 @@ from bindery.kube.podspec import Container
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
+from bindery.scenario.capture.rules import labels_of, ports_of, rules_of
 from bindery.scenario.capture.shares import Indexes, share_keys
 from bindery.scenario.capture.volumes import volume_claims
 from bindery.scenario.states import PodState
 from bindery.scheduler.cache.reading import queue_of
+from bindery.scheduler.model.label_references import LabelReferences
 
 _STUCK_AFTER_S: Final = 120.0
 """A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
 
 
 def capture_pods(
-    pods: Sequence[Pod], owner: PodGroup | Pod, now: datetime, devices: Indexes
+    pods: Sequence[Pod],
+    owner: PodGroup | Pod,
+    now: datetime,
+    devices: Indexes,
+    references: LabelReferences,
 ) -> list[Entry]:
-    """Return the entries of `pods`, which are the job of `owner`; equal neighbours together."""
+    """Return the entries of `pods`, which are the job of `owner`; equal neighbours together.
+
+    `references`: the labels to which rules of pods refer.
+    """
     entries = [
         {
-            **_entry(pod, now),
+            **_entry(pod, now, references),
             **_written({"chargedQueue": _charged_elsewhere(pod, owner)}),
             **_written(share_keys(pod, devices)),
         }
@@ -83,9 +92,10 @@ def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod) -> str:
     return recorded if recorded != (owner.spec.queue or DEFAULT_QUEUE) else ""
 
 
-def _entry(pod: Pod, now: datetime) -> Entry:
+def _entry(pod: Pod, now: datetime, references: LabelReferences) -> Entry:
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    rules = rules_of(pod)
     pool = pod.metadata.labels.get(NODE_POOL_LABEL)
     state = state_of(pod, now) or PodState.PENDING
     entry: Entry = {
@@ -94,15 +104,18 @@ def _entry(pod: Pod, now: datetime) -> Entry:
             {
                 **_request([container], spec.overhead),
                 "restartPolicy": container.restart_policy or "",
+                **_written({"hostPorts": ports_of([container])}),
             }
             for container in spec.init_containers or ()
         ],
-        "labels": {NODE_POOL_LABEL: pool} if pool else {},
+        "labels": labels_of(pod, references) | ({NODE_POOL_LABEL: pool} if pool else {}),
         "annotations": pod_annotations(pod),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
         "nodeSelector": spec.node_selector,
-        "affinity": _plain({"nodeAffinity": node_affinity}) if node_affinity else {},
+        **rules,
+        "affinity": _plain({"nodeAffinity": node_affinity}) | rules.get("affinity", {}),
+        "hostPorts": ports_of(spec.containers),
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
         "volumes": volume_claims(pod),
