@@ -71,6 +71,10 @@ TO_REACH: Final[Mapping[str, float]] = {
     "does not fit: only half may be reclaimed, 500 nodes": 1.0,
     "reclaim for one large gang, 500 nodes": 1.0,
     "consolidation for gangs of ten, 500 nodes": 1.0,
+    "gang in one rack, 500 nodes": 1.0,
+    "sub-groups over HyperNodes, 1000 nodes": 1.0,
+    "one gang among HyperNodes, 6000 nodes": 1.0,
+    "reclaim in one rack, 500 nodes": 1.0,
     "fair-share division, 1000 queues": 1.0,
 }
 """Name -> the ratio that is asked for: at least, or where lower is better at most."""

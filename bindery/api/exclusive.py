@@ -19,6 +19,9 @@ _UNITS: Final = (
     ),
 )
 """Annotation with a node label -> label with the key of the pods that share a domain."""
+ANNOTATIONS: Final = frozenset(annotation for annotation, _ in _UNITS)
+LABELS: Final = frozenset(label for _, label in _UNITS)
+"""All annotations and labels that are read here."""
 
 
 class ExclusiveUnit(NamedTuple):

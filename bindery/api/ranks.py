@@ -19,6 +19,8 @@ _POD_LABELS: Final = (
     "apps.kubernetes.io/pod-index",
 )
 """The index of a pod in its group; the first that is there counts."""
+LABELS: Final = frozenset({*_GROUP_LABELS, *_POD_LABELS})
+"""All labels that are read here."""
 _MOST_DIGITS = 18
 
 Rank = tuple[int, ...]

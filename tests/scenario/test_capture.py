@@ -17,11 +17,13 @@ from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
-RULES = [FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports")]
+FOLDERS = [FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports", "topology")]
 # What a cluster's objects say; past usage is the scheduler's own knowledge.
 SEEN_AT_ONCE = [
     item
-    for item in scenarios_of(*FOLDER.glob("*.yaml"), *(p for f in RULES for p in f.glob("*.yaml")))
+    for item in scenarios_of(
+        *FOLDER.glob("*.yaml"), *(p for f in FOLDERS for p in f.glob("*.yaml"))
+    )
     if not item.events and not item.faults
     if not any(queue.usage for queue in item.queues)
     # Of pods of other schedulers a snapshot has the room that they take, and no namespaces.

@@ -29,6 +29,7 @@ from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
 from bindery.scenario.capture.rules import labels_of, ports_of, rules_of
 from bindery.scenario.capture.shares import Indexes, share_keys
+from bindery.scenario.capture.topology import exclusive_annotations, pod_labels
 from bindery.scenario.capture.volumes import volume_claims
 from bindery.scenario.states import PodState
 from bindery.scheduler.cache.reading import queue_of
@@ -108,8 +109,10 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences) -> Entry:
             }
             for container in spec.init_containers or ()
         ],
-        "labels": labels_of(pod, references) | ({NODE_POOL_LABEL: pool} if pool else {}),
-        "annotations": pod_annotations(pod),
+        "labels": labels_of(pod, references)
+        | pod_labels(pod)
+        | ({NODE_POOL_LABEL: pool} if pool else {}),
+        "annotations": pod_annotations(pod) | exclusive_annotations(pod),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
         "nodeSelector": spec.node_selector,

@@ -8,10 +8,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from bindery.kube.objects import KubeObject, TopologyConstraint
+from bindery.api import exclusive, ranks
+from bindery.kube.objects import KubeObject, Pod, TopologyConstraint
 from bindery.kube.topology import HyperNode, Topology
 from bindery.scenario.capture.claims import pruned
 from bindery.scenario.capture.nodes import Entry
+
+_LABELS = ranks.LABELS | exclusive.LABELS
 
 
 def capture_trees(further: Sequence[KubeObject]) -> Entry:
@@ -31,6 +34,18 @@ def capture_constraint(constraint: TopologyConstraint | None) -> object:
     if constraint is None:
         return None
     return pruned(msgspec.to_builtins(constraint))
+
+
+def pod_labels(pod: Pod) -> dict[str, str]:
+    """Return the labels by which `pod` has a rank, and others with which it shares a domain."""
+    labels = pod.metadata.labels
+    return {key: labels[key] for key in sorted(_LABELS & labels.keys())}
+
+
+def exclusive_annotations(pod: Pod) -> dict[str, str]:
+    """Return the annotations by which `pod` asks for an exclusive domain."""
+    annotations = pod.metadata.annotations
+    return {key: annotations[key] for key in sorted(exclusive.ANNOTATIONS & annotations.keys())}
 
 
 def _hyper_node(item: HyperNode) -> Entry:
