@@ -20,8 +20,8 @@ _HEAD: Final = """# Configuration
 The files that `bindery scheduler run --config`, `bindery binder run --config` and
 `bindery webhook run --config` read, and the values `scheduler.configuration` and
 `binder.configuration` of the chart. Unknown keys are errors, with file and line.
-The scheduler rereads its file when it changes; `schedulerName`, `nodePool`, `leaderElection`,
-`tenancyPolicyEnforced` and `usage.source` need a restart.
+The scheduler rereads its file when it changes; `schedulerName`, `nodePool`, `gpuResources`,
+`leaderElection`, `tenancyPolicyEnforced` and `usage.source` need a restart.
 
 This page is generated from the models by `make crds`.
 """

@@ -15,6 +15,7 @@ from bindery.api.configuration import (
     PluginConfiguration,
     SchedulerConfiguration,
 )
+from bindery.api.gpus import DEFAULT_GPU_RESOURCES
 from bindery.api.usage import UsageConfiguration
 from bindery.scenario.events import Event, Fault, InFlightRequest
 from bindery.scenario.expectations import Expectation
@@ -38,6 +39,7 @@ class ConfigurationOverrides(ScenarioModel):
     )
     """By plugin: the factor of its scores; default 1."""
     node_pool: str = ""
+    gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     usage: UsageConfiguration = UsageConfiguration()
@@ -61,6 +63,7 @@ class ConfigurationOverrides(ScenarioModel):
         )
         return SchedulerConfiguration(
             node_pool=self.node_pool,
+            gpu_resources=self.gpu_resources,
             actions=default.actions if self.actions is None else self.actions,
             plugins=plugins,
             bind_request=self.bind_request,

@@ -18,7 +18,13 @@ from bindery.scheduler.commit.metrics import CONFIGURATION_ERRORS
 from bindery.scheduler.plugins import registry
 
 POLL_S = 2.0
-_FIXED = ("scheduler_name", "node_pool", "leader_election", "tenancy_policy_enforced")
+_FIXED = (
+    "scheduler_name",
+    "node_pool",
+    "gpu_resources",
+    "leader_election",
+    "tenancy_policy_enforced",
+)
 """Fields that a running process cannot change."""
 
 _log = structlog.get_logger()

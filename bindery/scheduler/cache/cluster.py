@@ -12,6 +12,7 @@ from typing import Any
 
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.gpus import GpuResources
 from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
@@ -35,6 +36,7 @@ from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
@@ -65,7 +67,7 @@ class Cluster:
     def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
         self._clock = clock
-        self.state = PlanState()
+        self.state = PlanState(ResourceAxis(GpuResources(configuration.gpu_resources)))
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}

@@ -281,7 +281,7 @@ def _counts_of(session: Session, job: Job, tasks: Sequence[Task]) -> NodeCounts:
     axis = session.state.axis
     requests = {
         axis.names[index]: axis.display(index, amount)
-        for index, amount in total((shape.request,)).items()
+        for index, amount in total((shape.request.on_nodes,)).items()
         if axis.names[index] != "pods"
     }
     nodes = len(session.order)

@@ -62,7 +62,7 @@ class QueueLedger:
 
     def _check_model(self, operation: Operation) -> None:
         task = operation.task
-        request = task.shape.request
+        request = task.shape.request.in_queues
         charged = self._nodes.charge(operation.row, request)
         # `charge` appends the GPUs of the model to the request's own amounts.
         for index, amount in zip(

@@ -71,9 +71,14 @@ class ExpectedEnds:
         self._queue = np.array([task.queue_row for _, task in found], dtype=np.intp)
         self._request: IntColumns = np.zeros((len(state.axis), len(found)), dtype=np.int64)
         """[resource, pod]."""
+        self._in_queues: IntColumns = np.zeros_like(self._request)
+        """[resource, pod], as queues count it."""
         for pod, (_, task) in enumerate(found):
-            shape = task.shape.request
-            self._request[list(shape.indices), pod] = shape.amounts
+            for columns, request in (
+                (self._request, task.shape.request),
+                (self._in_queues, task.shape.request.in_queues),
+            ):
+                columns[list(request.indices), pod] = request.amounts
 
     def moments(self) -> NDArray[np.float64]:
         """Return the times at which a pod ends, ascending and without duplicates."""
@@ -81,16 +86,18 @@ class ExpectedEnds:
 
     def on_nodes(self, until: float) -> IntColumns:
         """Return the amounts freed on nodes by pods that end by `until`: [resource, node]."""
-        return self._summed(until, self._row, self._shape[1])
+        return self._summed(self._request, until, self._row, self._shape[1])
 
     def in_queues(self, until: float) -> IntColumns:
         """Return the amounts freed in the pods' own queues by `until`: [resource, queue]."""
-        return self._summed(until, self._queue, self._queues)
+        return self._summed(self._in_queues, until, self._queue, self._queues)
 
-    def _summed(self, until: float, places: NDArray[np.intp], count: int) -> IntColumns:
+    def _summed(
+        self, requests: IntColumns, until: float, places: NDArray[np.intp], count: int
+    ) -> IntColumns:
         pods = int(np.searchsorted(self.end, until, side="right"))
-        sums = np.zeros((self._request.shape[0], count), dtype=np.int64)
-        for resource, amounts in enumerate(self._request[:, :pods]):
+        sums = np.zeros((len(requests), count), dtype=np.int64)
+        for resource, amounts in enumerate(requests[:, :pods]):
             if amounts.any():  # most resources are requested by no such pod
                 np.add.at(sums[resource], places[:pods], amounts)
         return sums

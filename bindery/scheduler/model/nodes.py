@@ -119,7 +119,7 @@ class NodeTable:
 
     def charge(self, row: int, request: Request) -> Request:
         """Return the amounts that a pod at `row` counts in its queue, with its GPUs by model."""
-        model, request = self._models.get(row), self.demand(row, request)
+        model, request = self._models.get(row), self.demand(row, request).in_queues
         gpus = self._cards.charged(row, request)
         if gpus is not None:
             request = request.instead(self.axis.index(GPU_RESOURCE), gpus)
@@ -194,6 +194,9 @@ class NodeTable:
         # Pods of other schedulers may hold more than their node has.
         offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
         gpu = self.axis.index(GPU_RESOURCE)
+        for index, gpus in self.axis.counted_as_gpus():
+            if index < len(offered):
+                offered[gpu] += offered[index] * gpus
         for row, cards in self._cards.all():  # allocatable of these nodes counts shares, not cards
             offered[gpu, ready == row] = cards
         total = offered.sum(axis=1)

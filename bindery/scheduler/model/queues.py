@@ -187,6 +187,7 @@ class QueueTable:
     def hold(self, row: int, request: Request, *, preemptible: bool, sign: int) -> None:
         """Add (`sign` 1) or remove (-1) an active pod of the queue."""
         columns = [self.allocated] if preemptible else [self.allocated, self.non_preemptible]
+        request = request.in_queues
         for index, amount in zip(request.indices, request.amounts, strict=True):
             for column in columns:
                 column[index, row] += sign * amount
@@ -194,12 +195,14 @@ class QueueTable:
     def ask(self, row: int, request: Request, sign: int) -> None:
         """Add or remove a pending pod of the queue."""
         pending = self.pending
+        request = request.in_queues
         for index, amount in zip(request.indices, request.amounts, strict=True):
             pending[index, row] += sign * amount
 
     def leave(self, row: int, request: Request, sign: int) -> None:
         """Add or remove a pod of the queue that is releasing its room."""
         releasing = self.releasing
+        request = request.in_queues
         for index, amount in zip(request.indices, request.amounts, strict=True):
             releasing[index, row] += sign * amount
 

@@ -6,10 +6,12 @@ the axis grows.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from bindery.api import quantity
+from bindery.api.gpus import GpuResources
 from bindery.api.gpushare import WHOLE, GpuShare
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
@@ -85,11 +87,26 @@ class Request:
 
     part: CardParts | None = None
     """Its request for GPUs that HAMi shares; `amounts` has the shares as nodes count them."""
+    counted_gpus: tuple[int, int] | None = None
+    """Position and units of the GPUs that queues count for other resources, such as MIG instances;
+    not part of `amounts`."""
 
     @property
     def is_by_memory(self) -> bool:
         """Whether its amount of GPUs differs between nodes."""
         return self.part is not None or (self.share is not None and self.share.memory_mib > 0)
+
+    @property
+    def in_queues(self) -> "Request":
+        """The request as queues count it: with `counted_gpus` in `amounts`."""
+        if self.counted_gpus is None:
+            return self
+        return _merged(self)
+
+    @property
+    def on_nodes(self) -> "Request":
+        """The request without what only queues count."""
+        return self if self.counted_gpus is None else replace(self, counted_gpus=None)
 
     def plus(self, amounts: Mapping[int, int]) -> "Request":
         """Return this request with further amounts: position on the axis -> units."""
@@ -111,9 +128,14 @@ class Request:
 class ResourceAxis:
     """The position of each resource on the first axis of all columns."""
 
-    def __init__(self) -> None:
+    def __init__(self, gpus: GpuResources | None = None) -> None:
+        """`gpus`: the resources that queues count as GPUs."""
+        self.gpus = gpus or GpuResources()
         self.names: list[str] = []
         self._index: dict[str, int] = {}
+        self._counted: list[tuple[int, int]] = []
+        """The result of `counted_as_gpus` for the first `_looked_at` resources."""
+        self._looked_at = 0
         self.given_to_pods = 0
         """Number of resources that pods named before any node or queue did."""
         for name in ("cpu", "memory", PODS, GPU_RESOURCE):
@@ -151,7 +173,25 @@ class ResourceAxis:
         whole = amounts.get(GPU_RESOURCE, 0) // quantity.scale(GPU_RESOURCE)
         if share is None and whole > 0:
             share = GpuShare(portion=WHOLE, devices=whole)
-        return Request(tuple(i for i, _ in pairs), tuple(amount for _, amount in pairs), share)
+        counted = sum(amount * self.gpus.gpus_of(name) for name, amount in amounts.items())
+        return Request(
+            tuple(i for i, _ in pairs),
+            tuple(amount for _, amount in pairs),
+            share,
+            counted_gpus=(self.index(GPU_RESOURCE), counted) if counted > 0 else None,
+        )
+
+    def counted_as_gpus(self) -> Sequence[tuple[int, int]]:
+        """Return the resources that count as GPUs besides `nvidia.com/gpu`: position, GPUs of one.
+
+        MIG profiles that do not exist are left out.
+        """
+        for index in range(self._looked_at, len(self.names)):
+            gpus = self.gpus.gpus_of(self.names[index])
+            if gpus:
+                self._counted.append((index, gpus))
+        self._looked_at = len(self.names)
+        return self._counted
 
     def display(self, index: int, amount: int) -> str:
         """Return `amount` of the resource at `index` as text for people."""
@@ -164,6 +204,16 @@ class ResourceAxis:
             for name, amount in zip(self.names, amounts, strict=True)
             if name != PODS
         }
+
+
+@lru_cache(maxsize=4096)  # equal pods share one request object
+def _merged(request: Request) -> Request:
+    assert request.counted_gpus is not None, "asked by the caller"
+    index, gpus = request.counted_gpus
+    plain = replace(request, counted_gpus=None)
+    if index not in request.indices:
+        return plain.plus({index: gpus})
+    return plain.instead(index, request.amounts[request.indices.index(index)] + gpus)
 
 
 def gpu_amount(portion: int, devices: int) -> int:
@@ -243,11 +293,11 @@ def _raise_to(total: dict[str, int], floor: Mapping[str, int]) -> None:
 
 
 def total(requests: Iterable[Request]) -> dict[int, int]:
-    """Return the sum of `requests`: position on the resource axis -> units.
+    """Return the sum of `requests` as queues count them: position on the resource axis -> units.
 
     Equal pods share one request object, so a gang takes hardly longer than one pod.
     """
-    shared = list(requests)
+    shared = [request.in_queues for request in requests]
     if len(shared) == 1:
         return dict(zip(shared[0].indices, shared[0].amounts, strict=True))
     counts = Counter(map(id, shared))

@@ -10,6 +10,7 @@ from enum import StrEnum
 from weakref import WeakValueDictionary
 
 from bindery.api import gpushare
+from bindery.api.gpus import unknown_profiles
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
 from bindery.api.hami import assignment, requests, wishes
 from bindery.api.hami.errors import HamiFormatError
@@ -35,6 +36,8 @@ from bindery.scheduler.model.resources import (
 _TOO_MANY_RESOURCES = (
     "it requests resources that no node has, and pods request too many different resources already"
 )
+
+_PROFILES = "profiles are named like nvidia.com/mig-1g.5gb, with 1, 2, 3, 4 or 7 slices"
 
 
 class Need(StrEnum):
@@ -213,16 +216,21 @@ class ShapeBook:
         if not self.axis.has_room_for(amounts):
             amounts = {name: amount for name, amount in amounts.items() if name in self.axis}
             refusal = _TOO_MANY_RESOURCES
+        unknown = unknown_profiles(sorted(amounts))
+        if unknown:
+            amounts = {name: amount for name, amount in amounts.items() if name not in unknown}
+            refusal = f"unknown MIG profile {unknown[0]}: {_PROFILES}"
         for name in MANAGED & amounts.keys():  # a device's own memory and cores, not node sums
             del amounts[name]
         if _is_reservation(pod):  # the users of its group are charged for the device
             amounts.pop(GPU_RESOURCE, None)
         if share is not None:
             amounts[GPU_RESOURCE] = self._amount(share)
+        request = replace(self.axis.request(amounts, share), part=_card_parts(spec))
         return Shape(
-            request=replace(self.axis.request(amounts, share), part=_card_parts(spec)),
+            request=request,
             share_problems=problems,
-            wants_gpu=amounts.get(GPU_RESOURCE, 0) > 0,
+            wants_gpu=amounts.get(GPU_RESOURCE, 0) > 0 or request.counted_gpus is not None,
             node_selector=spec.node_selector or {},
             node_affinity=spec.affinity.node_affinity if spec.affinity else None,
             tolerations=tuple(spec.tolerations or ()),

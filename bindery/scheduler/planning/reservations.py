@@ -103,11 +103,12 @@ class Reservations:
         """Note that `tasks`, which were just placed, end by `end`, before some gangs start."""
         for task in tasks:
             index, amounts = list(task.shape.request.indices), task.shape.request.amounts
+            charged = task.shape.request.in_queues
             for reservation in self.all:
                 if reservation.lends_until(end):
                     reservation.returned[index, task.row] += amounts
                     for row in self._queues.chains[task.queue_row]:
-                        reservation.queue_returned[index, row] += amounts
+                        reservation.queue_returned[list(charged.indices), row] += charged.amounts
 
     def close(self) -> None:
         """Drop all reservations."""

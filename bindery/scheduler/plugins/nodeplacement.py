@@ -20,7 +20,7 @@ from bindery.scheduler.model.devices import in_order
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
-from bindery.scheduler.plugins.view import PackingStrategies, SessionView
+from bindery.scheduler.plugins.view import PackingStrategies, SessionView, without_gpus
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0
@@ -90,9 +90,8 @@ class NodePlacement:
         """
         if session.is_packed(shape):
             return None
-        axis, nodes = session.state.axis, session.state.nodes
-        gpu = axis.index(GPU_RESOURCE)
-        index = gpu if shape.wants_gpu else axis.index("cpu")
+        nodes = session.state.nodes
+        index = _packed_by(session, shape)
         strategy = self._arguments.gpu if shape.wants_gpu else self._arguments.cpu
         free = nodes.idle[index, rows]
         if session.is_releasing:
@@ -104,5 +103,19 @@ class NodePlacement:
         else:
             scores = _DECADE * free / np.maximum(nodes.allocatable[index, rows], 1)
         if not shape.wants_gpu:  # keeps CPU-only pods away from nodes with GPUs
-            scores = scores + _CPU_ONLY_NODE * (nodes.allocatable[gpu, rows] == 0)
+            scores = scores + _CPU_ONLY_NODE * without_gpus(session, rows)
         return np.asarray(scores, dtype=np.float64)
+
+
+def _packed_by(session: SessionView, shape: Shape) -> int:
+    """Return the resource that decides where pods of `shape` are packed: GPUs, else CPU."""
+    axis = session.state.axis
+    if not shape.wants_gpu:
+        return axis.index("cpu")
+    others = {index for index, _ in axis.counted_as_gpus()}
+    own = (index for index in shape.request.indices if index in others)
+    return (
+        next(own, axis.index(GPU_RESOURCE))
+        if shape.request.share is None
+        else axis.index(GPU_RESOURCE)
+    )

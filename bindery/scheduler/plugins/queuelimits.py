@@ -57,7 +57,9 @@ class QueueLimits:
         ledger, chain = session.queue_ledger, session.queue_ledger.chains[session.queue_row(job)]
         if not ledger.releasing[:, chain].any():  # the usual case, for every gang of a cycle
             return False
-        requested = sorted({index for task in tasks for index in task.shape.request.indices})
+        requested = sorted(
+            {index for task in tasks for index in task.shape.request.in_queues.indices}
+        )
         place = np.ix_(requested, chain)
         # `allocated` no longer has the releasing pods, so they are added here.
         held, leaving = ledger.allocated[place], ledger.releasing[place]

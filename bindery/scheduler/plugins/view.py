@@ -12,12 +12,14 @@ from typing import Any, Final, Protocol, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import Pod
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.model.views import QueueSums, SharesView, StateView
 
 L = TypeVar("L", bound=Ledger)
@@ -37,6 +39,15 @@ class PackingStrategies:
     """Nodes for pods without GPUs."""
     device: str = FRAGMENTATION
     """The GPUs of a node for a share of a GPU."""
+
+
+def without_gpus(session: "SessionView", rows: Rows) -> BoolColumn:
+    """Return the nodes of `rows` that offer no resource that counts as GPUs."""
+    axis, allocatable = session.state.axis, session.state.nodes.allocatable
+    offers: BoolColumn = allocatable[axis.index(GPU_RESOURCE), rows] > 0
+    for index, _ in axis.counted_as_gpus():
+        offers = offers | (allocatable[index, rows] > 0)
+    return ~offers
 
 
 class MemoryView(Protocol):

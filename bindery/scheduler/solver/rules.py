@@ -43,7 +43,7 @@ class Claim:
         """Position in `tasks` -> sum of the requests of the pods from there on."""
         sums: list[dict[int, int]] = [{}]
         for task in reversed(self.tasks):
-            so_far, request = dict(sums[-1]), task.shape.request
+            so_far, request = dict(sums[-1]), task.shape.request.in_queues
             for index, amount in zip(request.indices, request.amounts, strict=True):
                 so_far[index] = so_far.get(index, 0) + amount
             sums.append(so_far)

@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
@@ -67,6 +69,7 @@ class VictimTable:
         self._first: NDArray[np.intp] = np.searchsorted(self.unit, np.arange(len(self.units) + 1))
         self.request: NDArray[np.int64] = np.zeros((len(session.state.axis), len(rows)), np.int64)
         """[resource, pod]: what each pod takes on its node."""
+        self._gpu = session.state.axis.index(GPU_RESOURCE)
         for pod, task in enumerate(requests):
             request = session.state.nodes.demand(task.row, task.shape.request)
             self.request[list(request.indices), pod] = request.amounts
@@ -133,13 +136,21 @@ class VictimTable:
         held = self.request[list(resources), pods]
         return np.asarray(held[:, self.row[pods] == row].sum(axis=1))
 
+    @cached_property
+    def _counted_gpus(self) -> NDArray[np.int64]:
+        """Pod -> the GPUs that only queues count for it."""
+        counted = (task.shape.request.counted_gpus for unit in self.units for task in unit.tasks)
+        return np.array([gpus[1] if gpus is not None else 0 for gpus in counted], dtype=np.int64)
+
     def held_from(self, unit: int) -> NDArray[np.int64]:
-        """Return what `unit` and the later units of its job hold: [resource]."""
+        """Return what `unit` and the later units of its job hold, as queues count: [resource]."""
         end = unit + 1
         while end < len(self.units) and self._job_starts[end] == self._job_starts[unit]:
             end += 1
         pods = slice(int(self._first[unit]), int(self._first[end]))
-        return np.asarray(self.request[:, pods].sum(axis=1))
+        held = np.asarray(self.request[:, pods].sum(axis=1))
+        held[self._gpu] += self._counted_gpus[pods].sum()
+        return held
 
     def evictable(self, eligible: BoolColumn, resources: Sequence[int]) -> NDArray[np.int64]:
         """Return what the `eligible` units (mask) hold on each node: [position in resources, node].

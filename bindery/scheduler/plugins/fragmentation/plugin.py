@@ -40,7 +40,7 @@ from bindery.scheduler.plugins.fragmentation.workload import (
     given,
     learn,
 )
-from bindery.scheduler.plugins.view import FRAGMENTATION, SessionView
+from bindery.scheduler.plugins.view import FRAGMENTATION, SessionView, without_gpus
 
 _DECADE = 9.0
 _CPU_ONLY_NODE = 10.0
@@ -245,10 +245,10 @@ def _later(session: SessionView, index: int, rows: Rows) -> NDArray[np.int64]:
 
 def _fullest(session: SessionView, rows: Rows) -> NDArray[np.float64]:
     """Return 0 to 9 for the fewest free GPUs; for a node without GPUs 10, and 9 for a full CPU."""
-    axis, nodes = session.state.axis, session.state.nodes
+    axis = session.state.axis
     gpu, cpu = axis.index(GPU_RESOURCE), axis.index("cpu")
     largest = session.largest_allocatable
-    without = nodes.allocatable[gpu, rows] == 0
+    without = without_gpus(session, rows)
     free_gpu = np.maximum(_later(session, gpu, rows), 0) / largest[gpu]
     free_cpu = np.maximum(_later(session, cpu, rows), 0) / largest[cpu]
     return np.asarray(

@@ -1,0 +1,57 @@
+"""Which extended resources queues count as GPUs, and how many GPUs one of them is.
+
+Pure. Nodes are compared by the resource itself; the quota, limit and share of GPUs apply to the sum
+over all resources.
+"""
+
+import re
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Final
+
+from bindery.api.names import GPU_RESOURCE, MIG_PREFIX
+
+DEFAULT_GPU_RESOURCES: Final = (
+    GPU_RESOURCE,
+    "amd.com/gpu",
+    "gpu.intel.com/i915",
+    "gpu.intel.com/xe",
+    "habana.ai/gaudi",
+    "google.com/tpu",
+)
+_MIG_PROFILE: Final = re.compile(r"(?P<slices>[12347])g\.[1-9][0-9]{0,2}gb(\.me|\.gfx|\.all)?")
+"""NVIDIA's profiles: compute slices, memory, and attributes after a dot as in resource names."""
+
+
+def mig_slices(resource: str) -> int | None:
+    """Return the compute slices of a MIG profile, a resource such as `nvidia.com/mig-1g.5gb`.
+
+    None for a profile that does not exist.
+    """
+    profile = _MIG_PROFILE.fullmatch(resource.removeprefix(MIG_PREFIX))
+    return int(profile["slices"]) if profile is not None else None
+
+
+def unknown_profiles(resources: Sequence[str]) -> tuple[str, ...]:
+    """Return the MIG resources among `resources` whose profile does not exist."""
+    return tuple(r for r in resources if r.startswith(MIG_PREFIX) and mig_slices(r) is None)
+
+
+class GpuResources:
+    """The resources that match one of `patterns` (shell patterns), and MIG instances."""
+
+    def __init__(self, patterns: Sequence[str] = DEFAULT_GPU_RESOURCES) -> None:
+        self._patterns = tuple(patterns)
+        self.gpus_of = lru_cache(maxsize=1024)(self._gpus_of)
+        """Return how many GPUs one of a resource counts, without `nvidia.com/gpu`; else 0.
+
+        A MIG instance counts its compute slices, as in KAI-Scheduler.
+        """
+
+    def _gpus_of(self, resource: str) -> int:
+        if resource == GPU_RESOURCE:  # counts as itself
+            return 0
+        if resource.startswith(MIG_PREFIX):
+            return mig_slices(resource) or 0
+        return int(any(fnmatchcase(resource, pattern) for pattern in self._patterns))
