@@ -1,4 +1,4 @@
-"""GPUs of every make and MIG instances: queues count them, and nodes compare the resource itself."""
+"""GPUs of every make and MIG instances: queues count them, nodes compare the resource itself."""
 
 import pytest
 from schedulerworld import add, delete, engine_with, gang, node, plan, pod, queue, session_of
