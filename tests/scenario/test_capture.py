@@ -11,7 +11,7 @@ from snapshots import both_plans, places, read_back
 
 from bindery.api.gpushare import RECORD_ANNOTATION
 from bindery.api.names import CHARGED_GROUP_ANNOTATION
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Meta, Namespace, Pod
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
@@ -183,6 +183,26 @@ def test_rules_about_other_pods_and_ports_are_captured(tmp_path: Path) -> None:
     assert read.host_ports == written.host_ports
     assert read.affinity == written.affinity
     assert read.topology_spread_constraints == written.topology_spread_constraints
+
+
+def test_labels_of_namespaces_are_captured_if_a_rule_selects_them() -> None:
+    term = "{topologyKey: zone, namespaceSelector: {matchLabels: {team: a}}, labelSelector: {}}"
+    scenario = scenario_of(
+        f"""
+        nodes: [{{name: node0}}]
+        jobs:
+        - name: a
+          pods:
+          - affinity:
+              podAffinity: {{requiredDuringSchedulingIgnoredDuringExecution: [{term}]}}
+        """
+    )
+    meta = Meta(name="data", labels={"team": "a", "kubernetes.io/metadata.name": "data"})
+    seen = replace(snapshot_of(scenario), further=(Namespace(metadata=meta),))
+    without = replace(seen, pods=())
+
+    assert capture(seen, scenario.now)["namespaces"] == {"data": {"team": "a"}}
+    assert "namespaces" not in capture(without, scenario.now)
 
 
 def test_shares_of_gpus_are_captured_with_those_who_share() -> None:

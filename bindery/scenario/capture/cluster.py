@@ -26,7 +26,7 @@ from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.pods import capture_pods, state_of
-from bindery.scenario.capture.rules import references_of
+from bindery.scenario.capture.rules import namespaces_of, references_of
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
@@ -70,6 +70,7 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
+        "namespaces": namespaces_of(snapshot.further, jobs.references),
         **capture_claims(snapshot.further),
         **capture_volumes(snapshot.further),
         **capture_trees(snapshot.further),

@@ -5,12 +5,12 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.objects import Pod
+from bindery.kube.objects import KubeObject, Namespace, Pod
 from bindery.kube.podspec import Container
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences
-from bindery.scheduler.model.pod_rules import read_rules
+from bindery.scheduler.model.pod_rules import NAMESPACE_NAME_LABEL, read_rules
 
 
 def references_of(pods: Iterable[Pod]) -> LabelReferences:
@@ -21,6 +21,21 @@ def references_of(pods: Iterable[Pod]) -> LabelReferences:
         uid = Uid(meta.uid)
         references.put(uid, meta.namespace, meta.labels, read_rules(pod), planned=False)
     return references
+
+
+def namespaces_of(
+    further: Iterable[KubeObject], references: LabelReferences
+) -> dict[str, dict[str, str]]:
+    """Return the labels of the namespaces among `further`, if rules select namespaces."""
+    if not references.select_namespaces:
+        return {}
+    found = {
+        each.metadata.name: each.metadata.labels for each in further if isinstance(each, Namespace)
+    }
+    return {
+        name: {key: value for key, value in labels.items() if key != NAMESPACE_NAME_LABEL}
+        for name, labels in sorted(found.items())
+    }
 
 
 def labels_of(pod: Pod, references: LabelReferences) -> dict[str, str]:

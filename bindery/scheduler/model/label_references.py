@@ -73,6 +73,11 @@ class LabelReferences:
         }
         return namespace, seen
 
+    @property
+    def select_namespaces(self) -> bool:
+        """Whether any rule selects namespaces by their labels."""
+        return bool(self._counts[_EVERY_NAMESPACE])
+
     def _count(self, reference: _Reference) -> bool:
         """Count a reference; return whether it is new."""
         self._counts[reference] += 1
