@@ -22,6 +22,50 @@ _EXAMPLES = examples(
 )
 
 
+AgainstOption = Annotated[
+    Path | None,
+    typer.Option("--against", metavar="FILE", help="A second configuration to compare with."),
+]
+LoadOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        max=100.0,
+        metavar="FACTOR",
+        help="Change the times of arrival so that jobs request this share of all GPUs "
+        "at the busiest time.",
+    ),
+]
+PackOption = Annotated[
+    bool,
+    typer.Option(
+        "--arrivals-only",
+        help="Jobs never end. With --load: shuffle them and stop at this share of all GPUs.",
+    ),
+]
+CycleOption = Annotated[
+    float | None,
+    typer.Option(
+        min=0.0,
+        metavar="SECONDS",
+        help="Time from a change to its cycle; longer is faster. Default: minCycleSeconds.",
+    ),
+]
+UntilOption = Annotated[
+    float, typer.Option(min=0.0, metavar="SECONDS", help="End after so long, in virtual time.")
+]
+GraceOption = Annotated[
+    float, typer.Option(min=0.0, metavar="SECONDS", help="Time until evicted pods have gone.")
+]
+PageOption = Annotated[
+    Path | None, typer.Option("--html", metavar="FILE", help="Write the report as one page.")
+]
+PictureOption = Annotated[
+    Path | None,
+    typer.Option("--png", metavar="FILE", help="Write the charts; needs bindery[bench]."),
+]
+
+
 @app.command(epilog=_EXAMPLES)
 def simulate(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     trace: Annotated[
@@ -32,54 +76,17 @@ def simulate(  # noqa: PLR0913, PLR0917 -- every option of the command line is o
         ),
     ],
     config: ConfigOption = None,
-    against: Annotated[
-        Path | None,
-        typer.Option("--against", metavar="FILE", help="A second configuration to compare with."),
-    ] = None,
-    load: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            max=100.0,
-            metavar="FACTOR",
-            help="Change the times of arrival so that jobs request this share of all GPUs "
-            "at the busiest time.",
-        ),
-    ] = None,
-    arrivals_only: Annotated[
-        bool,
-        typer.Option(
-            "--arrivals-only",
-            help="Jobs never end. With --load: shuffle them and stop at this share of all GPUs.",
-        ),
-    ] = False,
+    against: AgainstOption = None,
+    load: LoadOption = None,
+    arrivals_only: PackOption = False,
     seed: Annotated[int, typer.Option(help="For --load: another seed draws other jobs.")] = 1,
-    until: Annotated[
-        float,
-        typer.Option(min=0.0, metavar="SECONDS", help="End after so long, in virtual time."),
-    ] = math.inf,
-    grace: Annotated[
-        float,
-        typer.Option(min=0.0, metavar="SECONDS", help="Time until evicted pods have gone."),
-    ] = 30.0,
-    cycle: Annotated[
-        float | None,
-        typer.Option(
-            min=0.0,
-            metavar="SECONDS",
-            help="Time from a change to its cycle; longer is faster. Default: minCycleSeconds.",
-        ),
-    ] = None,
+    until: UntilOption = math.inf,
+    grace: GraceOption = 30.0,
+    cycle: CycleOption = None,
     node_pool: PoolOption = None,
     output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
-    html: Annotated[
-        Path | None,
-        typer.Option("--html", metavar="FILE", help="Write the report as one page."),
-    ] = None,
-    png: Annotated[
-        Path | None,
-        typer.Option("--png", metavar="FILE", help="Write the charts; needs bindery[bench]."),
-    ] = None,
+    html: PageOption = None,
+    png: PictureOption = None,
 ) -> None:
     """Play TRACE through the scheduler in memory and report how well it does.
 
