@@ -29,7 +29,7 @@ Node = tuple[Sequence[int], int]
 
 def workload(*kinds: Kind) -> Workload:
     columns = np.array(kinds, dtype=np.int64).reshape(-1, 4).T
-    return Workload(*columns)
+    return Workload(*columns, whole=1000)
 
 
 def columns(nodes: Sequence[Node], kinds: int, barred: Sequence[tuple[int, int]] = ()):
@@ -50,7 +50,7 @@ BY_HAND = [
     pytest.param([HALF], [1000, 500], 4000, 0, id="every free part is usable"),
     pytest.param([HALF], [1000, 400], 4000, 400, id="a part below the request is lost"),
     pytest.param([HALF], [1000, 500], 999, 1500, id="without CPU all is lost"),
-    pytest.param([HALF], [1000, 1000], 1999, 1000, id="CPU for one pod serves two halves"),
+    pytest.param([HALF], [1000] * 3, 1999, 1000, id="CPU for one pod serves two shared GPUs"),
     pytest.param([WHOLE], [1000] * 4, 1500, 2000, id="CPU for one pod serves two GPUs"),
     pytest.param([(1, 0, 500, 1)], [1000, 1000], 0, 0, id="a kind without CPU needs none"),
     pytest.param([WHOLE], [1000, 999], 4000, 999, id="a whole GPU needs a whole one"),
@@ -131,7 +131,7 @@ def lost_plainly(work: Workload, nodes: NodeColumns, node: int) -> int:
         usable = sum(part for part in free if part >= portion) if runs else 0
         if runs and cpu:
             pods = int(nodes.cpu[node] // cpu)
-            usable = min(usable, CPU_SLACK * pods * int(portion * devices))
+            usable = min(usable, CPU_SLACK * pods * int(devices) * 1000)
         lost += int(weight) * (sum(free) - usable)
     return lost
 

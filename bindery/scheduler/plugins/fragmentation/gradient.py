@@ -6,7 +6,7 @@ node with the free parts R of its GPUs, and a kind of pod m:
     F(m) = sum of R              if m requests no GPU, or does not fit on the node
     F(m) = sum of R - usable(m)  otherwise
     usable(m) = min(sum of the R that are at least the part that m requests of a GPU,
-                    CPU_SLACK * the GPUs of as many pods m as the free CPU is enough for)
+                    CPU_SLACK * number of pods m with enough CPU * number of GPUs of one pod)
     F    = sum over m of weight(m) * F(m)
 
 FGD has no second limit: there, GPUs count as usable as long as one pod has enough CPU.
@@ -22,6 +22,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.gpushare import WHOLE
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 
 IntColumn = NDArray[np.int64]
@@ -50,6 +51,9 @@ class Workload:
     devices: IntColumn
     """Number of devices of one pod; 0 for a pod without GPUs."""
 
+    whole: int = WHOLE
+    """The units of one device."""
+
     @cached_property
     def total_weight(self) -> int:
         """The sum of weights."""
@@ -62,8 +66,11 @@ class Workload:
 
     @cached_property
     def size(self) -> IntColumn:
-        """The GPUs of one pod, in units of a device, of each kind that requests GPUs."""
-        return self.portion[self.requested] * self.devices[self.requested]
+        """The GPUs that one pod uses, in units, of each kind that requests GPUs.
+
+        A GPU counts whole for a pod that requests a part: pods of other kinds use the rest.
+        """
+        return self.devices[self.requested] * self.whole
 
     @cached_property
     def portions(self) -> IntColumn:
@@ -135,7 +142,7 @@ def fragmentation(
     can_run &= nodes.cpu >= workload.cpu[kinds, None]
     can_run &= nodes.allowed[kinds]
     usable = usable[level]
-    if limits_by_cpu:  # with enough CPU for so many pods of a kind, so much of the devices
+    if limits_by_cpu:  # with enough CPU for so many pods of a kind, so many devices
         cpu = workload.cpu[kinds, None]
         pods = np.where(cpu > 0, np.maximum(nodes.cpu, 0) // np.maximum(cpu, 1), _MOST_PODS)
         served = np.minimum(pods, _MOST_PODS) * (CPU_SLACK * workload.size[:, None])
