@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
-from benchmarks import queuetrees, roomworlds, topologyworlds
+from benchmarks import queuetrees, roomworlds, ruleworlds, topologyworlds
 from benchmarks.roomworlds import Outcome, World
 from benchmarks.usage import Usage
 from bindery.api.configuration import SchedulerConfiguration
@@ -155,6 +155,7 @@ CASES: Final = (
         "Volcano: 330 s",
         bar_at=6000,
     ),
+    _cycle("two pods a node, apart and spread", ruleworlds.apart_and_spread, 5.0, bar_at=5000),
     _cycle("reclaim in one rack", topologyworlds.reclaim_in_one_rack, 3.0),
     Case("fair-share division", division_of, bar_s=0.01, bar_at=1000, unit="queues"),
 )
