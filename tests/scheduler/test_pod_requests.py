@@ -215,7 +215,7 @@ def test_a_pod_whose_plugin_is_not_configured_waits_and_says_so(what: str) -> No
     assert plan(engine) == {"plain": "n"}
     report = report_of(engine, "odd")
     assert report.reason == "NotSupported"
-    assert report.message == f"pod odd: it asks for {what}: not supported yet"
+    assert report.message == f"pod odd: it asks for {what}: no configured plugin supports it"
 
 
 @pytest.mark.parametrize(

@@ -331,7 +331,8 @@ def _resource_names(spec: PodSpec) -> set[str]:
 
 def unmet_text(needs: frozenset[Need]) -> str:
     """Return why a pod with unsupported `needs` waits."""
-    return f"it asks for {', '.join(each for each in Need if each in needs)}: not supported yet"
+    asked = ", ".join(each for each in Need if each in needs)
+    return f"it asks for {asked}: no configured plugin supports it"
 
 
 def _needs(spec: PodSpec, annotations: Mapping[str, str]) -> frozenset[Need]:
