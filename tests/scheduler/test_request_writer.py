@@ -203,10 +203,10 @@ async def test_the_configuration_says_how_many_share(
         assert bool(stored.spec.pods) == is_old
 
 
-async def test_a_request_has_no_more_than_500_pods(
+async def test_a_request_has_no_more_than_100_pods(
     client: Client, namespace: str, writer: RequestWriter, proxy: CreationProxy
 ) -> None:
-    sizes = {"a": 200, "b": 300, "c": 1}
+    sizes = {"a": 40, "b": 60, "c": 1}
     further = [single(name, namespace, pods=pods) for name, pods in sizes.items()]
 
     await written(writer, proxy, namespace, further)

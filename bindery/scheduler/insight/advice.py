@@ -29,12 +29,16 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Create the PriorityClass, or set another in the PodGroup."
     ),
     Reason.INVALID: "Correct the spec of the PodGroup.",
-    Reason.NOT_SUPPORTED: "Remove the unsupported fields from the pod.",
+    Reason.NOT_SUPPORTED: "Remove the unsupported fields from the pod, or configure the plugin.",
     Reason.COMMIT_UNDER_WAY: "Wait: the binder is binding its pods (bindery get requests).",
     Reason.COMMIT_FAILED: "Wait: the scheduler tries again soon.",
     Reason.NOT_TRIED_YET: "Wait: the scheduler needs several cycles to try all waiting jobs.",
     Reason.WAITS_FOR_RELEASE: "Wait: it is placed when the deleted pods are gone.",
     Reason.VOLUMES_UNKNOWN: "Wait: the scheduler has not read the pod's volumes yet.",
+    Reason.TOPOLOGY: (
+        "Correct spec.topology of the PodGroup, create the Topology or HyperNodes that it names, "
+        "or label the nodes."
+    ),
     Reason.VOLUMES_NOT_READY: (
         "Create or correct the PersistentVolumeClaim or StorageClass in the message "
         "(kubectl describe pvc)."
