@@ -117,21 +117,7 @@ class PodGroupReference(ApiModel):
 
 
 class StatementReference(ApiModel):
-    """Which Statement a request of the old form carries, and which part of it."""
-
-    id: str
-    """Unique to the Statement; the parts of one that was split share it."""
-    part: NonNegative = 0
-    parts: int = Field(default=1, ge=1, le=10000)
-    """The binder starts when all parts have come."""
-    after: str | None = None
-    """The Statement, by its id, without which this one must not be: the gang whose extra pods these
-    are. The binder begins this one when that one has Succeeded, and fails it when that one has
-    Failed or is gone."""
-
-
-class CommittedStatement(ApiModel):
-    """Pods and their nodes that the scheduler has committed together."""
+    """Which Statement, and which part of it."""
 
     id: str
     """Unique in the namespace; the parts of a Statement that was split share it."""
@@ -143,6 +129,11 @@ class CommittedStatement(ApiModel):
     """The id of the prerequisite Statement, such as the gang whose extra pods these are. The binder
     begins this one when that one has Succeeded, and fails it when that one has Failed or is gone.
     """
+
+
+class CommittedStatement(StatementReference):
+    """Pods and their nodes that the scheduler has committed together."""
+
     pod_group: PodGroupReference | None = None
     queue: str = ""
     """The queue that the pods are charged to."""

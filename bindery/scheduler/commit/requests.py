@@ -97,12 +97,8 @@ class RequestDraft:
 
 
 def _statement(spec: bindrequest.BindRequestSpec) -> bindrequest.CommittedStatement:
-    reference = spec.statement
     return bindrequest.CommittedStatement(
-        id=reference.id,
-        part=reference.part,
-        parts=reference.parts,
-        after=reference.after,
+        **dict(spec.statement),
         pod_group=spec.pod_group,
         queue=spec.queue,
         min_bound=spec.min_bound,
