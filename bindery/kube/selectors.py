@@ -1,8 +1,10 @@
 """Label selectors of the Kubernetes API as structs.
 
-Part of pod specs and of PodDisruptionBudgets; `bindery.scheduler.model.selectors` has the form for
-matching many pods.
+Part of pod specs, volume claims and PodDisruptionBudgets. The form for matching many pods is in
+`bindery.scheduler.model.selectors`.
 """
+
+from collections.abc import Mapping
 
 import msgspec
 
@@ -21,18 +23,23 @@ class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     match_labels: dict[str, str] | None = None
     match_expressions: list[LabelRequirement] | None = None
 
-    def matches(self, labels: dict[str, str]) -> bool:
-        """Return whether `labels` are selected; an empty selector takes all."""
+    def matches(self, labels: Mapping[str, str]) -> bool:
+        """Return whether `labels` are selected; an empty selector takes all.
+
+        An unknown operator is never met.
+        """
         wanted = (self.match_labels or {}).items()
         if not all(labels.get(key) == value for key, value in wanted):
             return False
         return all(_holds(each, labels) for each in self.match_expressions or ())
 
 
-def _holds(requirement: LabelRequirement, labels: dict[str, str]) -> bool:
+def _holds(requirement: LabelRequirement, labels: Mapping[str, str]) -> bool:
     value, values = labels.get(requirement.key), requirement.values or ()
     if requirement.operator == "In":
         return value in values
     if requirement.operator == "NotIn":
         return value not in values
-    return (value is not None) == (requirement.operator == "Exists")
+    if requirement.operator == "Exists":
+        return value is not None
+    return requirement.operator == "DoesNotExist" and value is None

@@ -12,17 +12,7 @@ import msgspec
 from bindery.kube.objects import KubeObject
 from bindery.kube.podspec import NodeSelectorTerm
 from bindery.kube.resources import Resource
-
-
-class LabelSelectorRequirement(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    key: str
-    operator: str
-    values: list[str] | None = None
-
-
-class LabelSelector(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
-    match_labels: dict[str, str] | None = None
-    match_expressions: list[LabelSelectorRequirement] | None = None
+from bindery.kube.selectors import LabelSelector
 
 
 class StorageRequests(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -32,6 +32,7 @@ from volumeworld import (
 )
 
 from bindery.kube.objects import Meta, Node
+from bindery.kube.selectors import LabelRequirement, LabelSelector
 from bindery.kube.storage import (
     Claim,
     CSINode,
@@ -39,8 +40,6 @@ from bindery.kube.storage import (
     CSINodeDriver,
     CSINodeSpec,
     CSISource,
-    LabelSelector,
-    LabelSelectorRequirement,
     PersistentVolume,
 )
 from bindery.scheduler.commit.drafts import BindRequestDraft
@@ -73,7 +72,7 @@ def planned(*items: Any) -> dict[str, str]:
 
 GOLD = LabelSelector(match_labels={"tier": "gold"})
 NOT_GOLD = LabelSelector(
-    match_expressions=[LabelSelectorRequirement(key="tier", operator="NotIn", values=["gold"])]
+    match_expressions=[LabelRequirement(key="tier", operator="NotIn", values=["gold"])]
 )
 MATCHING: dict[str, tuple[Claim, list[PersistentVolume], str | None]] = {
     "the smallest that fits": (

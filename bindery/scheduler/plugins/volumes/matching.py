@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.quantity import QuantityError, parse
-from bindery.kube.labels import meets
-from bindery.kube.podspec import NodeSelectorRequirement
-from bindery.kube.storage import Claim, CSIStorageCapacity, LabelSelector, PersistentVolume
+from bindery.kube.storage import Claim, CSIStorageCapacity, PersistentVolume
 from bindery.kube.store import Key, key_of
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.content_key import content_key
@@ -208,16 +206,7 @@ def _is_for(volume: PersistentVolume, claim: Claim) -> bool:
         set(spec.access_modes) <= set(volume.spec.access_modes)
         and (spec.volume_attributes_class_name or "")
         == (volume.spec.volume_attributes_class_name or "")
-        and (spec.selector is None or _selects(spec.selector, volume.metadata.labels))
-    )
-
-
-def _selects(selector: LabelSelector, labels: Mapping[str, str]) -> bool:
-    """Return whether `selector` (`metav1.LabelSelector`) matches `labels`."""
-    wanted = (selector.match_labels or {}).items()
-    return all(labels.get(key) == value for key, value in wanted) and all(
-        meets(NodeSelectorRequirement(key=i.key, operator=i.operator, values=i.values), labels)
-        for i in selector.match_expressions or ()
+        and (spec.selector is None or spec.selector.matches(volume.metadata.labels))
     )
 
 

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.kube.podspec import NodeSelectorRequirement, NodeSelectorTerm
-from bindery.kube.storage import LabelSelector, PersistentVolume, TopologyTerm
+from bindery.kube.selectors import LabelSelector
+from bindery.kube.storage import PersistentVolume, TopologyTerm
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.labels import LabelColumns, term_mask
 from bindery.scheduler.model.verdicts import Rows
