@@ -75,6 +75,22 @@ def read_scenarios(path: Path) -> Iterator[Scenario | FileError]:
             yield scenario
 
 
+def read_only_scenario(path: Path) -> Scenario:
+    """Return the only scenario of the file at `path`.
+
+    Raises:
+        FileError: the scenario cannot be used, or the file has another number of them.
+    """
+    scenarios: list[Scenario] = []
+    for item in read_scenarios(path):
+        if isinstance(item, FileError):
+            raise item
+        scenarios.append(item)
+    if len(scenarios) != 1:
+        raise FileError(str(path), 1, f"one scenario is expected, {len(scenarios)} found")
+    return scenarios[0]
+
+
 def _check_plugins(scenario: Scenario, document: Document) -> None:
     configuration = scenario.config.to_configuration()
     for plugin in configuration.plugins:

@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 from bindery.api.times import seconds
-from bindery.api.yamlfile import FileError, read
+from bindery.api.yamlfile import read
 from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.beginning import snapshot_of
-from bindery.scenario.files import read_scenarios, scenario_files
+from bindery.scenario.files import read_only_scenario, scenario_files
 from bindery.scenario.format import Scenario
 from bindery.scenario.manifests import read_documents
 from bindery.scheduler.cache.reading import job_key, runtime_of
@@ -62,14 +62,7 @@ def read_snapshot(path: Path) -> tuple[Trace, Scenario]:
     Raises:
         FileError: the file cannot be used.
     """
-    found = list(read_scenarios(path))
-    for item in found:
-        if isinstance(item, FileError):
-            raise item
-    if len(found) != 1:
-        raise FileError(str(path), 1, f"one scenario is expected, {len(found)} found")
-    (scenario,) = found
-    assert isinstance(scenario, Scenario), "errors have been raised"
+    scenario = read_only_scenario(path)
     beginning = snapshot_of(scenario).everything()
     return Trace(path.stem, beginning, (), scenario.now.timestamp()), scenario
 
