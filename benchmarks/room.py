@@ -52,7 +52,7 @@ class Case:
     """Wall seconds to stay below at the size `bar_at`."""
     bar_at: int
     published: str = ""
-    """What KAI-Scheduler's documentation and pull requests say of the same case, or another's."""
+    """The figure that KAI-Scheduler or another scheduler publishes for the same case."""
     sizes: Sequence[int] = SIZES
     """At which it is measured."""
     unit: str = "nodes"

@@ -43,8 +43,9 @@ class SessionCarrier:
         return await send_as(self._credentials, exchange)
 
     def stream(self, request: Request, idle_s: float) -> AsyncGenerator[bytes, None]:
-        """Raise an error: a bare client watches nothing."""
-        raise NotImplementedError(f"{request.verb} {request.resource}, idle {idle_s} s")
+        """Raise NotImplementedError."""
+        text = f"a bare client watches nothing: {request.verb} {request.resource}, {idle_s} s"
+        raise NotImplementedError(text)
 
     async def close(self) -> None:
         """Close all connections."""

@@ -247,7 +247,7 @@ class ShapeBook:
 def _effective_spec(pod: Pod) -> PodSpec:
     try:
         return effective_spec(pod)
-    except QuantityError:  # the shape says so, if the spec itself cannot be read
+    except QuantityError:  # reading the requests below reports the error
         return pod.spec
 
 

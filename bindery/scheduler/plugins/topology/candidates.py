@@ -63,9 +63,10 @@ class Candidates:
         self._open = {shape: self._allowed(shape) for shape in self._need}
         self.fits: dict[Shape, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
         for shape, count in self._need.items():
-            self.fits[shape] = tuple(  # type: ignore[assignment]  # two items
-                pods_per_node(nodes, shape.request, room, count) * self._open[shape]
-                for room in (now, later)
+            allowed = self._open[shape]
+            self.fits[shape] = (
+                pods_per_node(nodes, shape.request, now, count) * allowed,
+                pods_per_node(nodes, shape.request, later, count) * allowed,
             )
 
     def __iter__(self) -> Iterator[Domain]:
