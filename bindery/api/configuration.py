@@ -120,6 +120,14 @@ class BackfillConfiguration(ApiModel):
     as long as those run who have not said for how long."""
 
 
+class GrouperConfiguration(ApiModel):
+    """What the scheduler expects of the grouper, which writes PodGroups for pods without one."""
+
+    wait_for_groups: bool = False
+    """Whether pods that have a controller wait until a PodGroup selects them. For clusters where
+    the grouper runs."""
+
+
 class SchedulerConfiguration(ApiModel):
     """One scheduler: its pool, its actions and plugins in order, its timing."""
 
@@ -161,6 +169,7 @@ class SchedulerConfiguration(ApiModel):
     """Whether the chart's admission policy guards what the binder records on pods, and the queues
     of PodGroups. Without it, what this process saw comes before what pods and PodGroups have."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
+    grouper: GrouperConfiguration = GrouperConfiguration()
     leader_election: LeaderElection = LeaderElection()
     usage: UsageConfiguration = UsageConfiguration()
     """Time-based shares: what queues used in the past lowers what they get over quota."""

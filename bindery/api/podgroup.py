@@ -1,8 +1,8 @@
 """PodGroup (`pg`): the pods that are placed together, whole or not at all."""
 
-from typing import ClassVar, Final, Literal
+from typing import Any, ClassVar, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import ConfigDict, Field, model_validator
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, NonNegative, PrinterColumn
 from bindery.api.states import INVALID, MOST_SUB_GROUPS, SCHEDULED, GangState
@@ -12,6 +12,82 @@ __all__ = ["INVALID", "SCHEDULED"]
 
 MOST_ROLES: Final = 1_000
 """How many roles a PodGroup may name."""
+MOST_MEMBERS: Final = 10_000
+"""How many entries `spec.members` may have."""
+MOST_DEPENDENCIES: Final = 100
+"""How many other sub-groups a sub-group may come after."""
+_SELECTORS: Final = ("controller", "annotation", "label", "schedulingGroup", "pod")
+_ONE_SELECTOR: Final = f"exactly one of {', '.join(_SELECTORS)} must be given"
+
+
+class Mark(ApiModel):
+    """One label or annotation."""
+
+    key: str = Field(min_length=1)
+    value: str
+
+
+class Member(ApiModel):
+    """Pods that belong to the PodGroup: exactly one of the five selectors, and `podLabels`."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "x-kubernetes-validations": [
+                {
+                    "rule": f"[{', '.join(f'has(self.{name})' for name in _SELECTORS)}]"
+                    ".filter(given, given).size() == 1",
+                    "message": _ONE_SELECTOR,
+                }
+            ]
+        }
+    )
+
+    controller: str | None = Field(default=None, min_length=1)
+    """The UID of an object: pods whose owner reference to it has `controller: true`."""
+    annotation: Mark | None = None
+    """Pods with this annotation."""
+    label: Mark | None = None
+    """Pods with this label."""
+    scheduling_group: str | None = Field(default=None, min_length=1)
+    """Pods whose `spec.schedulingGroup.podGroupName` is this name."""
+    pod: str | None = Field(default=None, min_length=1)
+    """The pod with this UID."""
+    pod_labels: dict[str, str] = Field(default_factory=dict, max_length=16)
+    """Only those of the selected pods that have all of these labels."""
+
+    @model_validator(mode="after")
+    def _has_one_selector(self) -> Self:
+        selectors = (self.controller, self.annotation, self.label, self.scheduling_group, self.pod)
+        if sum(each is not None for each in selectors) != 1:
+            raise ValueError(_ONE_SELECTOR)
+        return self
+
+
+class Dependency(ApiModel):
+    """A sub-group whose pods come first."""
+
+    sub_group: str = Field(min_length=1)
+    """The name of the other sub-group."""
+    condition: Literal["Ready", "Complete", "Bound"]
+    """What its pods must have reached before the pods of this sub-group are created. After
+    `Complete` they do not run at the same time, and no room is kept."""
+
+
+class TemplateMeta(ApiModel):
+    """The metadata that the pods of a template get."""
+
+    labels: dict[str, str] = Field(default_factory=dict)
+    annotations: dict[str, str] = Field(default_factory=dict)
+
+
+class PodTemplate(ApiModel):
+    """The part of a pod template that decides where its pods can run."""
+
+    metadata: TemplateMeta = TemplateMeta()
+    spec: dict[str, Any] = Field(
+        default_factory=dict, json_schema_extra={"x-kubernetes-preserve-unknown-fields": True}
+    )
+    """A PodSpec. What has no influence on the placement can be left out."""
 
 
 class SubGroup(ApiModel):
@@ -27,6 +103,18 @@ class SubGroup(ApiModel):
     topology: TopologyConstraint | None = None
     """The domain in which the pods of this sub-group must, or should, be together: inside the
     domain of the group above."""
+    pod_labels: dict[str, str] = Field(default_factory=dict, max_length=16)
+    """The labels that tell the pods of this sub-group. The pod label
+    `scheduling.bindery.dev/sub-group` comes first; `podLabels`, `controller` and
+    `schedulingGroup` must all match where they are given."""
+    controller: str | None = Field(default=None, min_length=1)
+    """The UID of the object that controls the pods of this sub-group."""
+    scheduling_group: str | None = Field(default=None, min_length=1)
+    """The `spec.schedulingGroup.podGroupName` of the pods of this sub-group."""
+    after: tuple[Dependency, ...] = Field(default=(), max_length=MOST_DEPENDENCIES)
+    """The sub-groups that must come first: the pods of this one are created later."""
+    template: PodTemplate | None = None
+    """What its pods will ask for, so that their room can be planned before they exist."""
 
 
 class PodGroupSpec(ApiModel):
@@ -55,6 +143,19 @@ class PodGroupSpec(ApiModel):
     """The Queue that the gang is counted in."""
     priority_class_name: str | None = None
     """The PriorityClass that orders gangs in a queue; default: the highest of its pods."""
+    members: tuple[Member, ...] = Field(default=(), max_length=MOST_MEMBERS)
+    """The pods of this PodGroup, in its namespace, beside those that name it in the annotation
+    `scheduling.bindery.dev/pod-group`. The annotation of a pod comes first; of two PodGroups that
+    select one pod, the older one has it."""
+    stage_timeout_seconds: float | None = Field(default=None, ge=0)
+    """How long the room of sub-groups is kept whose pods come later. Default: 600."""
+    disruption_mode: Literal["Pod", "Group"] | None = None
+    """What is evicted together: single pods above the minimum (`Pod`, the default), or always the
+    whole gang (`Group`)."""
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
+    """Whether others may be evicted for the gang. Default: what its pods have."""
+    run_time_limit_seconds: float | None = Field(default=None, gt=0)
+    """How long the gang may run."""
 
 
 class PodGroupStatus(ApiModel):
@@ -74,7 +175,9 @@ class PodGroupStatus(ApiModel):
 
 
 class PodGroup(CustomResource):
-    """A gang: pods that name it in the annotation `scheduling.bindery.dev/pod-group`."""
+    """A gang: the pods that its `spec.members` select, and those that name it in the annotation
+    `scheduling.bindery.dev/pod-group`.
+    """
 
     kind_info: ClassVar[Kind] = Kind(
         kind="PodGroup",

@@ -154,12 +154,46 @@ class TopologyConstraint(msgspec.Struct, frozen=True, rename="camel", kw_only=Tr
     segments: Segments | None = None
 
 
+class Mark(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    key: str
+    value: str
+
+
+class Member(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    controller: str | None = None
+    annotation: Mark | None = None
+    label: Mark | None = None
+    scheduling_group: str | None = None
+    pod: str | None = None
+    pod_labels: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class Dependency(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    sub_group: str
+    condition: str
+
+
+class TemplateMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    labels: dict[str, str] = msgspec.field(default_factory=dict)
+    annotations: dict[str, str] = msgspec.field(default_factory=dict)
+
+
+class PodTemplate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
+    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+
+
 class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str
     parent: str | None = None
     min_member: int | None = None
     min_sub_group: int | None = None
     topology: TopologyConstraint | None = None
+    pod_labels: dict[str, str] = msgspec.field(default_factory=dict)
+    controller: str | None = None
+    scheduling_group: str | None = None
+    after: list[Dependency] = msgspec.field(default_factory=list)
+    template: PodTemplate | None = None
 
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -174,6 +208,11 @@ class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
     preemption_delay_seconds: float = 0.0
     staleness_grace_period_seconds: float | None = None
     expected_runtime_seconds: float | None = None
+    members: list[Member] = msgspec.field(default_factory=list)
+    stage_timeout_seconds: float | None = None
+    disruption_mode: str | None = None
+    preemption_policy: str | None = None
+    run_time_limit_seconds: float | None = None
 
 
 class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -135,6 +135,10 @@ class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False
     ephemeral: dict[str, Any] | None = None
 
 
+class SchedulingGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    pod_group_name: str = ""
+
+
 class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     node_name: str = ""
     scheduler_name: str = ""
@@ -150,6 +154,7 @@ class PodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fals
     tolerations: list[Toleration] | None = None
     topology_spread_constraints: list[TopologySpreadConstraint] | None = None
     scheduling_gates: list[SchedulingGate] | None = None
+    scheduling_group: SchedulingGroup | None = None
     resource_claims: list[PodResourceClaim] | None = None
     volumes: list[Volume] | None = None
     termination_grace_period_seconds: int | None = None

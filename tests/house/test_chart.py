@@ -14,6 +14,7 @@ from bindery.api.configuration import (
     BinderConfiguration,
     BinderPluginConfiguration,
     BindRequestConfiguration,
+    GrouperConfiguration,
     LeaderElection,
     PluginConfiguration,
     SchedulerConfiguration,
@@ -43,6 +44,7 @@ def configuration(component: str) -> dict[str, Any]:
     [
         (configuration("scheduler"), SchedulerConfiguration),
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
+        (configuration("scheduler")["properties"]["grouper"], GrouperConfiguration),
         (configuration("binder"), BinderConfiguration),
         (configuration("binder")["properties"]["webhook"], WebhookConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
@@ -92,8 +94,9 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
         names.SELECTED_NODE_LABEL,
         names.STATEMENT_LABEL,
     }
+    of_groups = {names.MADE_BY_LABEL, names.SOURCES_ANNOTATION}
 
-    assert of_pods - of_requests <= podkeys.known_annotations() | podkeys.known_labels()
+    assert of_pods - of_requests - of_groups <= podkeys.known_annotations() | podkeys.known_labels()
 
 
 @pytest.mark.e2e

@@ -31,6 +31,8 @@ POD = {"podName": "a", "podUID": "1", "selectedNode": "n"}
 STATEMENTS = {"statements": [{"id": "s", "pods": [POD]}]}
 NEITHER_FORM = "either statements, or pods and statement, must be given"
 
+ONE_SELECTOR = "exactly one of controller, annotation, label, schedulingGroup, pod must be given"
+
 
 class DryRun(Resource[Plain]):
     """A kind of which objects are checked as `kubectl create --validate=strict` does, not kept."""
@@ -114,6 +116,15 @@ def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
             {"subGroups": [{"name": "s", "topology": {"mode": "soft-ish"}}]},
             r'topology\.mode.*"hard", "soft"',
         ),
+        ("PodGroup", {"members": [{}]}, ONE_SELECTOR),
+        ("PodGroup", {"members": [{"podLabels": {"a": "b"}}]}, ONE_SELECTOR),
+        ("PodGroup", {"members": [{"pod": "1", "controller": "2"}]}, ONE_SELECTOR),
+        ("PodGroup", {"members": [{"label": {"key": "a"}}]}, r"members\[0\]\.label\.value"),
+        (
+            "PodGroup",
+            {"subGroups": [{"name": "b", "after": [{"subGroup": "a", "condition": "Started"}]}]},
+            r'after\[0\]\.condition.*"Ready", "Complete", "Bound"',
+        ),
         ("BindRequest", {"pods": [], "statement": {"id": "s"}}, r"spec\.pods.*at least 1"),
         ("BindRequest", {"statement": {"id": "s"}}, NEITHER_FORM),
         ("BindRequest", {"pods": [POD]}, NEITHER_FORM),
@@ -128,6 +139,21 @@ def test_bad_input_is_refused_with_the_name_of_its_field(
 ) -> None:
     with pytest.raises(ApiError, match=message):
         create(cluster, kind, spec)
+
+
+@pytest.mark.e2e
+def test_the_template_of_a_stage_is_kept_as_it_is(cluster: Administrator) -> None:
+    container = {"name": "main", "image": "train", "ports": [{"containerPort": 1}]}
+    template = {"metadata": {"labels": {"a": "b"}}, "spec": {"containers": [container]}}
+    stage = {"name": "node", "after": [{"subGroup": "init", "condition": "Complete"}]}
+    member = {"controller": "1", "podLabels": {"a": "b"}}
+
+    created = create(
+        cluster, "PodGroup", {"members": [member], "subGroups": [{**stage, "template": template}]}
+    )
+
+    assert created["members"] == [member]
+    assert created["subGroups"] == [{**stage, "template": template}]
 
 
 @pytest.mark.e2e
