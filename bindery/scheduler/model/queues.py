@@ -122,7 +122,26 @@ class QueueTable:
             for index, rule in rules.items():
                 quota[index, row], weight[index, row] = rule.quota, rule.weight
                 limit[index, row] = rule.limit
+            implied = self._implied_gpus(rules)
+            if implied is not None:
+                gpu = self.axis.index(GPU_RESOURCE)
+                quota[gpu, row], weight[gpu, row] = implied
         return quota, weight, limit
+
+    def _implied_gpus(self, rules: Mapping[int, QueueRule]) -> tuple[float, float] | None:
+        """Return the quota and weight of GPUs that quotas for MIG instances and the like imply.
+
+        Without them, such a quota would be useless: its instances also count as GPUs. None if no
+        such quota exists, or if the queue has a quota or weight for GPUs.
+        """
+        gpus = rules.get(self.axis.index(GPU_RESOURCE), GRANTED)
+        if gpus.quota or gpus.weight:
+            return None
+        counted = [(rules[at], each) for at, each in self.axis.counted_as_gpus() if at in rules]
+        granted = [(r, each) for r, each in counted if r.says_quota and r.quota != NO_LIMIT]
+        if not granted:
+            return None
+        return sum(r.quota * each for r, each in granted), max(r.weight for r, _ in granted)
 
     def row(self, name: str) -> int:
         """Return the row of the queue `name`; a new queue gets one."""
