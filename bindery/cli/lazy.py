@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "simulate": LazyCommand("bindery.cli.simulate", "Play a trace of jobs through the scheduler."),
     "scenario": LazyCommand("bindery.cli.scenario", "Run scenario files."),
     "snapshot": LazyCommand("bindery.cli.snapshot", "Write the cluster as a scenario file."),
+    "migrate": LazyCommand("bindery.cli.migrate", "Translate KAI's or Volcano's objects."),
     "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),
     "binder": LazyCommand("bindery.cli.binder", "The binder process."),
     "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node agent: hollow nodes."),

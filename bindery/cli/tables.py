@@ -34,9 +34,11 @@ class Column:
     is_number: bool = False
 
 
-def print_table(columns: Sequence[Column], rows: Sequence[Row], nothing: str) -> None:
+def print_table(
+    columns: Sequence[Column], rows: Sequence[Row], nothing: str, *, to_stderr: bool = False
+) -> None:
     """Print `rows` below their headings, or `nothing` when there are none."""
-    console = make_console()
+    console = make_console(to_stderr=to_stderr)
     if not rows:
         console.print(Text(nothing))
         return
@@ -85,11 +87,11 @@ def working(text: str) -> AbstractContextManager[object]:
     return console.status(f"{text} …") if console.is_terminal else nullcontext()
 
 
-def make_console() -> Console:
+def make_console(*, to_stderr: bool = False) -> Console:
     """Return a console that folds lines on a terminal only."""
-    console = Console(highlight=False)
+    console = Console(highlight=False, stderr=to_stderr)
     if not console.is_terminal:
-        console = Console(highlight=False, width=_PIPE_WIDTH)
+        console = Console(highlight=False, width=_PIPE_WIDTH, stderr=to_stderr)
     return console
 
 

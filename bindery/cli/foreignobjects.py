@@ -1,0 +1,110 @@
+"""Objects of other schedulers, for `bindery migrate`: from files or from a cluster."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import typer
+
+from bindery.api.yamlfile import FileError, parse, read
+from bindery.cli.connection import with_client
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.kube.errors import ForbiddenError
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
+from bindery.kube.served import served
+
+
+class ForeignObject(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """An object of a kind that Bindery has no model of."""
+
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    status: dict[str, Any] = msgspec.field(default_factory=dict)
+
+
+def _kind(group: str, version: str, kind: str, *, namespaced: bool = False) -> Resource[Any]:
+    plural = "topologies" if kind == "Topology" else f"{kind.lower()}s"
+    return Resource(group, version, plural, kind, namespaced, ForeignObject)
+
+
+KAI: Final = (
+    _kind("scheduling.run.ai", "v2", "Queue"),
+    _kind("scheduling.run.ai", "v2alpha2", "PodGroup", namespaced=True),
+    _kind("kai.scheduler", "v1alpha1", "Topology"),
+    _kind("kai.scheduler", "v1", "SchedulingShard"),
+)
+VOLCANO: Final = (
+    _kind("scheduling.volcano.sh", "v1beta1", "Queue"),
+    _kind("scheduling.volcano.sh", "v1beta1", "PodGroup", namespaced=True),
+    _kind("topology.volcano.sh", "v1alpha1", "HyperNode"),
+    _kind("shard.volcano.sh", "v1alpha1", "NodeShard"),
+)
+
+
+def read_objects(
+    context: typer.Context, files: Sequence[Path], kinds: Sequence[Resource[Any]]
+) -> list[Mapping[str, Any]]:
+    """Return the objects of `kinds` in `files`, or in the cluster if there are no files.
+
+    Raises:
+        FileError: a file cannot be used.
+        CommandError: there are no such objects.
+        KubeError: the cluster does not answer.
+    """
+    wanted = {(kind.group, kind.kind) for kind in kinds}
+    if not files:
+        return _from_cluster(context, kinds)
+    found = [body for file in files for body in _from_file(file)]
+    mine = [body for body in found if (_group(body), body.get("kind")) in wanted]
+    if not mine:
+        names = ", ".join(f"{kind.kind} of {kind.group}" for kind in kinds)
+        raise CommandError(f"{len(found)} objects read, and none is a {names}", ExitCode.BAD_INPUT)
+    return mine
+
+
+def _group(body: Mapping[str, Any]) -> str:
+    return str(body.get("apiVersion", "")).rpartition("/")[0]
+
+
+def _from_file(path: Path) -> list[Mapping[str, Any]]:
+    documents = parse(sys.stdin.read(), "standard input") if str(path) == "-" else read(path)
+    found: list[Mapping[str, Any]] = []
+    for document in documents:
+        if not isinstance(document.data, dict):
+            raise document.error((), "an object of Kubernetes is expected")
+        items = document.data.get("items")
+        if str(document.data.get("kind", "")).endswith("List") and isinstance(items, list):
+            found += [item for item in items if isinstance(item, dict)]
+        else:
+            found.append(document.data)
+    if not found:
+        raise FileError(str(path), 1, "there is no object in it")
+    return found
+
+
+def _from_cluster(
+    context: typer.Context, kinds: Sequence[Resource[Any]]
+) -> list[Mapping[str, Any]]:
+    async def listed(client: Any) -> list[Mapping[str, Any]]:
+        there = await served(client, kinds)
+        if not there:
+            names = ", ".join(f"{kind.plural}.{kind.group}" for kind in kinds)
+            raise CommandError(
+                f"the cluster has none of {names}: give the objects as files", ExitCode.NO_CLUSTER
+            )
+        found: list[Mapping[str, Any]] = []
+        for kind in there:
+            try:
+                items = await client.list(kind)
+            except ForbiddenError as error:
+                raise CommandError(
+                    f"{error}; the command needs the right to list {kind.plural}.{kind.group}",
+                    ExitCode.NO_CLUSTER,
+                ) from error
+            header = {"apiVersion": kind.api_version, "kind": kind.kind}
+            found += [{**msgspec.to_builtins(item), **header} for item in items]
+        return found
+
+    return with_client(context, listed)

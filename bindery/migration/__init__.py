@@ -1,0 +1,1 @@
+"""Objects of other schedulers as objects of Bindery, for `bindery migrate`. Pure."""
