@@ -1,0 +1,114 @@
+"""Values as Go prints and encodes them, as far as checkpoints need it.
+
+The kubelet's checksums are taken over a printed form of its Go objects (go-spew with `%#v`), and
+its files are written by Go's encoding/json. Both forms are reproduced byte for byte.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+from bindery.nodecore.errors import CheckpointError
+
+Json = dict[str, Any]
+
+NIL: Final = "<nil>"
+
+_FNV_OFFSET: Final = 0x811C9DC5
+_FNV_PRIME: Final = 0x01000193
+_MASK_32: Final = 0xFFFFFFFF
+
+_ESCAPED: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
+
+
+class DecodeError(CheckpointError):
+    """The file is no JSON or its fields have other types."""
+
+
+def fnv1a(text: str) -> int:
+    """Return the 32-bit FNV-1a hash of `text` in UTF-8."""
+    value = _FNV_OFFSET
+    for byte in text.encode():
+        value = ((value ^ byte) * _FNV_PRIME) & _MASK_32
+    return value
+
+
+def struct(*fields: tuple[str, str, str]) -> str:
+    """Return a struct: each field is its name, its Go type and its printed value."""
+    return "{" + " ".join(f"{name}:({kind}){value}" for name, kind, value in fields) + "}"
+
+
+def mapping(items: Mapping[Any, str] | None) -> str:
+    """Return a map with keys in ascending order; None is Go's nil map."""
+    if items is None:
+        return NIL
+    return "map[" + " ".join(f"{key}:{items[key]}" for key in sorted(items)) + "]"
+
+
+def sequence(values: Iterable[object] | None) -> str:
+    """Return a slice; None is Go's nil slice."""
+    if values is None:
+        return NIL
+    return "[" + " ".join(map(str, values)) + "]"
+
+
+def to_json(value: object) -> bytes:
+    """Return `value` as encoding/json writes it: compact, with the signs of HTML escaped."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return text.translate(_ESCAPED).encode()
+
+
+def from_json(blob: bytes | str) -> Json:
+    """Return the JSON object in `blob`.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    try:
+        value = json.loads(blob)
+    except json.JSONDecodeError as error:
+        is_cut = not error.doc[error.pos :].strip()
+        reason = "unexpected end of JSON input" if is_cut else f"invalid character: {error}"
+        raise DecodeError(reason) from error
+    except UnicodeDecodeError as error:
+        raise DecodeError(f"the file is not text: {error}") from error
+    if not isinstance(value, dict):
+        raise DecodeError("json: the file is not an object")
+    return value
+
+
+def field(container: Json, name: str, kind: type, place: str, default: Any) -> Any:
+    """Return the field `name`, which Go's decoder finds in any spelling of upper and lower case.
+
+    Args:
+        container: the JSON object.
+        name: the field's name as Go writes it.
+        kind: the type that its value must have.
+        place: the Go struct, for the message.
+        default: the value when the field is absent.
+
+    Raises:
+        DecodeError: the value has another type.
+    """
+    found = default
+    for key, value in container.items():
+        if key.lower() == name.lower():
+            found = value
+    if found is None:
+        return None if kind is dict else default  # a nil map has its own printed form
+    if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
+        raise wrong_type(found, f"{place}.{name}", GO_TYPES[kind])
+    return found
+
+
+GO_TYPES: Final = {str: "string", int: "uint64", dict: "map", list: "slice"}
+
+_JSON_TYPES: Final = {dict: "object", list: "array", str: "string", bool: "bool"}
+
+
+def wrong_type(value: object, field_path: str, go_type: str) -> DecodeError:
+    """Return the error of Go's decoder for a value of the wrong type."""
+    found = _JSON_TYPES.get(type(value), "number")
+    return DecodeError(
+        f"json: cannot unmarshal {found} into Go struct field {field_path} of type {go_type}"
+    )

@@ -1,0 +1,139 @@
+"""The checkpoint manager: named blobs in a store that writes each of them whole."""
+
+import os
+import re
+import tempfile
+from pathlib import Path
+from typing import Final, Protocol
+
+from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError
+
+TEMPORARY_PREFIX: Final = "."
+_LONGEST_KEY: Final = 250
+_KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
+
+
+class Store(Protocol):
+    """Keeps blobs by key; a write replaces the blob whole or not at all."""
+
+    def read(self, key: str) -> bytes | None:
+        """Return the blob of `key`, None when there is none."""
+
+    def write(self, key: str, blob: bytes) -> None:
+        """Replace the blob of `key`."""
+
+    def remove(self, key: str) -> None:
+        """Remove the blob of `key` if there is one."""
+
+    def keys(self) -> list[str]:
+        """Return all keys in ascending order."""
+
+
+class MemoryStore:
+    """A store in memory, for hollow nodes and tests."""
+
+    def __init__(self) -> None:
+        self.blobs: dict[str, bytes] = {}
+
+    def read(self, key: str) -> bytes | None:
+        """Return the blob of `key`, None when there is none."""
+        return self.blobs.get(key)
+
+    def write(self, key: str, blob: bytes) -> None:
+        """Replace the blob of `key`."""
+        self.blobs[key] = blob
+
+    def remove(self, key: str) -> None:
+        """Remove the blob of `key` if there is one."""
+        self.blobs.pop(key, None)
+
+    def keys(self) -> list[str]:
+        """Return all keys in ascending order."""
+        return sorted(self.blobs)
+
+
+class DirectoryStore:
+    """A directory with one file for each key, as the kubelet has it.
+
+    A write goes to a hidden file in the same directory, is flushed to the disk, and is renamed:
+    after a crash the file has the old content or the new content.
+    """
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        directory.mkdir(mode=0o755, parents=True, exist_ok=True)
+
+    def read(self, key: str) -> bytes | None:
+        """Return the blob of `key`, None when there is none."""
+        try:
+            return (self._directory / key).read_bytes()
+        except FileNotFoundError:
+            return None
+
+    def write(self, key: str, blob: bytes) -> None:
+        """Replace the blob of `key`."""
+        handle, name = tempfile.mkstemp(dir=self._directory, prefix=TEMPORARY_PREFIX)
+        temporary = Path(name)
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(blob)
+                file.flush()
+                os.fsync(file.fileno())
+            temporary.replace(self._directory / key)
+        except BaseException:
+            temporary.unlink(missing_ok=True)
+            raise
+
+    def remove(self, key: str) -> None:
+        """Remove the blob of `key` if there is one."""
+        (self._directory / key).unlink(missing_ok=True)
+
+    def keys(self) -> list[str]:
+        """Return all keys in ascending order; hidden files are unfinished writes."""
+        names = (path.name for path in self._directory.iterdir())
+        return sorted(name for name in names if not name.startswith(TEMPORARY_PREFIX))
+
+
+class CheckpointManager:
+    """Creates, returns, removes and lists checkpoints in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def create(self, key: str, blob: bytes) -> None:
+        """Write the checkpoint `key`, replacing an older one.
+
+        Raises:
+            CheckpointError: the key is not allowed.
+        """
+        self._store.write(_checked(key), blob)
+
+    def get(self, key: str) -> bytes:
+        """Return the checkpoint `key`.
+
+        Raises:
+            CheckpointNotFoundError: there is none.
+            CheckpointError: the key is not allowed.
+        """
+        blob = self._store.read(_checked(key))
+        if blob is None:
+            raise CheckpointNotFoundError
+        return blob
+
+    def remove(self, key: str) -> None:
+        """Remove the checkpoint `key`; one that does not exist is no error.
+
+        Raises:
+            CheckpointError: the key is not allowed.
+        """
+        self._store.remove(_checked(key))
+
+    def list(self) -> list[str]:
+        """Return the names of all checkpoints."""
+        return self._store.keys()
+
+
+def _checked(key: str) -> str:
+    if len(key) > _LONGEST_KEY or _KEY.fullmatch(key) is None:
+        raise CheckpointError(f'invalid key: "{key}"')
+    return key

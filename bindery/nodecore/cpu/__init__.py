@@ -1,0 +1,1 @@
+"""The CPU manager: which CPUs a container has for itself."""

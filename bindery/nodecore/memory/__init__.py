@@ -1,0 +1,1 @@
+"""The memory manager: which NUMA nodes a container's memory and huge pages come from."""

@@ -1,0 +1,74 @@
+"""Reading and writing the memory manager's state as a checkpoint."""
+
+from bindery.nodecore.checkpoints import memory as files
+from bindery.nodecore.checkpoints.store import CheckpointManager
+from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
+from bindery.nodecore.features import DEFAULT, Features
+from bindery.nodecore.memory.state import MemoryState
+
+
+def load(
+    checkpoints: CheckpointManager,
+    policy: str,
+    *,
+    features: Features = DEFAULT,
+    file: str = files.FILE,
+) -> MemoryState:
+    """Return the state in the checkpoint; without one, write and return the empty state.
+
+    Raises:
+        RestoreError: the file is corrupt or of another policy.
+    """
+    try:
+        checkpoint = decode(checkpoints.get(file), features=features)
+        if checkpoint.policy != policy:
+            raise CheckpointError(  # noqa: TRY301  both failures have the same advice
+                f'[memorymanager] configured policy "{policy}" differs from state checkpoint '
+                f'policy "{checkpoint.policy}"'
+            )
+    except CheckpointNotFoundError:
+        state = MemoryState()
+        save(checkpoints, policy, state, features=features, file=file)
+        return state
+    except CheckpointError as error:
+        raise RestoreError(
+            f"could not restore state from checkpoint: {error}, please drain this node and delete "
+            f'the memory manager checkpoint file "{file}" before restarting Kubelet'
+        ) from error
+    return MemoryState(
+        dict(checkpoint.machine or {}),
+        dict(checkpoint.entries or {}),
+        dict(checkpoint.pod_entries or {}),
+    )
+
+
+def save(
+    checkpoints: CheckpointManager,
+    policy: str,
+    state: MemoryState,
+    *,
+    features: Features = DEFAULT,
+    file: str = files.FILE,
+) -> None:
+    """Write `state` in the version that the features ask for."""
+    checkpoints.create(file, encode(policy, state, features=features))
+
+
+def encode(policy: str, state: MemoryState, *, features: Features = DEFAULT) -> bytes:
+    """Return the file of `state`: version 2 with PodLevelResourceManagers, else version 1."""
+    pods = state.pods if features.pod_level_resource_managers else None
+    return files.MemoryCheckpoint(policy, state.machine, state.containers, pods).encode()
+
+
+def decode(blob: bytes, *, features: Features = DEFAULT) -> files.MemoryCheckpoint:
+    """Return the content of a file of either version; the error is that of version 1.
+
+    Raises:
+        CheckpointError: neither version fits.
+    """
+    if features.pod_level_resource_managers:
+        try:
+            return files.decode_v2(blob)
+        except CheckpointError:
+            pass  # an older version
+    return files.decode_v1(blob, pod_level_managers=features.pod_level_resource_managers)
