@@ -46,6 +46,29 @@ PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
 EXPECTED_RUNTIME_ANNOTATION: Final = f"{GROUP}/expected-runtime-seconds"
 """On a pod: how long it expects to run, in seconds; a PodGroup has a field for it."""
 
+# Labels or annotations that users write on a pod, its template, or an owner of it. The grouper
+# reads them; the nearest to the pod wins.
+MIN_MEMBER_KEY: Final = f"{GROUP}/min-member"
+"""How many pods must run together."""
+QUEUE_KEY: Final = QUEUE_LABEL
+"""The queue of the gang."""
+PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"
+"""The PriorityClass of the gang."""
+TOPOLOGY_KEY: Final = f"{GROUP}/topology"
+"""The name of a Topology."""
+TOPOLOGY_REQUIRED_KEY: Final = f"{GROUP}/topology-required"
+"""The level of which the pods must not leave a domain."""
+TOPOLOGY_PREFERRED_KEY: Final = f"{GROUP}/topology-preferred"
+"""The level that is tried first."""
+SEGMENT_SIZE_KEY: Final = f"{GROUP}/segment-size"
+"""How many consecutive pods share a domain."""
+SEGMENT_REQUIRED_KEY: Final = f"{GROUP}/segment-required"
+"""The level of which a segment must not leave a domain."""
+SEGMENT_PREFERRED_KEY: Final = f"{GROUP}/segment-preferred"
+"""The level that is tried first for a segment."""
+SKIP_GROUPER_KEY: Final = f"{GROUP}/skip-grouper"
+"""The value "true" keeps the grouper off the pod, or off all pods below the owner."""
+
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
 pod."""

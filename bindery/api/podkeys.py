@@ -15,18 +15,36 @@ from bindery.api import gpushare, names
 from bindery.api.hami import assignment
 from bindery.api.hami import names as hami_names
 
+GROUPER_KEYS: Final = frozenset(
+    {
+        names.MIN_MEMBER_KEY,
+        names.PRIORITY_CLASS_KEY,
+        names.TOPOLOGY_KEY,
+        names.TOPOLOGY_REQUIRED_KEY,
+        names.TOPOLOGY_PREFERRED_KEY,
+        names.SEGMENT_SIZE_KEY,
+        names.SEGMENT_REQUIRED_KEY,
+        names.SEGMENT_PREFERRED_KEY,
+        names.SKIP_GROUPER_KEY,
+    }
+)
+"""Owners of pods write these for the grouper, as labels or annotations."""
 TUNABLE_ANNOTATIONS: Final = frozenset(
     {names.PREEMPTIBLE_ANNOTATION, names.EXPECTED_RUNTIME_ANNOTATION}
 )
 """Owners of pods write these, also on pods that are bound."""
-OWNER_ANNOTATIONS: Final = TUNABLE_ANNOTATIONS | {
-    names.POD_GROUP_ANNOTATION,
-    names.SPREAD_DEVICES_ANNOTATION,
-}
-"""Owners of pods write these."""
-OWNER_LABELS: Final = frozenset(
-    {names.QUEUE_LABEL, names.NODE_POOL_LABEL, names.SUB_GROUP_LABEL, names.ROLE_LABEL}
+OWNER_ANNOTATIONS: Final = (
+    TUNABLE_ANNOTATIONS
+    | GROUPER_KEYS
+    | {names.POD_GROUP_ANNOTATION, names.SPREAD_DEVICES_ANNOTATION}
 )
+"""Owners of pods write these."""
+OWNER_LABELS: Final = GROUPER_KEYS | {
+    names.QUEUE_LABEL,
+    names.NODE_POOL_LABEL,
+    names.SUB_GROUP_LABEL,
+    names.ROLE_LABEL,
+}
 """Owners of pods write these."""
 
 

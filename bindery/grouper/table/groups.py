@@ -1,0 +1,106 @@
+"""What the interpreter returns: PodGroups, problems, and the objects that it misses."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bindery.api import names
+from bindery.api.podgroup import PodGroupSpec
+from bindery.grouper.table.facts import Reference
+
+
+class ProblemReason(StrEnum):
+    """The reasons of the events at the objects concerned."""
+
+    UNKNOWN_KIND = "UnknownKind"
+    """The table has no row for the kind: one group, minimum 1."""
+    OWNER_NOT_READABLE = "OwnerNotReadable"
+    """An owner is gone or may not be read: the walk ends below it."""
+    PATH_NOT_FOUND = "PathNotFound"
+    """The object does not have what a path of its row needs."""
+    MINIMUM_TOO_HIGH = "MinimumTooHigh"
+    """The minimum is higher than the number of pods that there can be."""
+    INVALID_VALUE = "InvalidValue"
+    """A label or an annotation has a value that means nothing; it is ignored."""
+    PODS_DISAGREE = "PodsDisagree"
+    """Parts of a gang ask for different queues or priorities; the first part decides."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Problem:
+    """Something that the user should know, at the object concerned."""
+
+    object: Reference
+    reason: ProblemReason
+    message: str
+
+    @property
+    def is_warning(self) -> bool:
+        """Whether the event is a warning; else it informs."""
+        return self.reason is not ProblemReason.UNKNOWN_KIND
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Wanted:
+    """An object that the plan needs and was not given: the caller reads it and plans again.
+
+    Found by `uid` for an owner, else by name; then `versions` are those that the row names.
+    """
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str = ""
+    versions: tuple[str, ...] = ("*",)
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """One PodGroup, as it should be."""
+
+    namespace: str
+    name: str
+    owner: Reference
+    """The object that the PodGroup comes from, and is collected with."""
+    spec: PodGroupSpec
+    sources: Mapping[str, str] = field(default_factory=dict)
+    """Field of the spec -> `Kind/name` of the object that gave its value."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    pods: tuple[str, ...] = ()
+    """The UIDs of the pods that are members now, sorted."""
+
+    def to_object(self) -> dict[str, object]:
+        """Return the PodGroup as it is written; pure in all fields but `pods`."""
+        owner = {
+            "apiVersion": self.owner.api_version,
+            "kind": self.owner.kind,
+            "name": self.owner.name,
+            "uid": self.owner.uid,
+        }
+        metadata: dict[str, object] = {
+            "namespace": self.namespace,
+            "name": self.name,
+            "labels": {**self.labels, names.MADE_BY_LABEL: names.MADE_BY_GROUPER},
+            "ownerReferences": [owner],
+        }
+        if self.sources:
+            text = json.dumps(self.sources, sort_keys=True, separators=(",", ":"))
+            metadata["annotations"] = {names.SOURCES_ANNOTATION: text}
+        return {
+            "apiVersion": names.API_VERSION,
+            "kind": "PodGroup",
+            "metadata": metadata,
+            "spec": self.spec.to_wire(),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class GroupPlan:
+    """All that follows from the given owners and pods. Everything is sorted."""
+
+    groups: tuple[Group, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    wanted: tuple[Wanted, ...] = ()
+    """Pods that depend on one of these are in no group yet."""

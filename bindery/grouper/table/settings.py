@@ -1,0 +1,174 @@
+"""What users ask for in labels and annotations, of a pod or of any owner of it.
+
+The nearest to the pod wins. In one object, our key comes before those of other schedulers, and an
+annotation before a label. A value that means nothing is a problem at its object, and the search
+goes on.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, Generic, TypeVar
+
+from bindery.api import names
+from bindery.grouper.table.facts import Reference
+from bindery.grouper.table.groups import Problem, ProblemReason
+from bindery.grouper.table.walk import Link
+
+Value = TypeVar("Value")
+_MOST_SHOWN: Final = 80
+_MOST_NUMBER: Final = 1_000_000
+
+
+@dataclass(frozen=True)
+class Setting(Generic[Value]):
+    """One thing that can be asked for."""
+
+    keys: tuple[str, ...]
+    """Ours first, then those of others."""
+    read: Callable[[str], Value]
+    """Raises ValueError for a text that means nothing."""
+
+
+@dataclass(frozen=True)
+class Found(Generic[Value]):
+    """A value and the object that gave it."""
+
+    value: Value
+    source: Reference
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if not 0 <= number <= _MOST_NUMBER:
+        raise ValueError(f"it must be from 0 to {_MOST_NUMBER}")
+    return number
+
+
+def _positive(text: str) -> int:
+    number = _count(text)
+    if number < 1:
+        raise ValueError("it must be at least 1")
+    return number
+
+
+def _seconds(text: str) -> float:
+    number = float(text)
+    if not 0 < number < float("inf"):
+        raise ValueError("it must be a positive number of seconds")
+    return number
+
+
+def _name(text: str) -> str:
+    if not text.strip():
+        raise ValueError("it is empty")
+    return text.strip()
+
+
+_PREEMPTIBLE: Final = {
+    "true": True,
+    "false": False,
+    "preemptible": True,
+    "non-preemptible": False,
+}
+
+
+def _preemptible(text: str) -> bool:
+    if text.lower() not in _PREEMPTIBLE:
+        raise ValueError("it must be true or false")
+    return _PREEMPTIBLE[text.lower()]
+
+
+_KAI: Final = "kai.scheduler"
+MIN_MEMBER: Final = Setting(
+    (
+        names.MIN_MEMBER_KEY,
+        f"{_KAI}/batch-min-member",
+        "scheduling.volcano.sh/group-min-member",
+        "kueue.x-k8s.io/job-min-parallelism",
+    ),
+    _count,
+)
+QUEUE: Final = Setting(
+    (
+        names.QUEUE_KEY,
+        f"{_KAI}/queue",
+        "scheduling.volcano.sh/queue-name",
+        "volcano.sh/queue-name",
+        "kueue.x-k8s.io/queue-name",
+    ),
+    _name,
+)
+PRIORITY_CLASS: Final = Setting(
+    (names.PRIORITY_CLASS_KEY, "priorityClassName", "ray.io/priority-class-name"), _name
+)
+PREEMPTIBLE: Final = Setting(
+    (names.PREEMPTIBLE_ANNOTATION, f"{_KAI}/preemptibility", "volcano.sh/preemptable"),
+    _preemptible,
+)
+RUNTIME: Final = Setting((names.EXPECTED_RUNTIME_ANNOTATION,), _seconds)
+TOPOLOGY: Final = Setting((names.TOPOLOGY_KEY, f"{_KAI}/topology"), _name)
+TOPOLOGY_REQUIRED: Final = Setting(
+    (
+        names.TOPOLOGY_REQUIRED_KEY,
+        f"{_KAI}/topology-required-placement",
+        "kueue.x-k8s.io/podset-required-topology",
+    ),
+    _name,
+)
+TOPOLOGY_PREFERRED: Final = Setting(
+    (
+        names.TOPOLOGY_PREFERRED_KEY,
+        f"{_KAI}/topology-preferred-placement",
+        "kueue.x-k8s.io/podset-preferred-topology",
+    ),
+    _name,
+)
+SEGMENT_SIZE: Final = Setting(
+    (names.SEGMENT_SIZE_KEY, f"{_KAI}/segment-size", "kueue.x-k8s.io/podset-slice-size"),
+    _positive,
+)
+SEGMENT_REQUIRED: Final = Setting(
+    (
+        names.SEGMENT_REQUIRED_KEY,
+        f"{_KAI}/segment-topology-required-placement",
+        "kueue.x-k8s.io/podset-slice-required-topology",
+    ),
+    _name,
+)
+SEGMENT_PREFERRED: Final = Setting(
+    (names.SEGMENT_PREFERRED_KEY, f"{_KAI}/segment-topology-preferred-placement"), _name
+)
+NODE_POOL: Final = Setting((names.NODE_POOL_LABEL,), _name)
+_SKIP_KEYS: Final = (names.SKIP_GROUPER_KEY, f"{_KAI}/skip-podgrouper")
+
+
+def is_skipped(link: Link) -> bool:
+    """Return whether the grouper is to keep off the pods below `link`."""
+    return any(_text(link, key) == "true" for key in _SKIP_KEYS)
+
+
+def look_up(
+    setting: Setting[Value], links: Iterable[Link], problems: set[Problem]
+) -> Found[Value] | None:
+    """Return the value of the first of `links` that has one."""
+    for link in links:
+        for key in setting.keys:
+            text = _text(link, key)
+            if text is None:
+                continue
+            try:
+                return Found(setting.read(text), link.reference)
+            except ValueError as error:
+                message = f"{key}: {text[:_MOST_SHOWN]!r} is ignored: {error}"
+                problems.add(Problem(link.reference, ProblemReason.INVALID_VALUE, message))
+    return None
+
+
+def of_labels(labels: Mapping[str, str], key: str) -> str | None:
+    """Return the text of `key`, None if it is empty."""
+    return labels.get(key) or None
+
+
+def _text(link: Link, key: str) -> str | None:
+    value = link.annotations.get(key, link.labels.get(key))
+    return value if isinstance(value, str) else None

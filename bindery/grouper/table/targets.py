@@ -1,0 +1,112 @@
+"""Finds the object whose pods are one group: where the walk ends, and what a group is per."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.grouper.table import settings
+from bindery.grouper.table.facts import Reference
+from bindery.grouper.table.groups import Problem, ProblemReason, Wanted
+from bindery.grouper.table.loading import Table
+from bindery.grouper.table.rows import Match, PassTo, PassToObject, Row
+from bindery.grouper.table.walk import Chain, Link, Owners, link_of
+
+DEFAULT_ROW: Final = Row(match=Match(group="*", kind="*"), min=("`1`",))
+"""For kinds without a row: one group, minimum 1."""
+
+
+@dataclass(frozen=True)
+class Target:
+    """The object that a group comes from, seen from one of its pods."""
+
+    link: Link
+    row: Row
+    value: str = ""
+    """With `per: {label}`: the value of the label."""
+    is_pod: bool = False
+    """Whether each pod is independent; `link` is then its controller, or the pod itself."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What tells groups apart."""
+        return self.link.reference.uid, self.value
+
+
+@dataclass(frozen=True)
+class Finder:
+    """Finds targets in one table."""
+
+    table: Table
+    owners: Owners
+    problems: set[Problem]
+
+    def target(self, chain: Chain) -> Target | Wanted:
+        """Return the target of the pod of `chain`, or the object that must be read first."""
+        links, position = chain.links, len(chain.links) - 1
+        while True:
+            row = self._row(links[position].reference)
+            passing = row.pass_to
+            if passing is None or position == 0:
+                return self._per(chain, links[position], row)
+            if passing.object is not None:
+                return self._named(chain, passing.object, links[position])
+            position = _below(links, position, passing)
+
+    def _row(self, reference: Reference) -> Row:
+        row = self.table.row(reference.group, reference.version, reference.kind)
+        return row or DEFAULT_ROW
+
+    def _named(self, chain: Chain, wanted: PassToObject, link: Link) -> Target | Wanted:
+        """Return the target for the object that a label of the pod names."""
+        namespace, name = chain.pod.namespace, chain.pod.labels.get(wanted.label)
+        if not name:
+            message = f"the pod {chain.pod.name} has no label {wanted.label}"
+            problem = Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message)
+            self.problems.add(problem)
+            return Target(link, DEFAULT_ROW)
+        item = self.owners.named(wanted.group, wanted.kind, namespace, name)
+        if item is None:
+            return Wanted(wanted.group, wanted.kind, namespace, name, versions=wanted.versions)
+        found = link_of(item)
+        return self._per(chain, found, self._row(found.reference))
+
+    def _per(self, chain: Chain, link: Link, row: Row) -> Target:
+        if link is chain.links[0]:  # a pod without owners, or one that a wrapper made
+            return self._per_pod(chain, row)
+        per = row.per
+        if per is None:
+            if row is DEFAULT_ROW:
+                self._tell_unknown(link)
+            return Target(link, row)
+        if per.pod:
+            return self._per_pod(chain, row)
+        value = chain.pod.labels.get(per.label or "", "")
+        if not value:
+            message = f"the pod {chain.pod.name} has no label {per.label}"
+            self.problems.add(Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message))
+        return Target(link, row, value)
+
+    def _per_pod(self, chain: Chain, row: Row) -> Target:
+        """Return the controller of the pod: a gang if somebody asks for a minimum."""
+        link = chain.links[min(1, len(chain.links) - 1)]
+        asked = settings.look_up(settings.MIN_MEMBER, chain.links, self.problems)
+        return Target(link, row, is_pod=asked is None)
+
+    def _tell_unknown(self, link: Link) -> None:
+        at = link.reference
+        kind = f"{at.kind}.{at.group}" if at.group else at.kind
+        message = (
+            f"there is no row for {kind}: its pods are one group with minimum 1; the annotation "
+            f"{settings.MIN_MEMBER.keys[0]} or a row of your own changes that"
+        )
+        self.problems.add(Problem(at, ProblemReason.UNKNOWN_KIND, message))
+
+
+def _below(links: tuple[Link, ...], position: int, passing: PassTo) -> int:
+    """Return the position that `passing` leads to, at least one further down."""
+    if passing.pod:
+        return 0
+    if passing.kind is not None:
+        for below in range(position - 1, 0, -1):
+            if links[below].reference.kind == passing.kind:
+                return below
+    return position - 1

@@ -1,0 +1,117 @@
+"""Walks from a pod up to its top owner, by the owner references with `controller: true`."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from bindery.grouper.table.facts import (
+    KubeObject,
+    PodFacts,
+    Reference,
+    controller_of,
+    mapping,
+    reference_of,
+)
+
+MOST_LINKS: Final = 32
+"""How long a chain may be; a longer one is a cycle of references."""
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """A pod or an owner in a chain."""
+
+    reference: Reference
+    labels: Mapping[str, str]
+    annotations: Mapping[str, str]
+    controller: Reference | None
+    item: KubeObject | None = None
+    """The object; None for a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A pod and its owners, from the pod upwards."""
+
+    pod: PodFacts
+    links: tuple[Link, ...]
+    missing: Reference | None = None
+    """The owner above the last link that was not given."""
+    unreadable: str = ""
+    """Why that owner cannot be read; "" if it can."""
+
+    @property
+    def top(self) -> Link:
+        """The last link."""
+        return self.links[-1]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the walk ended where the chain ends, or where it will never go on."""
+        return self.missing is None or bool(self.unreadable)
+
+
+@dataclass(frozen=True)
+class Owners:
+    """The objects that chains lead through."""
+
+    by_uid: Mapping[str, KubeObject]
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    """Pods own objects too: a LeaderWorkerSet's leader owns the StatefulSet of its workers."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+
+    def chain(self, pod: PodFacts) -> Chain:
+        """Return the chain of `pod`."""
+        links = [link_of_pod(pod)]
+        while (above := links[-1].controller) is not None:
+            if above.uid in self.unreadable:
+                return Chain(pod, tuple(links), above, self.unreadable[above.uid])
+            if len(links) == MOST_LINKS:
+                return Chain(pod, tuple(links), above, "the owner references form a cycle")
+            found = self._link(above)
+            if found is None:
+                return Chain(pod, tuple(links), above)
+            links.append(found)
+        return Chain(pod, tuple(links))
+
+    def named(self, group: str, kind: str, namespace: str, name: str) -> KubeObject | None:
+        """Return the object with this name; of several versions of it, any one."""
+        for item in self.by_uid.values():
+            at = reference_of(item)
+            if (at.group, at.kind, at.namespace, at.name) == (group, kind, namespace, name):
+                return item
+        return None
+
+    def _link(self, reference: Reference) -> Link | None:
+        if reference.uid in self.pods:
+            return link_of_pod(self.pods[reference.uid])
+        item = self.by_uid.get(reference.uid)
+        return None if item is None else link_of(item)
+
+
+def link_of_pod(pod: PodFacts) -> Link:
+    """Return the link for `pod`."""
+    return Link(pod.reference, pod.labels, pod.annotations, pod.controller)
+
+
+def link_of(item: KubeObject) -> Link:
+    """Return the link for an owner."""
+    metadata = mapping(item.get("metadata"))
+    return Link(
+        reference_of(item),
+        mapping(metadata.get("labels")),
+        mapping(metadata.get("annotations")),
+        controller_of(item),
+        item,
+    )
+
+
+def root(
+    pod: PodFacts, owners: Mapping[str, KubeObject], pods: Iterable[PodFacts] = ()
+) -> Reference:
+    """Return the top of the chain of `pod`, as far as it is given; the pod itself without owners.
+
+    `pods`: pods that own objects of the chain.
+    """
+    chain = Owners(owners, {each.uid: each for each in pods}).chain(pod)
+    return chain.missing or chain.top.reference
