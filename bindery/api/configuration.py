@@ -38,6 +38,7 @@ DEFAULT_PLUGINS: Final = (
     "podaffinity",  # affinity and anti-affinity between pods
     "topologyspread",  # topology spread constraints
     "nodepreference",  # preferred affinity and soft taints
+    "imagelocality",  # between otherwise equal nodes, one that has the images
     "fragmentation",  # the place where the typical workload loses the fewest GPUs
     "nodeplacement",  # binpack or spread
 )

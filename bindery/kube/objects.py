@@ -6,6 +6,7 @@ are frozen and, as decoded trees cannot form cycles, not tracked by the garbage 
 collections made a burst of watch events six times as expensive (56 us an event; 9 us without).
 """
 
+import sys
 from typing import Annotated
 
 import msgspec
@@ -96,9 +97,21 @@ class NodeSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
     taints: list[Taint] | None = None
 
 
+class ContainerImage(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """An image that a node has; several names may refer to it."""
+
+    names: tuple[str, ...] = ()
+    size_bytes: int = 0
+
+    def __post_init__(self) -> None:
+        # Thousands of nodes have the same images: each name is kept once.
+        msgspec.structs.force_setattr(self, "names", tuple(map(sys.intern, self.names)))
+
+
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
+    images: list[ContainerImage] | None = None
 
 
 class Node(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -129,10 +129,15 @@ class PersistentVolumeClaimSource(
     claim_name: str = ""
 
 
+class ImageVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    reference: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
+    image: ImageVolume | None = None
 
 
 class SchedulingGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

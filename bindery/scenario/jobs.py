@@ -24,6 +24,7 @@ from bindery.scenario.fields import (
     NotYet,
     Quantity,
     ScenarioModel,
+    Texts,
 )
 from bindery.scenario.states import INITIAL_STATES, ON_NODE, PodState
 
@@ -52,6 +53,8 @@ class Request(ScenarioModel):
     cpu: Quantity = "0"
     memory: Quantity = "0"
     resources: dict[str, Quantity] = Field(default_factory=dict)
+    images: Texts = ()
+    """Images; each after the first belongs to a further container without requests."""
 
 
 class InitContainer(Request):

@@ -74,6 +74,8 @@ class ScenarioNode(ScenarioModel):
     labels: dict[str, str] = Field(default_factory=dict)
     annotations: dict[str, str] = Field(default_factory=dict)
     taints: tuple[Taint, ...] = ()
+    images: dict[str, Quantity] = Field(default_factory=dict)
+    """The container images that it has, with their sizes."""
     unschedulable: bool = False
     ready: bool = True
     numa: Numa | None = None

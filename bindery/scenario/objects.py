@@ -10,6 +10,7 @@ from typing import Final, TypeVar
 
 import msgspec
 
+from bindery.api import quantity
 from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
@@ -28,6 +29,7 @@ from bindery.api.podgroup import SCHEDULED
 from bindery.api.times import timestamp
 from bindery.kube.objects import (
     Condition,
+    ContainerImage,
     Meta,
     Node,
     NodeSpec,
@@ -138,7 +140,14 @@ def node_object(node: ScenarioNode, name: str, at: float) -> Node:
             unschedulable=node.unschedulable,
             taints=[Taint(key=t.key, value=t.value, effect=t.effect) for t in node.taints],
         ),
-        status=NodeStatus(allocatable={**allocatable, **node.resources}, conditions=[ready]),
+        status=NodeStatus(
+            allocatable={**allocatable, **node.resources},
+            conditions=[ready],
+            images=[
+                ContainerImage(names=(name,), size_bytes=quantity.parse(size, "memory"))
+                for name, size in node.images.items()
+            ],
+        ),
     )
 
 
@@ -262,10 +271,17 @@ def pod_object(
             scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[_container("main", pod, pod, who, pod.host_ports)],
+            containers=[
+                _container("main", pod, pod, who, pod.host_ports),
+                *_further_containers("main", pod),
+            ],
             init_containers=[
-                _container(f"init-{index}", pod, container, who, container.host_ports)
+                each
                 for index, container in enumerate(pod.init_containers)
+                for each in (
+                    _container(f"init-{index}", pod, container, who, container.host_ports),
+                    *_further_containers(f"init-{index}", container),
+                )
             ],
             node_selector=pod.node_selector,
             affinity=_converted(pod.affinity, Affinity),
@@ -299,10 +315,20 @@ def _container(
     restarts = isinstance(request, InitContainer) and request.restart_policy
     return Container(
         name=name,
+        image=next(iter(request.images), ""),
         resources=_requirements(pod, request, who),
         restart_policy=restarts or None,
         ports=_ports(ports),
     )
+
+
+def _further_containers(name: str, request: Request) -> list[Container]:
+    """Return the containers of the images of `request` after the first."""
+    return [
+        Container(name=f"{name}-{index}", image=image)
+        for index, image in enumerate(request.images)
+        if index
+    ]
 
 
 def _ports(ports: HostPorts) -> list[ContainerPort] | None:

@@ -33,6 +33,7 @@ from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
+from bindery.scheduler.model.images import image_names, normalized
 from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
 from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
@@ -52,6 +53,8 @@ class _Jobs:
     """Which device of its node each GPU group stands on in the scenario."""
     references: LabelReferences = field(default_factory=LabelReferences)
     """The labels to which rules of pods refer."""
+    images: frozenset[str] = frozenset()
+    """The images that pods of this scheduler use and nodes have."""
 
 
 def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> Entry:
@@ -65,7 +68,7 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
         "config": _config(snapshot, node_pool),
         "needs": list(_inexpressible(snapshot, jobs)),
         "now": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "nodes": capture_nodes(snapshot.nodes, _taken_by_others(snapshot, jobs)),
+        "nodes": capture_nodes(snapshot.nodes, _taken_by_others(snapshot, jobs), jobs.images),
         "queues": [_queue_entry(queue) for queue in queues],
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
@@ -106,7 +109,11 @@ def _natural(pod: Pod) -> str:
 
 
 def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
-    jobs = _Jobs(devices=device_indexes(snapshot.pods), references=references_of(snapshot.pods))
+    jobs = _Jobs(
+        devices=device_indexes(snapshot.pods),
+        references=references_of(snapshot.pods),
+        images=_images(snapshot),
+    )
     singles = [
         pod
         for pod in snapshot.pods
@@ -127,6 +134,17 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
             entry["minMember"] = owner.spec.min_member
         _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner)}, now)
     return jobs
+
+
+def _images(snapshot: ClusterSnapshot) -> frozenset[str]:
+    used = {
+        name
+        for pod in snapshot.pods
+        if pod.spec.scheduler_name == SCHEDULER_NAME
+        for name in image_names(pod.spec)
+    }
+    had = (image for node in snapshot.nodes for image in node.status.images or ())
+    return frozenset(used.intersection(normalized(name) for image in had for name in image.names))
 
 
 def _priority_names(snapshot: ClusterSnapshot) -> set[str]:
@@ -150,7 +168,7 @@ def _capture_job(
         captured["recreate"] = False
     if spreads_devices(pods):
         captured["spreadDevices"] = True
-    entries = capture_pods(pods, owner, now, jobs.devices, jobs.references)
+    entries = capture_pods(pods, owner, now, jobs.devices, jobs.references, jobs.images)
     jobs.entries.append({**captured, "pods": entries})
 
 

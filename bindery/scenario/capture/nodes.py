@@ -7,13 +7,14 @@ Used by `cluster`; pure. Nodes with equal entries whose names count from 0 becom
 import json
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from bindery.api import quantity
 from bindery.api.names import GPU_MEMORY_LABEL, GPU_MODEL_LABEL, GPU_RESOURCE, HOSTNAME_LABEL
 from bindery.kube.objects import Node
 from bindery.scenario.capture.hami import node_annotations
+from bindery.scheduler.model.images import normalized
 
 Entry = dict[str, Any]
 """A part of a scenario as it is written to YAML."""
@@ -22,16 +23,19 @@ _NUMBERED: Final = re.compile(r"(.*?)(0|[1-9]\d*)")
 _OWN_KEYS: Final = {"cpu": "cpu", "memory": "memory", "pods": "pods", GPU_RESOURCE: "gpus"}
 
 
-def capture_nodes(nodes: Iterable[Node], taken: Mapping[str, Mapping[str, int]]) -> list[Entry]:
+def capture_nodes(
+    nodes: Iterable[Node], taken: Mapping[str, Mapping[str, int]], images: Collection[str] = ()
+) -> list[Entry]:
     """Return the entries of `nodes`, equal ones together where their names count from 0.
 
     `taken`: node name -> resource -> amount that is used by what the scenario does not show.
+    `images`: the images that pods of the scenario use.
     """
     by_shape: defaultdict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     entries: dict[str, Entry] = {}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         name = node.metadata.name
-        entries[name] = _entry(node, taken.get(name, {}))
+        entries[name] = _entry(node, taken.get(name, {}), images)
         numbered = _NUMBERED.fullmatch(name)
         if numbered:
             shape = json.dumps(entries[name], sort_keys=True)
@@ -54,7 +58,7 @@ def amount_text(amount: int, resource: str) -> str:
     return f"{amount}m" if rest else str(whole)
 
 
-def _entry(node: Node, taken: Mapping[str, int]) -> Entry:
+def _entry(node: Node, taken: Mapping[str, int], images: Collection[str]) -> Entry:
     labels = dict(node.metadata.labels)
     if labels.get(HOSTNAME_LABEL) == node.metadata.name:
         del labels[HOSTNAME_LABEL]
@@ -85,6 +89,12 @@ def _entry(node: Node, taken: Mapping[str, int]) -> Entry:
         "labels": labels,
         "annotations": node_annotations(node),
         "taints": taints,
+        "images": {
+            name: str(image.size_bytes)
+            for image in node.status.images or ()
+            for name in map(normalized, image.names)
+            if name in images
+        },
         "unschedulable": node.spec.unschedulable,
     }
     entry |= {key: value for key, value in extras.items() if value}

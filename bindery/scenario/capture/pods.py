@@ -4,7 +4,7 @@ Used by `cluster`; pure. A scenario's pod has one container, so the requests of 
 added up: the scheduler reads no more of them than the sum.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from itertools import groupby
 from typing import Final
@@ -33,6 +33,7 @@ from bindery.scenario.capture.topology import exclusive_annotations, pod_labels
 from bindery.scenario.capture.volumes import volume_claims
 from bindery.scenario.states import PodState
 from bindery.scheduler.cache.reading import queue_of
+from bindery.scheduler.model.images import normalized
 from bindery.scheduler.model.label_references import LabelReferences
 
 _STUCK_AFTER_S: Final = 120.0
@@ -45,14 +46,15 @@ def capture_pods(
     now: datetime,
     devices: Indexes,
     references: LabelReferences,
+    images: Collection[str] = (),
 ) -> list[Entry]:
     """Return the entries of `pods`, which are the job of `owner`; equal neighbours together.
 
-    `references`: the labels to which rules of pods refer.
+    `references`: the labels to which rules of pods refer. `images`: those that nodes have.
     """
     entries = [
         {
-            **_entry(pod, now, references),
+            **_entry(pod, now, references, images),
             **_written({"chargedQueue": _charged_elsewhere(pod, owner)}),
             **_written(share_keys(pod, devices)),
         }
@@ -93,7 +95,7 @@ def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod) -> str:
     return recorded if recorded != (owner.spec.queue or DEFAULT_QUEUE) else ""
 
 
-def _entry(pod: Pod, now: datetime, references: LabelReferences) -> Entry:
+def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collection[str]) -> Entry:
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     rules = rules_of(pod)
@@ -101,11 +103,13 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences) -> Entry:
     state = state_of(pod, now) or PodState.PENDING
     entry: Entry = {
         **_request(spec.containers, spec.overhead),
+        "images": _images(spec.containers, images),
         "initContainers": [
             {
                 **_request([container], spec.overhead),
                 "restartPolicy": container.restart_policy or "",
                 **_written({"hostPorts": ports_of([container])}),
+                **_written({"images": _images([container], images)}),
             }
             for container in spec.init_containers or ()
         ],
@@ -135,6 +139,12 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences) -> Entry:
 
 def _written(entry: Entry) -> Entry:
     return {key: value for key, value in entry.items() if value}
+
+
+def _images(containers: Iterable[Container], known: Collection[str]) -> list[str]:
+    """Return the images of `containers`, if a node has one of them."""
+    images = [container.image for container in containers]
+    return images if any(normalized(image) in known for image in images) else []
 
 
 def _request(containers: Iterable[Container], overhead: dict[str, str] | None) -> Entry:

@@ -386,6 +386,7 @@ class Cluster:
             )
             self._apply_node(node, gone=True)  # its old state is no longer true either
             return
+        self._tasks.images_came(nodes.images.put(row, node.status.images or ()))
         if not known:
             self._tasks.charges.node_came(name, row)
             self._tasks.resize_shares(nodes.smallest_device_mib())

@@ -1,32 +1,37 @@
 """The shapes of pods, kept up to date with the rules of all pods.
 
 Used by tasks.py. A pod's rules about other pods, such as affinity, may refer to labels that shapes
-did not have before; then the shapes of the pods with these labels change.
+did not have before; then the shapes of the pods with these labels change. So do the shapes of pods
+with an image when it comes to its first node.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from bindery.kube.objects import Pod
+from bindery.scheduler.model.images import image_names
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences
+from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.pod_rules import read_rules
-from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import Shape, ShapeBook
 
 
 class PodShapes:
     """The shapes of pods. Pods of other schedulers only hold room: their shapes have no labels."""
 
-    def __init__(self, axis: ResourceAxis) -> None:
-        self.book = ShapeBook(axis)
+    def __init__(self, nodes: NodeTable) -> None:
+        self.book = ShapeBook(nodes.axis, known_images=nodes.images.names)
         self._references = LabelReferences()
         self._planned: dict[Uid, Pod] = {}
         """The pods of this scheduler."""
+        self._users: dict[str, dict[Uid, None]] = {}
+        """Image -> the pods of this scheduler that use it."""
 
     def note(self, pod: Pod, *, ours: bool) -> Iterator[tuple[Uid, Shape]]:
         """Note a new state of `pod`; yield the other pods that it gives new shapes."""
         meta, uid = pod.metadata, Uid(pod.metadata.uid)
         if ours:
+            self._note_images(uid, pod)
             self._planned[uid] = pod
         affected = self._references.put(
             uid, meta.namespace, meta.labels, read_rules(pod), planned=ours
@@ -44,4 +49,24 @@ class PodShapes:
     def forget(self, uid: Uid) -> None:
         """Forget a pod."""
         self._references.remove(uid)
+        self._note_images(uid, None)
         self._planned.pop(uid, None)
+
+    def images_came(self, names: Iterable[str]) -> Iterator[tuple[Uid, Shape]]:
+        """Yield the pods to which new images on nodes give new shapes."""
+        users = {uid: None for name in names for uid in self._users.get(name, ())}
+        for uid in users:
+            yield uid, self.of(self._planned[uid], ours=True)
+
+    def _note_images(self, uid: Uid, pod: Pod | None) -> None:
+        """Note the images of a new state of a pod; None: it has gone."""
+        old = self._planned.get(uid)
+        if old is not None and pod is not None and old.spec == pod.spec:
+            return
+        for name in image_names(old.spec) if old is not None else ():
+            users = self._users.get(name, {})
+            users.pop(uid, None)
+            if not users:
+                self._users.pop(name, None)
+        for name in image_names(pod.spec) if pod is not None else ():
+            self._users.setdefault(name, {})[uid] = None

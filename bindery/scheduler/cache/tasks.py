@@ -5,6 +5,7 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 """
 
 import math
+from collections.abc import Iterable, Sequence
 
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
 from bindery.kube.objects import Pod, PodGroup
@@ -55,7 +56,7 @@ class TaskStore:
         self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
-        self._shapes = PodShapes(state.axis)
+        self._shapes = PodShapes(state.nodes)
         self._grants = Grants(holds, trusts_records=trusts_records)
         self._scheduler_name = scheduler_name
         self._node_pool = node_pool
@@ -121,13 +122,24 @@ class TaskStore:
 
     def _shape(self, pod: Pod, *, ours: bool) -> Shape:
         """Return the shape of `pod`; enter the pods again that its rules give new shapes."""
-        for uid, shape in self._shapes.note(pod, ours=ours):
+        self._reshape(self._shapes.note(pod, ours=ours))
+        return self._shapes.of(pod, ours=ours)
+
+    def images_came(self, names: Sequence[str]) -> None:
+        """Update the pods that use images `names`, which no node had before."""
+        if names:
+            self._reshape(self._shapes.images_came(names))
+
+    def _reshape(self, shapes: Iterable[tuple[Uid, Shape]]) -> None:
+        """Enter pods again with new shapes."""
+        for uid, shape in shapes:
             task = self._state.tasks.get(uid)
             if task is not None and shape is not task.shape:
                 self._withdraw(task)
+                self._state.pod_counts.remove(task)
                 task.shape = shape
+                self._state.pod_counts.add(task)
                 self._enter(task)
-        return self._shapes.of(pod, ours=ours)
 
     def _believe_users(self, reservation: Pod) -> None:
         """Enter the shares of pods that are proven by `reservation`."""

@@ -18,6 +18,7 @@ from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
 from bindery.kube.objects import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
 from bindery.scheduler.model.devices import DeviceTable
+from bindery.scheduler.model.images import ImageTable, UsedImages
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.nodereading import (
     allocatable_of,
@@ -66,6 +67,8 @@ class NodeTable:
         """Row -> number of reservation pods that are needed and do not exist yet."""
         self.devices = DeviceTable(self._take_slot, self._promise_slot)
         """GPUs one by one."""
+        self.images = ImageTable()
+        """Container images. They change no filter, and so not `version`."""
         self.version = 0
         """Grows with each change other than of usage; the version for caches of filters."""
 
@@ -178,6 +181,10 @@ class NodeTable:
         memories = self.devices.known_memories() if request.is_by_memory else ()
         return self._by(request, int(max(memories))) if len(memories) else request
 
+    def image_percent(self, used: UsedImages) -> NDArray[np.int64]:
+        """Return how much of the images of a pod each node has, 0 to 100 [node row]."""
+        return self.images.percent(used, len(self.nodes), len(self.rows))
+
     def smallest_device_mib(self) -> int:
         """Return the smallest known device memory, in MiB; 0 if none is known."""
         return int(min(self.devices.known_memories(), default=0))
@@ -259,6 +266,8 @@ class NodeTable:
         row = self.rows.pop(name)
         self.nodes[row] = None
         self._models.pop(row, None)
+        self.images.put(row, ())
+        self.images.nodes_changed()
         self._cards.put(row, None)
         self.devices.put_node(row, 0, 0)
         self._free.append(row)
@@ -335,6 +344,7 @@ class NodeTable:
             row = len(self.nodes)
             self.nodes.append(None)
         self.rows[node.metadata.name] = row
+        self.images.nodes_changed()
         return row
 
     def _make_room(self) -> None:

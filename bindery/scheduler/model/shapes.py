@@ -22,6 +22,7 @@ from bindery.kube.objects import Pod
 from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.host_ports import HostPort, host_ports
+from bindery.scheduler.model.images import NO_IMAGES, UsedImages, used_images
 from bindery.scheduler.model.pod_rules import NO_RULES, PodRules
 from bindery.scheduler.model.resizing import effective_spec
 from bindery.scheduler.model.resources import (
@@ -96,6 +97,7 @@ class Shape:
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     host_ports: frozenset[HostPort] = frozenset()
+    images: UsedImages = NO_IMAGES
     namespace: str = ""
     """The namespace, if rules of pods refer to it."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -122,6 +124,8 @@ class ShapeBook:
     axis: ResourceAxis
     device_mib: int = 0
     """Memory of the smallest GPU, in MiB; `amounts` of shares by memory refer to it."""
+    known_images: Collection[str] = ()
+    """The images that any node has; shapes have no others."""
     _shapes: dict[bytes, Shape] = field(default_factory=dict)
     _ruled: WeakValueDictionary[Hashable, Shape] = field(default_factory=WeakValueDictionary)
     """Weak: each job may have rules of its own, and its shapes go with its pods."""
@@ -153,8 +157,11 @@ class ShapeBook:
             key: pod.metadata.annotations[key]
             for key in sorted(PLACEMENT_ANNOTATIONS & pod.metadata.annotations.keys())
         }
+        images = used_images(spec, self.known_images)
         key = content_key(
             (
+                images.names,
+                images.containers,
                 [c.resources for c in spec.containers],
                 [(c.resources, c.restart_policy) for c in spec.init_containers or ()],
                 sorted(host_ports(spec)),
@@ -174,7 +181,7 @@ class ShapeBook:
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._new(pod, spec, annotations)
+            shape = self._new(pod, spec, annotations, images)
             # A node with these resources may appear, so this refusal is not cached.
             if shape.refusal is not _TOO_MANY_RESOURCES:
                 self._shapes[key] = shape
@@ -203,7 +210,9 @@ class ShapeBook:
         portion = share.portion_of(self.device_mib) or WHOLE
         return gpu_amount(min(portion, WHOLE), share.devices)
 
-    def _new(self, pod: Pod, spec: PodSpec, annotations: Mapping[str, str]) -> Shape:
+    def _new(
+        self, pod: Pod, spec: PodSpec, annotations: Mapping[str, str], images: UsedImages
+    ) -> Shape:
         refusal, problems = None, share_problems(pod)
         forged = _forged_annotation(pod)
         share = gpushare.read(annotations) if not problems else None
@@ -241,6 +250,7 @@ class ShapeBook:
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
             host_ports=host_ports(spec),
+            images=images,
         )
 
 

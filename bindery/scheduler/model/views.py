@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bindery.api.gpushare import GpuShare
 from bindery.kube.objects import Node
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.images import UsedImages
 from bindery.scheduler.model.queues import QueueEntry
 from bindery.scheduler.model.resources import Request, ResourceAxis
 from bindery.scheduler.model.shapes import Shape
@@ -120,6 +121,10 @@ class NodesView(Protocol):
     @property
     def devices(self) -> DevicesView:
         """GPUs one by one."""
+        ...
+
+    def image_percent(self, used: UsedImages) -> Columns:
+        """Return how much of the images of a pod each node has, 0 to 100 [node row]."""
         ...
 
     def name(self, row: int) -> str:
