@@ -271,17 +271,11 @@ def pod_object(
             scheduler_name=pod.scheduler_name or SCHEDULER_NAME,
             priority=priority,
             preemption_policy=pod.preemption_policy,
-            containers=[
-                _container("main", pod, pod, who, pod.host_ports),
-                *_further_containers("main", pod),
-            ],
+            containers=_containers("main", pod, pod, who),
             init_containers=[
                 each
                 for index, container in enumerate(pod.init_containers)
-                for each in (
-                    _container(f"init-{index}", pod, container, who, container.host_ports),
-                    *_further_containers(f"init-{index}", container),
-                )
+                for each in _containers(f"init-{index}", pod, container, who)
             ],
             node_selector=pod.node_selector,
             affinity=_converted(pod.affinity, Affinity),
@@ -308,27 +302,20 @@ def _controller(who: PodIdentity) -> OwnerReference:
     )
 
 
-def _container(
-    name: str, pod: ScenarioPod, request: Request, who: PodIdentity, ports: HostPorts
-) -> Container:
-    """Return a container of `pod` with `request` and `ports`."""
+def _containers(
+    name: str, pod: ScenarioPod, request: ScenarioPod | InitContainer, who: PodIdentity
+) -> list[Container]:
+    """Return a container of `pod` with `request`, and those of its further images."""
     restarts = isinstance(request, InitContainer) and request.restart_policy
-    return Container(
+    container = Container(
         name=name,
         image=next(iter(request.images), ""),
         resources=_requirements(pod, request, who),
         restart_policy=restarts or None,
-        ports=_ports(ports),
+        ports=_ports(request.host_ports),
     )
-
-
-def _further_containers(name: str, request: Request) -> list[Container]:
-    """Return the containers of the images of `request` after the first."""
-    return [
-        Container(name=f"{name}-{index}", image=image)
-        for index, image in enumerate(request.images)
-        if index
-    ]
+    further = enumerate(request.images[1:], start=1)
+    return [container, *(Container(name=f"{name}-{i}", image=image) for i, image in further)]
 
 
 def _ports(ports: HostPorts) -> list[ContainerPort] | None:
