@@ -5,6 +5,10 @@ and its gangs wait. For pods, the API server set the priority when they were cre
 """
 
 from bindery.kube.objects import PriorityClass
+from bindery.scheduler.model.jobs import Job, Task
+
+NON_PREEMPTIBLE_FROM = 100
+"""Gangs of this priority or higher are not evicted for others, unless they allow it."""
 
 
 class PriorityClasses:
@@ -34,6 +38,18 @@ class PriorityClasses:
         """Return the priority of the class `name`; None without a name or if it does not exist."""
         found = self._classes.get(name or "")
         return found.value if found is not None else None
+
+    def is_preemptible(self, job: Job, task: Task) -> bool:
+        """Return whether `task` of `job` may be evicted for other jobs.
+
+        The pod decides, then its PodGroup, then the priority (below 100, as in KAI-Scheduler).
+        """
+        if task.says_preemptible is not None:
+            return task.says_preemptible
+        if job.says_preemptible is not None:
+            return job.says_preemptible
+        of_class = self.value(job.priority_class)
+        return (task.priority if of_class is None else of_class) < NON_PREEMPTIBLE_FROM
 
     def never_preempts(self, name: str | None) -> bool:
         """Return whether no pods may be evicted for gangs of the class `name`."""

@@ -31,9 +31,6 @@ from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, 
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
-NON_PREEMPTIBLE_FROM = 100
-"""Gangs of this priority or higher are not evicted for others, unless they allow it."""
-
 
 class TaskStore:
     """Owns `PlanState.tasks` and `.jobs`. Pods with `scheduler_name` are planned."""
@@ -248,14 +245,8 @@ class TaskStore:
         if device_mib == self._shapes.book.device_mib:
             return
         renewed = self._shapes.book.renew(device_mib)
-        for task in self._state.tasks.values():
-            shape = renewed.get(task.shape)
-            if shape is not None:
-                self._withdraw(task)
-                task.shape = shape
-                self._enter(task)
-        if renewed:
-            self._state.pod_counts.recount(self._state.tasks.values())
+        tasks = list(self._state.tasks.items())
+        self._reshape((uid, renewed.get(task.shape, task.shape)) for uid, task in tasks)
 
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""
@@ -345,7 +336,7 @@ class TaskStore:
             task
             for task in job.tasks.values()
             if task.queue != self._queue_of(job, task)
-            or task.is_preemptible != self._is_preemptible(job, task)
+            or task.is_preemptible != self._priority_classes.is_preemptible(job, task)
         ]
         for task in changed:
             self._withdraw(task)
@@ -442,7 +433,7 @@ class TaskStore:
             task.queue_row = self._state.queues.row(task.queue)
             if not task.has_own_priority:
                 task.priority = self._default_priority
-            task.is_preemptible = self._is_preemptible(job, task)
+            task.is_preemptible = self._priority_classes.is_preemptible(job, task)
             job.add(task)
             self._note_waiting(job)
             if task.pod_status is TaskStatus.RUNNING and self._is_to_record(job, task):
@@ -463,7 +454,7 @@ class TaskStore:
             return False
         if not task.has_own_priority:
             task.priority = self._default_priority
-        if old.is_preemptible != self._is_preemptible(job, task):
+        if old.is_preemptible != self._priority_classes.is_preemptible(job, task):
             return False
         task.is_preemptible = old.is_preemptible
         task.row, task.queue, task.queue_row = old.row, old.queue, old.queue_row
@@ -492,18 +483,6 @@ class TaskStore:
         self._leaving.discard(task.uid)
         self._state.pod_counts.remove(task)
         del self._state.tasks[task.uid]
-
-    def _is_preemptible(self, job: Job, task: Task) -> bool:
-        """Return whether `task` may be evicted for other jobs.
-
-        The pod decides, then its PodGroup, then the priority (below 100, as in KAI-Scheduler).
-        """
-        if task.says_preemptible is not None:
-            return task.says_preemptible
-        if job.says_preemptible is not None:
-            return job.says_preemptible
-        of_class = self._priority_classes.value(job.priority_class)
-        return (task.priority if of_class is None else of_class) < NON_PREEMPTIBLE_FROM
 
     def _note_waiting(self, job: Job) -> None:
         if job.pending or job.gated_count:
