@@ -11,7 +11,7 @@ UV_VERSION := 0.13.8
 export UV_PYTHON_DOWNLOADS := never
 
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane clean
+.PHONY: help demo demo-up demo-down check test test-long chaos lint format crds bench bench-quality bench-topology controlplane controlplane-next clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -77,6 +77,9 @@ bench-topology: $(VENV)/ready ## Measure how close together gangs are placed, wi
 
 controlplane: $(VENV)/ready ## Build the control plane's binaries, once (about six minutes).
 	$(RUN)/python -m bindery.controlplane
+
+controlplane-next: $(VENV)/ready ## Build an API server of the next Kubernetes for the tests that need one, once (ten minutes).
+	$(RUN)/python -m bindery.controlplane next
 
 clean: ## Remove what was built here; the control plane's binaries stay in the cache.
 	rm -rf $(VENV) $(TOOLS) build .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,7 +1,8 @@
 """Prepares the control plane's binaries, with visible progress.
 
 Run by `make` as `python -m bindery.controlplane` before the tests, whose own output is captured.
-It builds nothing where a cluster or binaries are at hand.
+It builds nothing where a cluster or binaries are at hand. `next` as an argument builds those of the
+next Kubernetes, whose tests are left out without them.
 """
 
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from bindery.controlplane import find
+from bindery.controlplane import build, find
 from bindery.controlplane.errors import ControlPlaneError
 
 
@@ -18,6 +19,9 @@ def main() -> int:
     """Find the control plane, build what it lacks, and return the exit code."""
     console = Console(stderr=True, highlight=False)
     try:
+        if sys.argv[1:] == ["next"]:
+            build.binaries(build.NEXT, console.print, build.NEXT_MODULE)
+            return 0
         with console.status("control plane"), tempfile.TemporaryDirectory() as unused:
             find.find(find.Options(state_dir=Path(unused)), console.print)
     except ControlPlaneError as error:

@@ -30,6 +30,13 @@ PACKAGES: Final = {
 }
 """Binary -> Go package, in the order in which they are built."""
 
+MODULE: Final = "controlplane"
+"""The Go module that they are built from, in the checkout."""
+NEXT_MODULE: Final = "controlplane/next"
+"""The Go module of the next Kubernetes, for kinds that this one does not have."""
+NEXT: Final = ("kube-apiserver", "kube-controller-manager")
+"""What is built from that."""
+
 Report = Callable[[str], None]
 """Takes one line of progress for people."""
 
@@ -40,25 +47,34 @@ def cache_directory() -> Path:
     return Path(base) / "bindery" / "controlplane"
 
 
-def key() -> str:
-    """Return a name for the binaries' directory, derived from all their inputs."""
-    module = checkout.directory("controlplane")
+def key(module: str = MODULE) -> str:
+    """Return a name for the directory of a module's binaries, derived from all their inputs."""
+    source = checkout.directory(module)
     digest = hashlib.sha256()
     for name in ("go.mod", "go.sum"):
-        digest.update((module / name).read_bytes())
-    digest.update(_linker_flags().encode())
-    kubernetes = checkout.module_version("k8s.io/kubernetes")
-    etcd = checkout.module_version("go.etcd.io/etcd/server/v3")
-    return f"{kubernetes}-etcd-{etcd}-{digest.hexdigest()[:8]}"
+        digest.update((source / name).read_bytes())
+    digest.update(_linker_flags(module).encode())
+    kubernetes = checkout.module_version("k8s.io/kubernetes", module)
+    digits = digest.hexdigest()[:8]
+    if module != MODULE:
+        return f"{kubernetes}-{digits}"
+    etcd = checkout.module_version("go.etcd.io/etcd/server/v3", module)
+    return f"{kubernetes}-etcd-{etcd}-{digits}"
 
 
-def binaries(names: Sequence[str], report: Report) -> dict[str, Path]:
+def are_built(names: Sequence[str], module: str = MODULE) -> bool:
+    """Return whether all of the binaries `names` are there."""
+    directory = cache_directory() / key(module)
+    return all((directory / name).exists() for name in names)
+
+
+def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict[str, Path]:
     """Return the paths of the binaries `names`, built first where they are missing.
 
     Raises:
         BuildError: one cannot be built.
     """
-    directory = cache_directory() / key()
+    directory = cache_directory() / key(module)
     paths = {name: directory / name for name in names}
     if all(path.exists() for path in paths.values()):
         return paths
@@ -66,11 +82,11 @@ def binaries(names: Sequence[str], report: Report) -> dict[str, Path]:
     with _locked(directory / "lock", report):
         missing = [name for name, path in paths.items() if not path.exists()]
         if missing:
-            _build(missing, directory, report)
+            _build(missing, directory, report, module)
     return paths
 
 
-def _build(names: Sequence[str], directory: Path, report: Report) -> None:
+def _build(names: Sequence[str], directory: Path, report: Report, module: str) -> None:
     compiler = go.find(cache_directory(), report)
     report(f"building {', '.join(names)} into {directory}: about six minutes on two cores, once")
     for number, name in enumerate(names, start=1):
@@ -78,16 +94,17 @@ def _build(names: Sequence[str], directory: Path, report: Report) -> None:
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             target = Path(scratch) / name
-            _compile(compiler, PACKAGES[name], target)
+            _compile(compiler, PACKAGES[name], target, module)
             target.replace(directory / name)
         report(f"built {name} in {time.monotonic() - begin:.0f} s")
 
 
-def _compile(compiler: Path, package: str, target: Path) -> None:
-    arguments = ["build", "-trimpath", "-ldflags", _linker_flags(), "-o", str(target), package]
+def _compile(compiler: Path, package: str, target: Path, module: str) -> None:
+    flags = _linker_flags(module)
+    arguments = ["build", "-trimpath", "-ldflags", flags, "-o", str(target), package]
     result = subprocess.run(  # noqa: S603  constant arguments
         [str(compiler), *arguments],
-        cwd=checkout.directory("controlplane"),
+        cwd=checkout.directory(module),
         env=go.environment(),
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -98,9 +115,9 @@ def _compile(compiler: Path, package: str, target: Path) -> None:
         raise BuildError(f"go build {package} failed:\n{result.stderr.strip()[-4000:]}")
 
 
-def _linker_flags() -> str:
+def _linker_flags(module: str) -> str:
     """Return flags that leave symbols out and let the binaries say which version they are."""
-    version = checkout.module_version("k8s.io/kubernetes")
+    version = checkout.module_version("k8s.io/kubernetes", module)
     major, minor, _ = version.removeprefix("v").split(".", 2)
     values = {
         "gitVersion": version,

@@ -29,10 +29,10 @@ def directory(name: str) -> Path:
     return path
 
 
-def module_version(module: str) -> str:
-    """Return the version of the Go module `module` that `controlplane/go.mod` asks for."""
-    text = (directory("controlplane") / "go.mod").read_text(encoding="utf-8")
+def module_version(module: str, required_by: str = "controlplane") -> str:
+    """Return the version of the Go module `module` that `go.mod` of `required_by` asks for."""
+    text = (directory(required_by) / "go.mod").read_text(encoding="utf-8")
     found = re.search(rf"^\s*(?:require )?{re.escape(module)} (v\S+)", text, re.MULTILINE)
     if found is None:
-        raise ControlPlaneError(f"controlplane/go.mod does not require {module}")
+        raise ControlPlaneError(f"{required_by}/go.mod does not require {module}")
     return found[1]

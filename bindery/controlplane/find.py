@@ -20,6 +20,7 @@ from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.given import GivenControlPlane, KindControlPlane
 from bindery.controlplane.local import LocalControlPlane, ServerBinaries
 from bindery.controlplane.plane import ControlPlane, Tools
+from bindery.controlplane.settings import DEFAULT_FEATURES, Features
 
 KUBECONFIG_VARIABLE: Final = "BINDERY_KUBECONFIG"
 ASSETS_VARIABLE: Final = "KUBEBUILDER_ASSETS"
@@ -36,6 +37,10 @@ class Options:
     """Where its files go; default: a temporary directory that is removed at the end."""
     tethered: bool = True
     """Whether it ends with this process."""
+    features: Features = DEFAULT_FEATURES
+    """What it does beyond Kubernetes' defaults; only of a control plane of our own."""
+    is_next: bool = False
+    """Whether it is of the next Kubernetes, from `controlplane/next/`; only one of our own."""
 
 
 def find(
@@ -69,7 +74,8 @@ def local(
     Raises:
         ControlPlaneError: a binary is missing and cannot be built.
     """
-    paths = _assets(environment)
+    paths = build.binaries(build.NEXT, report, build.NEXT_MODULE) if options.is_next else {}
+    paths = {**_assets(environment), **paths}
     missing = [name for name in build.PACKAGES if name not in paths]
     paths |= build.binaries(missing, report) if missing else {}
     return LocalControlPlane(
@@ -83,6 +89,7 @@ def local(
         state_dir=options.state_dir,
         tethered=options.tethered,
         report=report,
+        features=options.features,
     )
 
 

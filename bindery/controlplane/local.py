@@ -24,6 +24,7 @@ from bindery.controlplane.errors import ControlPlaneError, ProcessError
 from bindery.controlplane.plane import ControlPlane, Tools
 from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Command, Detached, Process
+from bindery.controlplane.settings import DEFAULT_FEATURES, Features
 
 _PORT_ATTEMPTS: Final = 3
 _READY_SECONDS: Final = 60.0
@@ -50,6 +51,7 @@ class LocalControlPlane(ControlPlane):
         state_dir: Path | None = None,
         tethered: bool = True,
         report: Report = lambda _line: None,
+        features: Features = DEFAULT_FEATURES,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
@@ -62,6 +64,7 @@ class LocalControlPlane(ControlPlane):
         self.binaries = binaries
         self._tethered = tethered
         self._report = report
+        self._features = features
         self._token = secrets.token_urlsafe(32)
         self._etcd_port = 0
         self._api_port = 0
@@ -163,7 +166,11 @@ class LocalControlPlane(ControlPlane):
         tokens.touch(mode=0o600)
         tokens.write_text(f'{self._token},admin,admin,"system:masters"\n', encoding="utf-8")
         arguments = settings.api_server_arguments(
-            certificates, tokens, etcd_port=self._etcd_port, port=self._api_port
+            certificates,
+            tokens,
+            etcd_port=self._etcd_port,
+            port=self._api_port,
+            features=self._features,
         )
         process = self._start("kube-apiserver", self.binaries.kube_apiserver, arguments)
         authority = certificates / "apiserver.crt"
@@ -176,7 +183,7 @@ class LocalControlPlane(ControlPlane):
 
     def _start_controller_manager(self) -> None:
         arguments = settings.controller_manager_arguments(
-            self.admin_kubeconfig, self.state_dir / "certificates"
+            self.admin_kubeconfig, self.state_dir / "certificates", self._features
         )
         process = self._start(
             "kube-controller-manager", self.binaries.kube_controller_manager, arguments

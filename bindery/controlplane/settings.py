@@ -4,8 +4,32 @@ Called by `local`. Everything listens on 127.0.0.1. Where a value differs from K
 the reason stands beside it.
 """
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
+
+
+@dataclass(frozen=True)
+class Features:
+    """What Kubernetes does not do unless it is asked to."""
+
+    gates: tuple[str, ...] = ()
+    """Feature gates to turn on."""
+    apis: tuple[str, ...] = ()
+    """Groups with a version to serve, such as `scheduling.k8s.io/v1alpha2`."""
+
+    def gate_arguments(self) -> list[str]:
+        """Return the option for the gates, for any of Kubernetes' programs."""
+        gates = ",".join(f"{gate}=true" for gate in self.gates)
+        return [f"--feature-gates={gates}"] if gates else []
+
+    def api_arguments(self) -> list[str]:
+        """Return the option for the served versions, for kube-apiserver."""
+        apis = ",".join(f"{api}=true" for api in self.apis)
+        return [f"--runtime-config={apis}"] if apis else []
+
+
+DEFAULT_FEATURES: Final = Features()
 
 _CONTROLLERS: Final = (
     # What a scheduler's users meet. Fewer controllers leave more of a small machine to the rest.
@@ -21,6 +45,7 @@ _CONTROLLERS: Final = (
     "persistentvolume-protection-controller",
     "persistentvolumeclaim-protection-controller",
     "pod-garbage-collector-controller",
+    "podgroup-protection-controller",  # idle unless the gate GenericWorkload is on
     "replicaset-controller",
     "resourceclaim-controller",
     "root-ca-certificate-publisher-controller",
@@ -50,7 +75,12 @@ def etcd_arguments(data: Path, port: int, peer_port: int) -> list[str]:
 
 
 def api_server_arguments(
-    certificates: Path, tokens: Path, *, etcd_port: int, port: int
+    certificates: Path,
+    tokens: Path,
+    *,
+    etcd_port: int,
+    port: int,
+    features: Features = DEFAULT_FEATURES,
 ) -> list[str]:
     """Return the arguments of kube-apiserver."""
     # The key that kube-apiserver makes for its own certificate signs ServiceAccount tokens too:
@@ -73,10 +103,14 @@ def api_server_arguments(
         # Benchmarks measure schedulers, not the queueing of a small server.
         "--max-requests-inflight=4000",
         "--max-mutating-requests-inflight=2000",
+        *features.gate_arguments(),
+        *features.api_arguments(),
     ]
 
 
-def controller_manager_arguments(kubeconfig: Path, certificates: Path) -> list[str]:
+def controller_manager_arguments(
+    kubeconfig: Path, certificates: Path, features: Features = DEFAULT_FEATURES
+) -> list[str]:
     """Return the arguments of kube-controller-manager."""
     return [
         f"--kubeconfig={kubeconfig}",
@@ -91,6 +125,7 @@ def controller_manager_arguments(kubeconfig: Path, certificates: Path) -> list[s
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--concurrent-namespace-syncs=20",
+        *features.gate_arguments(),
     ]
 
 

@@ -169,7 +169,9 @@ class ResourceClaimTemplate(KubeObject, frozen=True, rename="camel", kw_only=Tru
 # ---- from the scheduler's plugin to the binder's ------------------------------------------------
 
 
-class ClaimHandover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class ClaimHandover(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
     """One claim of a pod, as the scheduler has planned it."""
 
     name: str
@@ -179,6 +181,8 @@ class ClaimHandover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
     """Whether the claim was made for this pod from a template: then it must belong to it."""
     is_new: bool = True
     """Whether the plan has made the allocation; else the claim had it already."""
+    consumer: ConsumerReference | None = None
+    """The PodGroup that the claim is reserved for, with all of its pods. None: the pod alone."""
 
 
 class Handover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

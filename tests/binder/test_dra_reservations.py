@@ -178,3 +178,40 @@ def test_a_device_that_has_failed_is_never_ready() -> None:
 def test_a_claim_that_was_deallocated_is_not_waited_for() -> None:
     with pytest.raises(PluginError, match="deallocated in the meantime"):
         readiness(claim())
+
+
+GROUP = {
+    "apiGroup": "scheduling.k8s.io",
+    "resource": "podgroups",
+    "name": "train",
+    "uid": "group-1",
+}
+
+
+def test_a_claim_of_a_group_is_reserved_for_the_group_once() -> None:
+    plan = planned(consumer=GROUP)
+
+    patch = reservations.reserved(claim(), plan, POD, "node", NOW)
+
+    assert patch is not None
+    assert patch["status"]["reservedFor"] == [GROUP]
+    again = claim({"allocation": allocated(), "reservedFor": [GROUP]})
+    assert reservations.reserved(again, plan, POD, "node", NOW) is None
+    reservations.check_reserved(again, plan, POD)
+
+
+def test_the_reservation_of_a_group_is_taken_back_as_one() -> None:
+    found = claim({"allocation": allocated(), "reservedFor": [GROUP]})
+
+    patch = reservations.released(found, planned(consumer=GROUP), POD)
+
+    assert patch == {"status": {"reservedFor": None, "allocation": None}}
+
+
+def test_a_claim_made_for_the_group_is_not_one_of_the_pod() -> None:
+    owner = {"uid": "group-1", "controller": True, "kind": "PodGroup", "name": "train"}
+    found = claim(ownerReferences=[owner])
+
+    reservations.check(found, planned(isOwn=True, consumer=GROUP), POD)
+    with pytest.raises(PluginError, match="not made for this pod"):
+        reservations.check(found, planned(isOwn=True), POD)

@@ -9,6 +9,7 @@ kube-scheduler's plugin DynamicResources, Kubernetes 1.36.
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import ClassVar
 from weakref import WeakValueDictionary
 
@@ -20,6 +21,7 @@ from bindery.api.times import timestamp
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.dra.offers import Offers
+from bindery.binder.plugins.dra.shares import Shares
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.kube.bindrequests import PodBinding
 from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
@@ -38,7 +40,7 @@ class _FinalizerGoneError(Exception):
 
 
 class DynamicResources:
-    """The plugin. Its only state is one lock for each claim being written."""
+    """The plugin. Its state: a lock for each claim being written, and who shares claims."""
 
     name: ClassVar[str] = "dra"
     arguments: ClassVar[type[BaseModel]] = Arguments
@@ -48,6 +50,7 @@ class DynamicResources:
         self._offers = Offers()
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         """Claim UID -> one writer at a time: many pods of a gang may share a claim."""
+        self._shares = Shares()
 
     def concerns(self, binding: PodBinding) -> bool:
         """Return whether the scheduler has handed something over for the pod."""
@@ -57,6 +60,7 @@ class DynamicResources:
         """Allocate and reserve the claims of the pod, and wait until their devices are ready."""
         claims = _handover(context).claims
         for planned in claims:
+            self._shares.enter(planned, context.pod)
             await self._demand_offered(context, planned)
         written = [await self._reserve(context, planned) for planned in claims]
         for claim in written:
@@ -73,8 +77,13 @@ class DynamicResources:
             except NotFoundError as error:
                 raise _missing(planned) from error
             reservations.check(claim, planned, context.pod)
-            reservations.check_reserved(claim, context.pod)
+            reservations.check_reserved(claim, planned, context.pod)
             await self._demand_offered(context, planned)
+
+    async def post_bind(self, context: BindContext) -> None:
+        """Forget the pod: from now on the API server shows that it uses its claims."""
+        for planned in _handover(context).claims:
+            self._shares.leave(planned, context.pod)
 
     async def rollback(self, context: BindContext) -> None:
         """Take back what `pre_bind` has written for this pod and this request."""
@@ -84,10 +93,11 @@ class DynamicResources:
             return
         for planned in reversed(claims):
             async with self._turn(planned):
-                try:
-                    await self._release(context, planned)
-                except NotFoundError:
+                self._shares.leave(planned, context.pod)
+                if await self._shares.is_used(context.client, planned, context.pod):
                     continue
+                with suppress(NotFoundError):
+                    await self._release(context, planned)
 
     async def _demand_offered(self, context: BindContext, planned: ClaimHandover) -> None:
         """Demand the devices of a claim that this plan allocates; of others, who has allocated it.

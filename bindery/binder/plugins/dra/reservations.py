@@ -40,14 +40,21 @@ def check(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
         raise _changed(f"resource claim {name} is not the one that was planned")
     if meta.deletion_timestamp is not None:
         raise _changed(f"resource claim {name} is being deleted")
+    user = consumer(planned, pod)
     if planned.is_own and not any(
-        owner.controller and owner.uid == pod.uid for owner in meta.owner_references
+        owner.controller and owner.uid == user.uid for owner in meta.owner_references
     ):
-        raise _changed(f"resource claim {name} was not made for this pod")
+        maker = "its PodGroup" if planned.consumer is not None else "this pod"
+        raise _changed(f"resource claim {name} was not made for {maker}")
 
 
-def check_reserved(claim: ResourceClaim, pod: PodView) -> None:
-    """Do nothing if `claim` is allocated and `pod` has reserved it.
+def consumer(planned: ClaimHandover, pod: PodView) -> ConsumerReference:
+    """Return the consumer of the claim: the PodGroup that shares it, else the pod."""
+    return planned.consumer or ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
+
+
+def check_reserved(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> None:
+    """Do nothing if `claim` is allocated and reserved for `pod`, or for its PodGroup.
 
     Raises:
         PluginError: somebody has taken it back.
@@ -55,7 +62,7 @@ def check_reserved(claim: ResourceClaim, pod: PodView) -> None:
     name, status = claim.metadata.name, claim.status
     if status.allocation is None:
         raise _changed(f"resource claim {name} was deallocated before the pod was bound")
-    if all(user.uid != pod.uid for user in status.reserved_for):
+    if all(user.uid != consumer(planned, pod).uid for user in status.reserved_for):
         raise _changed(f"the pod's reservation of resource claim {name} was removed")
 
 
@@ -98,12 +105,12 @@ def reserved(
         }
     elif not _serves(status.allocation, planned.allocation, node_name):
         raise _changed(f"resource claim {planned.name} was allocated elsewhere in the meantime")
-    if all(user.uid != pod.uid for user in users):
+    me = consumer(planned, pod)
+    if all(user.uid != me.uid for user in users):
         if len(users) >= MOST_RESERVATIONS:
             raise _changed(
                 f"resource claim {planned.name} is reserved by {MOST_RESERVATIONS} pods already"
             )
-        me = ConsumerReference(resource="pods", name=pod.name, uid=pod.uid)
         written["reservedFor"] = _wire([*users, me])
     return {"status": written} if written else None
 
@@ -115,7 +122,7 @@ def released(claim: ResourceClaim, planned: ClaimHandover, pod: PodView) -> Patc
     controller does: it does so only for reservations that it removes itself.
     """
     users = claim.status.reserved_for
-    left = [user for user in users if user.uid != pod.uid]
+    left = [user for user in users if user.uid != consumer(planned, pod).uid]
     written: dict[str, Any] = {}
     if len(left) < len(users):
         written["reservedFor"] = _wire(left) or None

@@ -15,6 +15,7 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.claims import Allocation, DeviceClaim, Handover, ResourceClaim
 from bindery.kube.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.sharedclaims import SharingGroup
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.plugins.dra.cel import Selectors
@@ -35,6 +36,8 @@ class ClaimCache:
     inventory: Inventory = field(default_factory=Inventory)
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     claims: dict[ClaimKey, ResourceClaim] = field(default_factory=dict)
+    groups: dict[ClaimKey, SharingGroup] = field(default_factory=dict)
+    """PodGroups that pods may share claims in."""
     pods: dict[str, Pod] = field(default_factory=dict)
     """Pod UID -> pod, for unfinished pods with claims."""
     selectors: Selectors = field(default_factory=Selectors)
@@ -56,6 +59,8 @@ class ClaimCache:
             self._pod(item, gone)
         elif isinstance(item, ResourceClaim):
             self._claim(item, gone)
+        elif isinstance(item, SharingGroup):
+            self._group(item, gone)
         elif isinstance(item, ResourceSlice):
             self.version += 1
             if gone:
@@ -104,6 +109,14 @@ class ClaimCache:
             self.pods.pop(pod.metadata.uid, None)
         else:
             self.pods[pod.metadata.uid] = pod
+
+    def _group(self, group: SharingGroup, gone: bool) -> None:
+        key = ClaimKey(group.metadata.namespace, group.metadata.name)
+        known = self.groups.get(key)
+        if not gone:
+            self.groups[key] = group
+        elif known is not None and known.metadata.uid == group.metadata.uid:
+            del self.groups[key]
 
     def _claim(self, claim: ResourceClaim, gone: bool) -> None:
         key = ClaimKey(claim.metadata.namespace, claim.metadata.name)

@@ -97,7 +97,9 @@ class ClaimLedger:
             ClaimReferenceError: a claim is missing, is being deleted, or belongs to another pod.
         """
         pod = self._cache.pods.get(task.uid)
-        return references(pod, self._cache.claims) if pod is not None else ()
+        if pod is None:
+            return ()
+        return references(pod, self._cache.claims, self._cache.groups)
 
     def state_of(self, need: Reference) -> ClaimState:
         """Return the state of the claim in the plan."""
@@ -188,7 +190,7 @@ class ClaimLedger:
         given = []
         for need in needs:
             state = self.state_of(need)
-            self._join(state, task.uid, undo)
+            self._join(state, need.user(task.uid), undo)
             assert state.allocation is not None, "claims without devices were allocated above"
             given.append(
                 ClaimHandover(
@@ -197,6 +199,7 @@ class ClaimLedger:
                     allocation=state.allocation,
                     is_own=need.is_own,
                     is_new=need.claim.status.allocation is None,
+                    consumer=need.consumer,
                 )
             )
         if not is_promise and given:  # a promise is not committed in this session
@@ -243,7 +246,10 @@ class ClaimLedger:
             undo.callback(state.leaving.add, uid)
 
     def _leave(self, task: Task, undo: ExitStack) -> None:
-        """Release `task`, and all its claims without another user."""
+        """Release `task`, and all its claims without another user.
+
+        Claims of its PodGroup stay reserved: Kubernetes releases them when the PodGroup ends.
+        """
         try:
             needs = self.needs(task)
         except ClaimReferenceError:  # nothing says which claims the pod has
@@ -267,13 +273,17 @@ class ClaimLedger:
             key = ClaimKey(task.namespace, each.name)
             claim = self._cache.claims.get(key)
             # What a claim shows is counted in the cache. A claim of another UID is another claim.
-            if claim is None or claim.metadata.uid != each.uid or _shows(claim, task):
+            if claim is None or claim.metadata.uid != each.uid:
                 continue
-            state = self.state_of(Reference(key, claim, each.is_own))
+            need = Reference(key, claim, each.is_own, each.consumer)
+            user = need.user(task.uid)
+            if _shows(claim, user):
+                continue
+            state = self.state_of(need)
             if state.allocation is None:
                 state.allocation = each.allocation
                 self._planned.enter(readable_takes(each.allocation), 1)
-            state.users.add(task.uid)
+            state.users.add(user)
 
     def _prepared(self, need: Reference) -> PreparedClaim:
         try:
@@ -287,7 +297,7 @@ class ClaimLedger:
 
     def _is_full(self, need: Reference, task: Task) -> bool:
         users = self.state_of(need).users
-        return len(users) >= MOST_RESERVATIONS and task.uid not in users
+        return len(users) >= MOST_RESERVATIONS and need.user(task.uid) not in users
 
     def _check_reach(self, need: Reference, row: int) -> None:
         selector = self.reach(need)
@@ -295,10 +305,10 @@ class ClaimLedger:
             raise LedgerRefusalError(f"cannot reach the devices of claim {need.key.name}")
 
 
-def _shows(claim: ResourceClaim, task: Task) -> bool:
-    """Return whether the status of `claim` has an allocation and a reservation for `task`."""
+def _shows(claim: ResourceClaim, user: str) -> bool:
+    """Return whether the status of `claim` has an allocation and a reservation for `user`."""
     status = claim.status
-    return status.allocation is not None and any(u.uid == task.uid for u in status.reserved_for)
+    return status.allocation is not None and any(u.uid == user for u in status.reserved_for)
 
 
 def _restore(state: ClaimState, users: set[str], leaving: set[str]) -> None:

@@ -21,6 +21,7 @@ from bindery.kube.claims import (
 from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
+from bindery.kube.sharedclaims import SHARING_GROUPS
 from bindery.kube.store import Change
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.reasons import JobReason
@@ -47,7 +48,7 @@ class DynamicResources:
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
         """Return the kinds of devices, claims and their users."""
-        return (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS, PODS)
+        return (RESOURCE_SLICES, DEVICE_CLASSES, RESOURCE_CLAIMS, PODS, *SHARING_GROUPS)
 
     def observe(self, change: Change[KubeObject]) -> bool:
         """Process a change; return False, because this plugin has no `node_failures`."""
@@ -112,11 +113,11 @@ class DynamicResources:
         data: Mapping[str, Any],
     ) -> Iterable[KubeObject]:
         """Return the claims of `pod`, allocated and reserved as by the binder."""
-        consumer = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
+        me = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
         for each in msgspec.convert(data, Handover).claims:
             claim = self._cache.claims.get(ClaimKey(pod.metadata.namespace, each.name))
             if claim is not None:
-                yield _bound(claim, each.allocation, consumer)
+                yield _bound(claim, each.allocation, each.consumer or me)
 
 
 def _bound(

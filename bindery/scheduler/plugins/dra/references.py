@@ -1,4 +1,4 @@
-"""Finds the claims of a pod: claims by name, and claims made from templates.
+"""Finds the claims of a pod: claims by name, claims made from templates, claims of its PodGroup.
 
 A pod without its claims waits, with a message about the missing claim. Source: `Name` and
 `IsForPod` of k8s.io/dynamic-resource-allocation resourceclaim 0.36.
@@ -8,8 +8,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bindery.kube.claims import ResourceClaim
+from bindery.kube.claims import ConsumerReference, ResourceClaim
 from bindery.kube.objects import Pod
+from bindery.kube.sharedclaims import SharingGroup
 
 
 class ClaimKey(NamedTuple):
@@ -33,15 +34,27 @@ class Reference:
     key: ClaimKey
     claim: ResourceClaim
     is_own: bool
-    """Whether the claim was made for this pod from a template."""
+    """Whether the claim was made for this pod, or its PodGroup, from a template."""
+    consumer: ConsumerReference | None = None
+    """The PodGroup for which the claim is reserved; None: the pod."""
+
+    def user(self, pod_uid: str) -> str:
+        """Return the UID of the consumer that reserves the claim for a pod."""
+        return self.consumer.uid if self.consumer is not None else pod_uid
 
 
-def references(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> tuple[Reference, ...]:
+def references(
+    pod: Pod,
+    claims: Mapping[ClaimKey, ResourceClaim],
+    groups: Mapping[ClaimKey, SharingGroup],
+) -> tuple[Reference, ...]:
     """Return the claims of `pod`, each once, in the pod's order.
 
     Raises:
-        ClaimReferenceError: a claim is missing, is being deleted, or belongs to another pod.
+        ClaimReferenceError: a claim is missing, is being deleted, or belongs to another pod; or
+            the PodGroup is missing that may share it.
     """
+    group = _group(pod, groups)
     made = {each.name: each for each in pod.status.resource_claim_statuses or ()}
     found: dict[ClaimKey, Reference] = {}
     for each in pod.spec.resource_claims or ():
@@ -56,20 +69,34 @@ def references(pod: Pod, claims: Mapping[ClaimKey, ResourceClaim]) -> tuple[Refe
             if status.resource_claim_name is None:  # Kubernetes made no claim, as none is needed
                 continue
             name, is_own = status.resource_claim_name, True
+        consumer = group.consumer if group is not None and group.shares(each) else None
         key = ClaimKey(pod.metadata.namespace, name)
         claim = claims.get(key)
         if claim is None:
             raise ClaimReferenceError(f"resource claim {name} does not exist")
         if claim.metadata.deletion_timestamp is not None:
             raise ClaimReferenceError(f"resource claim {name} is being deleted")
-        if is_own and not belongs_to(claim, pod.metadata.uid):
-            raise ClaimReferenceError(f"resource claim {name} was not made for this pod")
-        found[key] = Reference(key, claim, is_own)
+        user = consumer.uid if consumer is not None else pod.metadata.uid
+        if is_own and not belongs_to(claim, user):
+            maker = "its PodGroup" if consumer is not None else "this pod"
+            raise ClaimReferenceError(f"resource claim {name} was not made for {maker}")
+        found[key] = Reference(key, claim, is_own, consumer)
     return tuple(found.values())
 
 
-def belongs_to(claim: ResourceClaim, pod_uid: str) -> bool:
-    """Return whether the pod is the controller of `claim`."""
-    return any(
-        owner.controller and owner.uid == pod_uid for owner in claim.metadata.owner_references
-    )
+def belongs_to(claim: ResourceClaim, uid: str) -> bool:
+    """Return whether the pod or PodGroup with `uid` is the controller of `claim`."""
+    return any(owner.controller and owner.uid == uid for owner in claim.metadata.owner_references)
+
+
+def _group(pod: Pod, groups: Mapping[ClaimKey, SharingGroup]) -> SharingGroup | None:
+    """Return the PodGroup that may share claims with `pod`; None if the pod names none."""
+    if pod.spec.scheduling_group is None or not pod.spec.resource_claims:
+        return None
+    key = ClaimKey(pod.metadata.namespace, pod.spec.scheduling_group.pod_group_name)
+    group = groups.get(key)
+    if group is None:
+        raise ClaimReferenceError(
+            f"PodGroup {key.name} of scheduling.k8s.io does not exist, which may share its claims"
+        )
+    return group
