@@ -57,10 +57,11 @@ format: $(VENV)/ready ## Bring the code into the house's form.
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
-crds: $(VENV)/ready ## Write definitions, the policy's keys and the page of configuration keys from the models.
+crds: $(VENV)/ready ## Write definitions, the chart's files and the page of configuration keys from the models.
 	$(RUN)/python -m bindery.api.crds crds/ charts/bindery/crds/
 	$(RUN)/python -m bindery.api.reference docs/configuration.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
+	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 
 bench: controlplane ## Measure against kube-scheduler and a bare client; writes build/bench.json.
 	$(RUN)/python -m benchmarks

@@ -1,4 +1,4 @@
-"""The configuration files of the scheduler and the binder.
+"""The configuration files of the scheduler, the binder and the grouper.
 
 Each is one YAML document, read by `bindery.api.yamlfile.load` and checked as a whole before it is
 used. Durations are seconds; the unit is in the key's name.
@@ -121,7 +121,7 @@ class BackfillConfiguration(ApiModel):
     as long as those run who have not said for how long."""
 
 
-class GrouperConfiguration(ApiModel):
+class GrouperExpectation(ApiModel):
     """What the scheduler expects of the grouper, which writes PodGroups for pods without one."""
 
     wait_for_groups: bool = False
@@ -170,7 +170,7 @@ class SchedulerConfiguration(ApiModel):
     """Whether the chart's admission policy guards what the binder records on pods, and the queues
     of PodGroups. Without it, what this process saw comes before what pods and PodGroups have."""
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
-    grouper: GrouperConfiguration = GrouperConfiguration()
+    grouper: GrouperExpectation = GrouperExpectation()
     leader_election: LeaderElection = LeaderElection()
     usage: UsageConfiguration = UsageConfiguration()
     """Time-based shares: what queues used in the past lowers what they get over quota."""
@@ -229,3 +229,20 @@ class BinderConfiguration(ApiModel):
     leader_election: LeaderElection = LeaderElection()
     webhook: WebhookConfiguration = WebhookConfiguration()
     """For `bindery webhook run`, which reads the same file; the binder itself does not look."""
+
+
+class GrouperConfiguration(ApiModel):
+    """One grouper: which pods it groups, by which rows, and how fast."""
+
+    api_version: Literal["scheduling.bindery.dev/v1alpha1"] = "scheduling.bindery.dev/v1alpha1"
+    kind: Literal["GrouperConfiguration"] = "GrouperConfiguration"
+    scheduler_names: tuple[str, ...] = Field(default=(SCHEDULER_NAME,), min_length=1)
+    """Pods with one of these in `spec.schedulerName` are grouped."""
+    row_files: tuple[str, ...] = ()
+    """Files with further rows for kinds of workloads; they replace shipped rows of the same kind.
+    A path that is not absolute begins at this file."""
+    debounce_seconds: float = Field(default=0.1, ge=0)
+    """How long changes of a workload are collected before its PodGroups are worked out again."""
+    concurrent_writes: int = Field(default=16, ge=1)
+    """Writes in flight at once, over all workloads."""
+    leader_election: LeaderElection = LeaderElection()

@@ -13,13 +13,18 @@ from typing import Any, Final
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.api.configuration import (
+    BinderConfiguration,
+    GrouperConfiguration,
+    SchedulerConfiguration,
+)
 
 _HEAD: Final = """# Configuration
 
-The files that `bindery scheduler run --config`, `bindery binder run --config` and
-`bindery webhook run --config` read, and the values `scheduler.configuration` and
-`binder.configuration` of the chart. Unknown keys are errors, with file and line.
+The files that `bindery scheduler run --config`, `bindery binder run --config`,
+`bindery webhook run --config` and `bindery grouper run --config` read, and the values
+`scheduler.configuration`, `binder.configuration` and `grouper.configuration` of the chart.
+Unknown keys are errors, with file and line.
 The scheduler rereads its file when it changes; `schedulerName`, `nodePool`, `gpuResources`,
 `leaderElection`, `tenancyPolicyEnforced` and `usage.source` need a restart.
 
@@ -31,7 +36,7 @@ _FIXED: Final = frozenset({"apiVersion", "kind"})
 def page() -> str:
     """Return the page as Markdown."""
     parts = [_HEAD]
-    for model in (SchedulerConfiguration, BinderConfiguration):
+    for model in (SchedulerConfiguration, BinderConfiguration, GrouperConfiguration):
         parts.append(f"\n## {model.__name__}\n")
         parts.append("\n| Key | Default | Meaning |\n|---|---|---|\n")
         parts.extend(_rows(model, ""))

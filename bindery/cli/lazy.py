@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "migrate": LazyCommand("bindery.cli.migrate", "Translate KAI's or Volcano's objects."),
     "scheduler": LazyCommand("bindery.cli.scheduler", "The scheduler process."),
     "binder": LazyCommand("bindery.cli.binder", "The binder process."),
+    "grouper": LazyCommand("bindery.cli.grouper", "The grouper process."),
     "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node agent: hollow nodes."),
     "webhook": LazyCommand("bindery.cli.webhook", "The admission webhook's process."),
     "reservation": LazyCommand("bindery.cli.reservation", "The process of a reservation pod."),

@@ -12,7 +12,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.api.configuration import (
+    BinderConfiguration,
+    GrouperConfiguration,
+    SchedulerConfiguration,
+)
 from bindery.controlplane import checkout
 from bindery.controlplane.install import Installation
 from bindery.controlplane.ports import free_port
@@ -102,6 +106,14 @@ class Components:
         model = configuration or self._installation.binder_configuration
         file = self._write(name, json.dumps(model.to_wire(), indent=2))
         return self._start(name, "binder", ["run", f"--config={file}"])
+
+    def start_grouper(
+        self, configuration: GrouperConfiguration | None = None, *, name: str = "grouper"
+    ) -> Component:
+        """Start a grouper; the default configuration is the chart's."""
+        model = configuration or self._installation.grouper_configuration
+        file = self._write(name, json.dumps(model.to_wire(), indent=2))
+        return self._start(name, "grouper", ["run", f"--config={file}"])
 
     def start_webhook(
         self, configuration: BinderConfiguration | None = None, *, name: str = "webhook"

@@ -14,14 +14,18 @@ from typing import Final
 
 import yaml
 
-from bindery.api.configuration import BinderConfiguration, SchedulerConfiguration
+from bindery.api.configuration import (
+    BinderConfiguration,
+    GrouperConfiguration,
+    SchedulerConfiguration,
+)
 from bindery.controlplane import checkout, kubeconfig
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.plane import ControlPlane
 
 NAMESPACE: Final = "bindery-system"
 RELEASE: Final = "bindery"
-COMPONENTS: Final = ("scheduler", "binder", "nodeagent")
+COMPONENTS: Final = ("scheduler", "binder", "grouper", "nodeagent")
 _FIELD_MANAGER: Final = "bindery-install"
 _VALUES: Final[Mapping[str, object]] = {
     "workloads": {"enabled": False},
@@ -40,6 +44,7 @@ class Installation:
     """Component -> a kubeconfig with the token of its ServiceAccount, good for a day."""
     scheduler_configuration: SchedulerConfiguration
     binder_configuration: BinderConfiguration
+    grouper_configuration: GrouperConfiguration
     """The configurations that the chart rendered."""
 
     def grant_lease(self, node_pool: str) -> None:
@@ -87,6 +92,7 @@ def install(
         },
         SchedulerConfiguration.model_validate(configurations["scheduler"]),
         BinderConfiguration.model_validate(configurations["binder"]),
+        GrouperConfiguration.model_validate(configurations["grouper"]),
     )
 
 
@@ -141,7 +147,7 @@ def _configurations(documents: list[dict[str, object]]) -> dict[str, object]:
         if document["kind"] == "ConfigMap" and isinstance(data, dict):
             for name, text in data.items():
                 files[name.removesuffix(".yaml")] = yaml.safe_load(text)
-    missing = {"scheduler", "binder"} - files.keys()
+    missing = {"scheduler", "binder", "grouper"} - files.keys()
     if missing:
         raise ControlPlaneError(f"the chart renders no configuration for {sorted(missing)}")
     return files

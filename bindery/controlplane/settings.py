@@ -34,6 +34,7 @@ DEFAULT_FEATURES: Final = Features()
 _CONTROLLERS: Final = (
     # What a scheduler's users meet. Fewer controllers leave more of a small machine to the rest.
     "clusterrole-aggregation-controller",
+    "cronjob-controller",
     "deployment-controller",
     "disruption-controller",
     "ephemeral-volume-controller",

@@ -57,6 +57,7 @@ class Reflector(Generic[T]):
     `on_change` is called from the event loop and must not block. What it raises is logged and
     counted, and the next change is told all the same.
     `on_malformed` is told the metadata of each version of an object that does not decode, and why.
+    `on_failure` is told why a list or a watch failed; it is tried again all the same.
     """
 
     client: Client
@@ -67,6 +68,7 @@ class Reflector(Generic[T]):
     label_selector: str = ""
     field_selector: str = ""
     on_malformed: Callable[[Meta, str], None] | None = None
+    on_failure: Callable[[KubeError], None] | None = None
     timing: WatchTiming = WatchTiming()
     draw: Callable[[], float] = random.random
     """Draws from [0, 1)."""
@@ -121,6 +123,8 @@ class Reflector(Generic[T]):
                 self._resume_at = ""
             except KubeError as error:
                 _log.warning("watch failed", resource=self.resource.plural, error=str(error))
+                if self.on_failure is not None:
+                    self.on_failure(error)
             if self._failures:
                 pause_s = backoff_s(
                     self._failures - 1,

@@ -15,6 +15,7 @@ from bindery.api.configuration import (
     BinderPluginConfiguration,
     BindRequestConfiguration,
     GrouperConfiguration,
+    GrouperExpectation,
     LeaderElection,
     PluginConfiguration,
     SchedulerConfiguration,
@@ -22,6 +23,7 @@ from bindery.api.configuration import (
 )
 from bindery.api.usage import PrometheusConfiguration, UsageConfiguration, UsageQueries
 from bindery.controlplane.install import Installation
+from bindery.grouper import ownerkinds
 from bindery.scheduler.actions.registry import ACTIONS
 
 CHART = Path(__file__).resolve().parents[2] / "charts" / "bindery"
@@ -44,7 +46,8 @@ def configuration(component: str) -> dict[str, Any]:
     [
         (configuration("scheduler"), SchedulerConfiguration),
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
-        (configuration("scheduler")["properties"]["grouper"], GrouperConfiguration),
+        (configuration("scheduler")["properties"]["grouper"], GrouperExpectation),
+        (configuration("grouper"), GrouperConfiguration),
         (configuration("binder"), BinderConfiguration),
         (configuration("binder")["properties"]["webhook"], WebhookConfiguration),
         (SCHEMA["definitions"]["leaderElection"], LeaderElection),
@@ -82,6 +85,13 @@ def test_the_policy_guards_the_keys_that_are_written(tmp_path: Path) -> None:
     assert written == (tmp_path / "pod-keys.yaml").read_text(), "run `make crds`"
 
 
+def test_the_grouper_may_read_the_owners_that_have_a_row(tmp_path: Path) -> None:
+    ownerkinds.write(tmp_path / "owner-kinds.yaml")
+
+    written = (CHART / "files" / "owner-kinds.yaml").read_text()
+    assert written == (tmp_path / "owner-kinds.yaml").read_text(), "run `make crds`"
+
+
 def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
     of_pods = {
         value
@@ -102,6 +112,7 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
 @pytest.mark.e2e
 def test_the_rendered_configuration_is_the_models_default(installation: Installation) -> None:
     assert installation.scheduler_configuration == SchedulerConfiguration(
-        tenancy_policy_enforced=True
+        tenancy_policy_enforced=True, grouper=GrouperExpectation(wait_for_groups=True)
     )
+    assert installation.grouper_configuration == GrouperConfiguration()
     assert installation.binder_configuration == BinderConfiguration()

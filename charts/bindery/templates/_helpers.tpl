@@ -69,7 +69,9 @@ release. */}}
 {{- $of := dig "metadata" "annotations" "meta.helm.sh/release-namespace" "" $there }}
 {{- if and $owner (or (ne $owner .root.Release.Name) (ne $of .root.Release.Namespace)) }}
 {{- $mend := "set binder.enabled=false: one binder serves the whole cluster" }}
-{{- if eq .component "scheduler" }}
+{{- if eq .component "grouper" }}
+{{- $mend = "set grouper.enabled=false: one grouper serves the whole cluster" }}
+{{- else if eq .component "scheduler" }}
 {{- $mend = "set scheduler.configuration.nodePool to a pool that no other release has" }}
 {{- end }}
 {{- fail (printf "release %s in namespace %s has this cluster's %s already; %s" $owner $of $name $mend) }}
@@ -117,6 +119,16 @@ subjects:
 {{- if and (eq .component "scheduler") .root.Values.tenancyPolicy.enabled }}
 {{- $_ := set $lease "tenancyPolicyEnforced" true }}
 {{- end }}
+{{- if and (eq .component "scheduler") .root.Values.grouper.enabled }}
+{{- $_ := set $lease "grouper" (dict "waitForGroups" true) }}
+{{- end }}
+{{- $files := dict }}
+{{- if eq .component "grouper" }}
+{{- $files = .root.Values.grouper.rowFiles }}
+{{- $names := keys $files | sortAlpha }}
+{{- with $given.rowFiles }}{{ $names = concat $names . }}{{ end }}
+{{- if $names }}{{ $_ := set $fixed "rowFiles" $names }}{{ end }}
+{{- end }}
 {{- if eq .component "binder" }}
 {{- $name := printf "%s-webhook" .root.Release.Name }}
 {{- $host := printf "%s.%s.svc" $name .root.Release.Namespace }}
@@ -133,6 +145,10 @@ metadata:
 data:
   {{ .component }}.yaml: |
     {{- mergeOverwrite $lease (deepCopy $given) $fixed | toYaml | nindent 4 }}
+  {{- range $name, $text := $files }}
+  {{ $name }}: |
+    {{- $text | nindent 4 }}
+  {{- end }}
 {{- end }}
 
 {{- define "bindery.deployment" -}}
@@ -155,7 +171,7 @@ spec:
       labels: {{- include "bindery.selector" . | nindent 8 }}
       annotations:
         # Pods are replaced when their configuration changes.
-        checksum/configuration: {{ list (index .root.Values $file).configuration .root.Values.tenancyPolicy.enabled | toJson | sha256sum }}
+        checksum/configuration: {{ list (index .root.Values $file).configuration .root.Values.tenancyPolicy.enabled .root.Values.grouper | toJson | sha256sum }}
     spec:
       serviceAccountName: {{ .root.Release.Name }}-{{ .component }}
       automountServiceAccountToken: true

@@ -1,0 +1,131 @@
+"""The PodGroups that the grouper has written, as the API server stores them.
+
+Filled by a watch and by the answers to our own writes, which come first: a plan that is made before
+the watch has caught up sees what was written. The invariant: of one object, no older state follows
+a newer one.
+"""
+
+from collections.abc import Callable, Iterable
+
+from bindery.api.base import ApiModel
+from bindery.api.podgroup import PodGroupSpec
+from bindery.grouper.objects import WrittenGroup
+from bindery.grouper.table.groups import Group
+from bindery.kube.objects import Meta
+from bindery.kube.store import Key, key_of
+from bindery.kube.watch import Change, EventType
+
+
+class Groups:
+    """All PodGroups with our label, also by the UIDs of their owners."""
+
+    def __init__(self, changed: Callable[[str], None]) -> None:
+        """Make it; `changed` is told the UID of an owner whose PodGroup somebody else changed."""
+        self._changed = changed
+        self._groups: dict[Key, WrittenGroup] = {}
+        self._by_owner: dict[str, dict[Key, None]] = {}
+        self._deleted: set[str] = set()
+        """UIDs of what we have deleted and the watch still shows."""
+
+    def __len__(self) -> int:
+        return len(self._groups)
+
+    def get(self, namespace: str, name: str) -> WrittenGroup | None:
+        """Return the PodGroup of this name if it is ours."""
+        return self._groups.get((namespace, name))
+
+    def of_owners(self, uids: Iterable[str]) -> list[WrittenGroup]:
+        """Return the PodGroups whose owner reference has one of `uids`, by name."""
+        keys = {key for uid in uids for key in self._by_owner.get(uid, ())}
+        return [self._groups[key] for key in sorted(keys)]
+
+    def take(self, change: Change[WrittenGroup]) -> None:
+        """Take in a change that the watch tells."""
+        group = change.object
+        uid = group.metadata.uid
+        known = self._groups.get(key_of(group.metadata))
+        if change.type is EventType.DELETED:
+            self._deleted.discard(uid)
+            if known is not None and known.metadata.uid == uid:
+                self._remove(known)
+                self._tell(known)
+            return
+        if uid in self._deleted or (known is not None and _is_older(group.metadata, known)):
+            return
+        self.note(group)
+        if known is None or _content(known) != _content(group):
+            self._tell(group)
+
+    def note(self, group: WrittenGroup) -> None:
+        """Take in a state that the API server has answered with."""
+        key = key_of(group.metadata)
+        known = self._groups.get(key)
+        if known is not None:
+            self._remove(known)
+        self._groups[key] = group
+        for owner in group.metadata.owner_references:
+            self._by_owner.setdefault(owner.uid, {})[key] = None
+
+    def note_deleted(self, group: WrittenGroup) -> None:
+        """Take in that a PodGroup was deleted by us."""
+        known = self._groups.get(key_of(group.metadata))
+        if known is not None and known.metadata.uid == group.metadata.uid:
+            self._deleted.add(group.metadata.uid)
+            self._remove(known)
+
+    def _remove(self, group: WrittenGroup) -> None:
+        key = key_of(group.metadata)
+        del self._groups[key]
+        for owner in group.metadata.owner_references:
+            keys = self._by_owner.get(owner.uid, {})
+            keys.pop(key, None)
+            if not keys:
+                self._by_owner.pop(owner.uid, None)
+
+    def _tell(self, group: WrittenGroup) -> None:
+        for owner in group.metadata.owner_references:
+            self._changed(owner.uid)
+
+
+def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
+    """Whether a stored PodGroup has everything that `wanted` says.
+
+    The specs are compared as models, so that defaults that the API server fills in do not count.
+    """
+    body = wanted.to_object()
+    metadata = body["metadata"]
+    assert isinstance(metadata, dict)
+    meta = stored.metadata
+    references = [(each.kind, each.name, each.uid) for each in meta.owner_references]
+    owner = wanted.owner
+    return (
+        metadata["labels"].items() <= meta.labels.items()
+        and metadata.get("annotations", {}).items() <= meta.annotations.items()
+        and references == [(owner.kind, owner.name, owner.uid)]
+        and _parsed(stored) == wanted.spec
+    )
+
+
+def _parsed(stored: WrittenGroup) -> ApiModel | None:
+    try:
+        return PodGroupSpec.model_validate(stored.spec)
+    except ValueError:
+        return None
+
+
+def _is_older(meta: Meta, known: WrittenGroup) -> bool:
+    """Whether `meta` is of an older state of the very object `known`.
+
+    Versions of one kind can be compared as numbers (KEP-5504); what is not a number is not older.
+    """
+    if meta.uid != known.metadata.uid:
+        return False
+    versions = (meta.resource_version, known.metadata.resource_version)
+    return all(each.isdecimal() for each in versions) and int(versions[0]) < int(versions[1])
+
+
+def _content(group: WrittenGroup) -> tuple[object, ...]:
+    """Return what a plan depends on, or has written."""
+    meta = group.metadata
+    written = (meta.uid, meta.labels, meta.annotations, meta.owner_references, group.spec)
+    return (*written, group.status.queue)
