@@ -25,6 +25,7 @@ DEFAULT_ACTIONS: Final = (
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness
     "queuelimits",  # no queue above its limit, here or at an ancestor
+    "tenancy",  # which namespaces may use a queue, and how
     "fairshare",  # the queue that is furthest below its share first; quotas of pinned work
     "priority",  # higher job priority first
     "gang",  # whole gangs; below their minimum before extras

@@ -11,7 +11,11 @@ SCHEDULER_NAME: Final = "bindery"
 
 # Labels
 QUEUE_LABEL: Final = f"{GROUP}/queue"
-"""On a pod without a PodGroup: the queue that it is counted in."""
+"""On a pod without a PodGroup: the queue that it is counted in. On a namespace: the queue of its
+pods and PodGroups that name none."""
+ENABLED_LABEL: Final = f"{GROUP}/enabled"
+"""On a namespace: "true" lets the webhook give its pods to Bindery.
+On a pod: "false" excepts it."""
 NODE_POOL_LABEL: Final = f"{GROUP}/node-pool"
 """On nodes, PodGroups, pods and BindRequests: the pool, and so the scheduler, they belong to."""
 POD_NAME_LABEL: Final = f"{GROUP}/pod-name"
@@ -91,6 +95,8 @@ GPU_MEMORY_LABEL: Final = "nvidia.com/gpu.memory"
 HAMI_REGISTER_ANNOTATION: Final = "hami.io/node-nvidia-register"
 """On a node whose device plugin shares GPUs by HAMi's protocol: its devices."""
 HOSTNAME_LABEL: Final = "kubernetes.io/hostname"
+NAMESPACE_NAME_LABEL: Final = "kubernetes.io/metadata.name"
+"""On every namespace: its name."""
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 RACK_LABEL: Final = "topology.bindery.dev/rack"
 

@@ -139,8 +139,9 @@ class PodGroupSpec(ApiModel):
     """How long a gang that has fallen below its minimum may go on; negative: for ever."""
     expected_runtime_seconds: float | None = Field(default=None, gt=0)
     """How long the gang expects to run: lets small gangs run past a big one that waits."""
-    queue: str = "default"
-    """The Queue that the gang is counted in."""
+    queue: str = ""
+    """The Queue that the gang is counted in. Default: that of the namespace, by its label
+    `scheduling.bindery.dev/queue`, else `default`."""
     priority_class_name: str | None = None
     """The PriorityClass that orders gangs in a queue; default: the highest of its pods."""
     members: tuple[Member, ...] = Field(default=(), max_length=MOST_MEMBERS)

@@ -44,6 +44,7 @@ OWNER_LABELS: Final = GROUPER_KEYS | {
     names.NODE_POOL_LABEL,
     names.SUB_GROUP_LABEL,
     names.ROLE_LABEL,
+    names.ENABLED_LABEL,
 }
 """Owners of pods write these."""
 

@@ -29,6 +29,30 @@ class QueueResource(ApiModel):
     """The most that the queue and all below it may hold at once; -1 is unlimited."""
 
 
+class LabelRequirement(ApiModel):
+    """One expression of a label selector."""
+
+    key: str
+    operator: Literal["In", "NotIn", "Exists", "DoesNotExist"]
+    values: tuple[str, ...] | None = None
+
+
+class LabelSelector(ApiModel):
+    """A label selector, as in Kubernetes."""
+
+    match_labels: dict[str, str] | None = None
+    match_expressions: tuple[LabelRequirement, ...] | None = None
+
+
+class NamespaceRule(ApiModel):
+    """Some namespaces: those that are named, and those that are selected."""
+
+    names: tuple[str, ...] = Field(default=(), max_length=1_000)
+    """Namespaces by name."""
+    selector: LabelSelector | None = None
+    """Namespaces by their labels; an empty selector takes all."""
+
+
 class QueueSpec(ApiModel):
     """What an administrator grants."""
 
@@ -49,6 +73,14 @@ class QueueSpec(ApiModel):
     """How long a gang of this queue runs before a gang of the same queue may preempt it."""
     reclaim_min_runtime_seconds: float | None = Field(default=None, ge=0)
     """How long a gang of this queue runs before another queue may reclaim from it."""
+    namespaces: NamespaceRule | None = None
+    """The namespaces whose pods may use this queue and those below it. Default: all."""
+    priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict, max_length=100)
+    """By PriorityClass: the namespaces whose pods may have it in this queue and those below it;
+    `*` stands for every class that is not listed. Default: all."""
+    non_preemptible: NamespaceRule | None = None
+    """The namespaces whose pods may be non-preemptible in this queue and those below it. Default:
+    all."""
 
 
 class QueueGangs(ApiModel):

@@ -134,7 +134,7 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     bound = sum(is_bound(pod) for pod in pods)
     return (
-        f"PodGroup {meta.namespace}/{meta.name} (queue {about.group.spec.queue}, "
+        f"PodGroup {meta.namespace}/{meta.name} (queue {snapshot.queue_of_group(about.group)}, "
         f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound, "
         f"at least {about.group.spec.min_member} are needed."
     )

@@ -39,7 +39,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     return {
         "namespace": meta.namespace,
         "name": meta.name,
-        "queue": group.spec.queue,
+        "queue": snapshot.queue_of_group(group),
         "state": _state(group),
         "running": sum(is_bound(pod) and pod.status.phase == "Running" for pod in pods),
         "bound": sum(is_bound(pod) for pod in pods),

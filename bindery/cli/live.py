@@ -8,19 +8,19 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.cli.cluster import demanding_kinds, read, read_bind_requests
+from bindery.cli.cluster import demanding_kinds, read, read_bind_requests, read_visible
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.importing import importing
 from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.claims import RESOURCE_CLAIM_TEMPLATES
 from bindery.kube.client import Client
-from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -33,8 +33,6 @@ from bindery.kube.snapshot import ClusterSnapshot
 from bindery.kube.workloads import WORKLOAD_JOBS
 from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.plugins import registry
-
-T = TypeVar("T", bound=KubeObject)
 
 
 async def read_cluster(
@@ -56,9 +54,9 @@ async def read_cluster(
     """
     own, budgets, further, jobs = await asyncio.gather(
         _own_kinds(client),
-        _visible(client, DISRUPTION_BUDGETS),
+        read_visible(client, DISRUPTION_BUDGETS),
         _further(client, plugins),
-        _visible(client, WORKLOAD_JOBS) if with_jobs else _nothing(),
+        read_visible(client, WORKLOAD_JOBS) if with_jobs else _nothing(),
     )
     return replace(own, budgets=budgets, further=further, workload_jobs=jobs)
 
@@ -70,16 +68,16 @@ async def _own_kinds(client: Client) -> ClusterSnapshot:
         CommandError: the cluster does not serve Bindery's kinds.
     """
     with demanding_kinds():
-        return ClusterSnapshot(
-            *await asyncio.gather(
-                read(client, PODS),
-                read(client, NODES),
-                read(client, POD_GROUPS),
-                read(client, QUEUES),
-                read_bind_requests(client),
-                read(client, PRIORITY_CLASSES),
-            )
+        pods, nodes, groups, queues, requests, classes = await asyncio.gather(
+            read(client, PODS),
+            read(client, NODES),
+            read(client, POD_GROUPS),
+            read(client, QUEUES),
+            read_bind_requests(client),
+            read(client, PRIORITY_CLASSES),
         )
+        namespaces = await read_visible(client, NAMESPACES)
+    return ClusterSnapshot(pods, nodes, groups, queues, requests, classes, namespaces)
 
 
 def _further_kinds(plugins: Sequence[PluginConfiguration] | None) -> list[Resource[Any]]:
@@ -107,16 +105,8 @@ async def _further(
     """
     # In a thread: importing the plugins takes as long as the server takes for the other kinds.
     kinds = await asyncio.to_thread(_further_kinds, plugins)
-    visible = (_visible(client, kind) for kind in await served(client, kinds))
+    visible = (read_visible(client, kind) for kind in await served(client, kinds))
     return tuple(chain.from_iterable(await asyncio.gather(*visible)))
-
-
-async def _visible(client: Client, resource: Resource[T]) -> tuple[T, ...]:
-    """Read all objects of a kind; none for a user who may not see them."""
-    try:
-        return await read(client, resource)
-    except ForbiddenError:
-        return ()
 
 
 async def _nothing() -> tuple[()]:

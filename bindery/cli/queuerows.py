@@ -20,9 +20,9 @@ def queue_rows(snapshot: ClusterSnapshot) -> list[Row]:
     """Return one row for each queue, by name."""
     table = _queue_table(snapshot)
     held = rolled_up(table.allocated, table.chains())
-    gangs = Counter(group.spec.queue for group in snapshot.groups)
+    gangs = Counter(snapshot.queue_of_group(group) for group in snapshot.groups)
     waiting = Counter(
-        group.spec.queue
+        snapshot.queue_of_group(group)
         for group in snapshot.groups
         if (said := scheduled_condition(group)) is not None and said.status != "True"
     )

@@ -7,11 +7,13 @@ collections made a burst of watch events six times as expensive (56 us an event;
 """
 
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import msgspec
 
 from bindery.kube.podspec import PodSpec, ResourceRequirements
+from bindery.kube.selectors import LabelSelector
 
 
 class Meta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
@@ -211,7 +213,7 @@ class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fal
 
 class PodGroupSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     min_member: int = 1
-    queue: str = "default"
+    queue: str = ""
     priority_class_name: str | None = None
     roles: dict[str, int] = msgspec.field(default_factory=dict)
     sub_groups: list[SubGroup] = msgspec.field(default_factory=list)
@@ -268,6 +270,15 @@ _Int64 = Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)]
 """What goes into a column: JSON knows larger numbers."""
 
 
+class NamespaceRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    names: list[str] = msgspec.field(default_factory=list)
+    selector: LabelSelector | None = None
+
+    def takes(self, name: str, labels: Mapping[str, str]) -> bool:
+        """Return whether the namespace `name` with `labels` is named or selected."""
+        return name in self.names or (self.selector is not None and self.selector.matches(labels))
+
+
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     parent: str | None = None
     priority: _Int64 = 100
@@ -277,6 +288,9 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     reclaimable: bool = True
     preempt_min_runtime_seconds: float | None = None
     reclaim_min_runtime_seconds: float | None = None
+    namespaces: NamespaceRule | None = None
+    priority_classes: dict[str, NamespaceRule] = msgspec.field(default_factory=dict)
+    non_preemptible: NamespaceRule | None = None
 
 
 class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -12,7 +12,7 @@ from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
 from bindery.api.states import Phase
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import KubeObject, Node, Pod, PodGroup, PriorityClass, Queue
+from bindery.kube.objects import KubeObject, Namespace, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.workloads import WorkloadJob
 
 FINISHED = frozenset({"Succeeded", "Failed"})
@@ -29,6 +29,7 @@ class ClusterSnapshot:
     queues: tuple[Queue, ...] = ()
     requests: tuple[BindRequest, ...] = ()
     priority_classes: tuple[PriorityClass, ...] = ()
+    namespaces: tuple[Namespace, ...] = ()
     budgets: tuple[DisruptionBudget, ...] = ()
     """What evictions would meet; the scheduler itself does not watch them."""
     further: tuple[KubeObject, ...] = ()
@@ -40,6 +41,7 @@ class ClusterSnapshot:
         """Return all objects, as the scheduler's cluster takes them."""
         return (
             *self.priority_classes,
+            *self.namespaces,
             *self.queues,
             *self.nodes,
             *self.groups,
@@ -72,13 +74,27 @@ class ClusterSnapshot:
         """Return the queue that `pod` is counted in."""
         group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
         if not group:
-            return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+            return pod.metadata.labels.get(QUEUE_LABEL) or self._queue_in(pod.metadata.namespace)
         return self._queue_by_group.get((pod.metadata.namespace, group), DEFAULT_QUEUE)
+
+    def queue_of_group(self, group: PodGroup) -> str:
+        """Return the queue of `group`: its own, else that of its namespace."""
+        return group.spec.queue or self._queue_in(group.metadata.namespace)
+
+    def _queue_in(self, namespace: str) -> str:
+        return self._queue_by_namespace.get(namespace) or DEFAULT_QUEUE
+
+    @cached_property
+    def _queue_by_namespace(self) -> dict[str, str]:
+        return {
+            each.metadata.name: each.metadata.labels.get(QUEUE_LABEL, "")
+            for each in self.namespaces
+        }
 
     @cached_property
     def _queue_by_group(self) -> dict[tuple[str, str], str]:
         return {
-            (group.metadata.namespace, group.metadata.name): group.spec.queue or DEFAULT_QUEUE
+            (group.metadata.namespace, group.metadata.name): self.queue_of_group(group)
             for group in self.groups
         }
 

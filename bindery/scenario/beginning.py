@@ -9,6 +9,7 @@ from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import (
     KubeObject,
+    Namespace,
     Node,
     OwnerReference,
     Pod,
@@ -23,7 +24,7 @@ from bindery.scenario.format import Scenario
 
 Item = TypeVar("Item", bound=KubeObject)
 
-_OWN_KINDS = (Pod, Node, PodGroup, Queue, BindRequest, PriorityClass)
+_OWN_KINDS = (Pod, Node, PodGroup, Queue, BindRequest, PriorityClass, Namespace)
 
 
 def snapshot_of(scenario: Scenario) -> ClusterSnapshot:
@@ -36,6 +37,7 @@ def snapshot_of(scenario: Scenario) -> ClusterSnapshot:
         queues=_of(Queue, items),
         requests=_of(BindRequest, items),
         priority_classes=_of(PriorityClass, items),
+        namespaces=_of(Namespace, items),
         further=tuple(item for item in items if not isinstance(item, _OWN_KINDS)),
     )
 

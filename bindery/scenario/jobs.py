@@ -9,7 +9,6 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
-from bindery.api.names import DEFAULT_QUEUE
 from bindery.scenario.constraints import (
     Affinity,
     HostPorts,
@@ -163,7 +162,8 @@ class ScenarioJob(ScenarioModel):
     name: Name
     count: Annotated[Count, Field(ge=1)] = 1
     namespace: Name = "default"
-    queue: Name = DEFAULT_QUEUE
+    queue: Name | None = None
+    """Default: that of the namespace, by its label, else `default`."""
     priority: str | int = "train"
     """A priority class or a number."""
     preemptible: bool | None = None

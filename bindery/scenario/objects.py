@@ -11,6 +11,7 @@ from typing import Final, TypeVar
 import msgspec
 
 from bindery.api import quantity
+from bindery.api.base import ApiModel
 from bindery.api.hami.requests import in_modules
 from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
@@ -31,6 +32,7 @@ from bindery.kube.objects import (
     Condition,
     ContainerImage,
     Meta,
+    NamespaceRule,
     Node,
     NodeSpec,
     NodeStatus,
@@ -60,13 +62,14 @@ from bindery.kube.podspec import (
 )
 from bindery.scenario import hami, shares, topology
 from bindery.scenario.constraints import HostPorts
-from bindery.scenario.fields import ScenarioModel
 from bindery.scenario.jobs import InitContainer, Request, ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
 from bindery.scenario.queues import GpuShare, ModelShare, ScenarioQueue, Share
 from bindery.scenario.states import PodState
 
-Struct = TypeVar("Struct", Affinity, ContainerPort, Toleration, TopologySpreadConstraint)
+Struct = TypeVar(
+    "Struct", Affinity, ContainerPort, NamespaceRule, Toleration, TopologySpreadConstraint
+)
 
 SCENARIO_GATE: Final = "scenario.bindery.dev/gate"
 _STUCK_FOR_S: Final = 3600.0
@@ -168,8 +171,18 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
             reclaimable=queue.reclaimable,
             preempt_min_runtime_seconds=queue.preempt_min_runtime,
             reclaim_min_runtime_seconds=queue.reclaim_min_runtime,
+            namespaces=_rule(queue.namespaces),
+            priority_classes={
+                name: _converted(rule, NamespaceRule)
+                for name, rule in queue.priority_classes.items()
+            },
+            non_preemptible=_rule(queue.non_preemptible),
         ),
     )
+
+
+def _rule(rule: ApiModel | None) -> NamespaceRule | None:
+    return None if rule is None else _converted(rule, NamespaceRule)
 
 
 def _queue_resource(share: GpuShare | Share | ModelShare) -> QueueResource:
@@ -192,7 +205,7 @@ def group_object(
         ),
         spec=PodGroupSpec(
             min_member=job.least_pods,
-            queue=job.queue,
+            queue=job.queue or "",
             priority_class_name=job.priority if isinstance(job.priority, str) else None,
             roles=job.roles,
             sub_groups=[
@@ -350,7 +363,7 @@ def _requirements(pod: ScenarioPod, request: Request, who: PodIdentity) -> Resou
     return ResourceRequirements(requests={**extended, **basic}, limits=limits)
 
 
-def _converted(model: ScenarioModel, struct: type[Struct]) -> Struct:
+def _converted(model: ApiModel, struct: type[Struct]) -> Struct:
     """Return the Kubernetes object that `model` describes."""
     wire = model.model_dump(mode="json", by_alias=True, exclude_unset=True)
     return msgspec.convert(wire, struct)

@@ -8,6 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from bindery.api.queue import NamespaceRule
 from bindery.scenario.fields import Duration, Limit, Name, ScenarioModel
 
 UNLIMITED = "-1"
@@ -58,6 +59,12 @@ class ScenarioQueue(ScenarioModel):
     models: dict[str, ModelShare] = Field(default_factory=dict)
     reclaimable: bool = True
     state: Literal["Open", "Closed"] = "Open"
+    namespaces: NamespaceRule | None = None
+    """The namespaces that may use it; default: all."""
+    priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict)
+    """By PriorityClass: the namespaces that may use it here."""
+    non_preemptible: NamespaceRule | None = None
+    """The namespaces that may have non-preemptible pods here; default: all."""
 
     def shares(self) -> dict[str, GpuShare | Share]:
         """Return the rules by resource name."""

@@ -16,6 +16,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import API_VERSION, DEFAULT_QUEUE
 from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
+from bindery.kube.queueaccess import AccessReason
 from bindery.scheduler.background import CycleHangsError, CycleRunner
 from bindery.scheduler.cache.feed import Feed
 from bindery.scheduler.commit import metrics
@@ -29,6 +30,7 @@ from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.status.conditions import Subject, pending_writes
+from bindery.scheduler.status.owners import owner_of
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
@@ -42,6 +44,8 @@ LEFT_ALONE_S = 60.0
 Its pods go within that time. If the namespace still exists, the next commit shows its state."""
 CLEAR_EVERY_S = 1.0
 """Minimum time between two checks for stale requests, as each loops over all requests."""
+_FOR_OWNERS = frozenset(AccessReason)
+"""The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
 """Cycles between two removals of memories about deleted objects; each loops over all objects."""
 
@@ -275,6 +279,9 @@ class SchedulingLoop:
             self._events.normal(reference, job.reason, job.message)
         else:
             self._events.warning(reference, job.reason, job.message)
+            owner = owner_of(self._engine.cluster, job.key) if job.reason in _FOR_OWNERS else None
+            if owner is not None:
+                self._events.warning(owner, job.reason, job.message)
 
     def _forget_gone(self) -> None:
         cluster = self._engine.cluster

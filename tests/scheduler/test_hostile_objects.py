@@ -147,6 +147,7 @@ def failing_observer(engine: Engine, resource: Resource[Any], name: str) -> None
 
 
 ODD = {
+    "namespaces": kube.Namespace(metadata=kube.Meta(name="odd", uid="uid-odd-namespace")),
     "pods": marked_pod(),
     "nodes": node("odd"),
     "queues": queue("odd"),
@@ -187,7 +188,7 @@ def test_an_object_that_cannot_be_taken_in_is_left_out_and_told_so(
 
 def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
     engine = engine_with(node("n"))
-    failing_observer(engine, KINDS[4], "odd")
+    failing_observer(engine, PODS, "odd")
     add(engine.cluster, marked_pod())
     plan(engine)
 

@@ -15,18 +15,19 @@ from bindery.api.bindrequest import Phase
 from bindery.api.gpushare import is_reservation
 from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
+    DEFAULT_QUEUE,
     NODE_POOL_LABEL,
     POD_GROUP_ANNOTATION,
-    QUEUE_LABEL,
     SCHEDULER_NAME,
 )
 from bindery.kube.bindrequests import BindRequest
-from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource
+from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource, QueueSpec
+from bindery.kube.queueaccess import has_rules
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.pods import capture_pods, state_of
-from bindery.scenario.capture.rules import namespaces_of, references_of
+from bindery.scenario.capture.rules import namespaces_of, references_of, written
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
@@ -73,7 +74,7 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
         },
-        "namespaces": namespaces_of(snapshot.further, jobs.references),
+        "namespaces": _namespaces(snapshot, jobs),
         **capture_claims(snapshot.further),
         **capture_volumes(snapshot.further),
         **capture_trees(snapshot.further),
@@ -123,11 +124,10 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
     owners: list[PodGroup | Pod] = [*snapshot.groups, *singles]
     for owner in sorted(owners, key=_age_and_name):
         if isinstance(owner, Pod):
-            queue = owner.metadata.labels.get(QUEUE_LABEL)
-            _capture_job(jobs, owner, [owner], {"queue": queue} if queue else {}, now)
+            _capture_job(jobs, owner, [owner], _in_queue(snapshot.queue_of(owner)), now)
             continue
         members = snapshot.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
-        entry: Entry = {"queue": owner.spec.queue} if owner.spec.queue else {}
+        entry = _in_queue(snapshot.queue_of_group(owner))
         if owner.spec.priority_class_name in _priority_names(snapshot):
             entry["priority"] = owner.spec.priority_class_name
         if owner.spec.min_member >= 0:
@@ -145,6 +145,18 @@ def _images(snapshot: ClusterSnapshot) -> frozenset[str]:
     }
     had = (image for node in snapshot.nodes for image in node.status.images or ())
     return frozenset(used.intersection(normalized(name) for image in had for name in image.names))
+
+
+def _in_queue(queue: str) -> Entry:
+    return {"queue": queue} if queue != DEFAULT_QUEUE else {}
+
+
+def _namespaces(snapshot: ClusterSnapshot, jobs: _Jobs) -> dict[str, dict[str, str]]:
+    """Return the labels of the namespaces, if rules of pods or queues select namespaces."""
+    selects = jobs.references.select_namespaces
+    if not selects and not any(has_rules(queue.spec) for queue in snapshot.queues):
+        return {}
+    return namespaces_of(snapshot.namespaces)
 
 
 def _priority_names(snapshot: ClusterSnapshot) -> set[str]:
@@ -168,7 +180,8 @@ def _capture_job(
         captured["recreate"] = False
     if spreads_devices(pods):
         captured["spreadDevices"] = True
-    entries = capture_pods(pods, owner, now, jobs.devices, jobs.references, jobs.images)
+    queue = entry.get("queue", DEFAULT_QUEUE)
+    entries = capture_pods(pods, owner, queue, now, jobs.devices, jobs.references, jobs.images)
     jobs.entries.append({**captured, "pods": entries})
 
 
@@ -218,8 +231,16 @@ def _queue_entry(queue: Queue) -> Entry:
         target = entry if full_name in known else others
         target[known.get(full_name, full_name)] = _share_entry(resource)
     models = {name: _share_entry(resource) for name, resource in spec.models.items()}
-    rest = {"resources": others, "models": models}
+    rest = {"resources": others, "models": models, **_access(spec)}
     return entry | {key: value for key, value in rest.items() if value}
+
+
+def _access(spec: QueueSpec) -> Entry:
+    """Return the rules of a queue about namespaces."""
+    rules = (spec.namespaces, spec.priority_classes, spec.non_preemptible)
+    names = ("namespaces", "priorityClasses", "nonPreemptible")
+    # An empty rule takes no namespace, so it is written.
+    return {name: written(rule) for name, rule in zip(names, rules, strict=True) if rule}
 
 
 def _share_entry(resource: QueueResource) -> Entry:

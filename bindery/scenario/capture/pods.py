@@ -15,7 +15,6 @@ from bindery.api import quantity
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
-    DEFAULT_QUEUE,
     GPU_RESOURCE,
     NODE_POOL_LABEL,
     PREEMPTIBLE_ANNOTATION,
@@ -32,7 +31,6 @@ from bindery.scenario.capture.shares import Indexes, share_keys
 from bindery.scenario.capture.topology import exclusive_annotations, pod_labels
 from bindery.scenario.capture.volumes import volume_claims
 from bindery.scenario.states import PodState
-from bindery.scheduler.cache.reading import queue_of
 from bindery.scheduler.model.images import normalized
 from bindery.scheduler.model.label_references import LabelReferences
 
@@ -43,6 +41,7 @@ _STUCK_AFTER_S: Final = 120.0
 def capture_pods(
     pods: Sequence[Pod],
     owner: PodGroup | Pod,
+    queue: str,
     now: datetime,
     devices: Indexes,
     references: LabelReferences,
@@ -50,12 +49,13 @@ def capture_pods(
 ) -> list[Entry]:
     """Return the entries of `pods`, which are the job of `owner`; equal neighbours together.
 
-    `references`: the labels to which rules of pods refer. `images`: those that nodes have.
+    `queue`: the queue of the job. `references`: the labels to which rules of pods refer.
+    `images`: those that nodes have.
     """
     entries = [
         {
             **_entry(pod, now, references, images),
-            **_written({"chargedQueue": _charged_elsewhere(pod, owner)}),
+            **_written({"chargedQueue": _charged_elsewhere(pod, owner, queue)}),
             **_written(share_keys(pod, devices)),
         }
         for pod in pods
@@ -82,17 +82,15 @@ def state_of(pod: Pod, now: datetime) -> PodState | None:
     return PodState.STUCK_IN_RELEASING if going_s > _STUCK_AFTER_S else PodState.RELEASING
 
 
-def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod) -> str:
-    """Return the queue that `pod` is charged to; empty for the queue that `owner` names."""
+def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod, queue: str) -> str:
+    """Return the queue that `pod` is charged to; empty for `queue`, that of its job."""
     annotations = pod.metadata.annotations
     recorded = annotations.get(CHARGED_QUEUE_ANNOTATION, "") if pod.spec.node_name else ""
-    if isinstance(owner, Pod):
-        return recorded if recorded != queue_of(owner) else ""
     # A PodGroup whose queue was changed by somebody who may takes its own pods along.
-    is_assigned = bool(owner.status.queue)
+    is_assigned = isinstance(owner, PodGroup) and bool(owner.status.queue)
     if is_assigned and annotations.get(CHARGED_GROUP_ANNOTATION) == owner.metadata.uid:
         return ""
-    return recorded if recorded != (owner.spec.queue or DEFAULT_QUEUE) else ""
+    return recorded if recorded != queue else ""
 
 
 def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collection[str]) -> Entry:

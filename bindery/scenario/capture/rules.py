@@ -5,12 +5,13 @@ from typing import Any
 
 import msgspec
 
-from bindery.kube.objects import KubeObject, Namespace, Pod
+from bindery.api.names import NAMESPACE_NAME_LABEL
+from bindery.kube.objects import Namespace, Pod
 from bindery.kube.podspec import Container
 from bindery.scenario.capture.nodes import Entry
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences
-from bindery.scheduler.model.pod_rules import NAMESPACE_NAME_LABEL, read_rules
+from bindery.scheduler.model.pod_rules import read_rules
 
 
 def references_of(pods: Iterable[Pod]) -> LabelReferences:
@@ -23,15 +24,9 @@ def references_of(pods: Iterable[Pod]) -> LabelReferences:
     return references
 
 
-def namespaces_of(
-    further: Iterable[KubeObject], references: LabelReferences
-) -> dict[str, dict[str, str]]:
-    """Return the labels of the namespaces among `further`, if rules select namespaces."""
-    if not references.select_namespaces:
-        return {}
-    found = {
-        each.metadata.name: each.metadata.labels for each in further if isinstance(each, Namespace)
-    }
+def namespaces_of(namespaces: Iterable[Namespace]) -> dict[str, dict[str, str]]:
+    """Return the labels of `namespaces`, as rules select them."""
+    found = {each.metadata.name: each.metadata.labels for each in namespaces}
     return {
         name: {key: value for key, value in labels.items() if key != NAMESPACE_NAME_LABEL}
         for name, labels in sorted(found.items())
@@ -52,9 +47,9 @@ def rules_of(pod: Pod) -> Entry:
     if affinity is not None:
         near, far = affinity.pod_affinity, affinity.pod_anti_affinity
         kinds = {"podAffinity": near, "podAntiAffinity": far}
-        found["affinity"] = {key: _written(kind) for key, kind in kinds.items() if kind is not None}
+        found["affinity"] = {key: written(kind) for key, kind in kinds.items() if kind is not None}
     constraints = pod.spec.topology_spread_constraints or ()
-    found["topologySpreadConstraints"] = [_written(each) for each in constraints]
+    found["topologySpreadConstraints"] = [written(each) for each in constraints]
     return found
 
 
@@ -62,13 +57,13 @@ def ports_of(containers: Iterable[Container]) -> list[Entry]:
     """Return the host ports of `containers`."""
     ports = [port for container in containers for port in container.ports or ()]
     return [
-        {key: value for key, value in _written(port).items() if value}
+        {key: value for key, value in written(port).items() if value}
         for port in ports
         if port.host_port
     ]
 
 
-def _written(item: Any) -> Any:
+def written(item: Any) -> Any:
     """Return `item` as YAML writes it. An empty selector stays: it selects everything."""
     return _without_none(msgspec.to_builtins(item))
 

@@ -19,7 +19,16 @@ from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
 from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.budgets import DisruptionBudget
-from bindery.kube.objects import KubeObject, Meta, Node, Pod, PodGroup, PriorityClass, Queue
+from bindery.kube.objects import (
+    KubeObject,
+    Meta,
+    Namespace,
+    Node,
+    Pod,
+    PodGroup,
+    PriorityClass,
+    Queue,
+)
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
@@ -27,6 +36,7 @@ from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
+from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.promises import Promises
@@ -75,16 +85,16 @@ class Cluster:
         """The unbound pods of this scheduler; the status writer compares with their conditions."""
         self.queues: dict[str, Queue] = {}
         self.priority_classes = PriorityClasses()
+        self.namespaces = Namespaces()
         self.defects = Defects()
         """Unexpected errors, with the objects that caused them."""
         self._tasks = TaskStore(
             self.state,
             self.holds,
-            configuration.scheduler_name,
+            configuration,
             self.priority_classes,
+            self.namespaces,
             self.defects,
-            node_pool=configuration.node_pool,
-            trusts_records=configuration.tenancy_policy_enforced,
         )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
@@ -197,6 +207,8 @@ class Cluster:
             else:
                 self.priority_classes.put(item)
             self._tasks.priority_class_changed(item.metadata.name)
+        elif isinstance(item, Namespace):
+            self._apply_namespace(item, gone)
         elif isinstance(item, DisruptionBudget):
             return self._apply_budget(item, gone)
         return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
@@ -416,6 +428,17 @@ class Cluster:
             return
         self.queues[name] = queue
         self.state.queues.put(queue)
+
+    def _apply_namespace(self, namespace: Namespace, gone: bool) -> None:
+        if not self.namespaces.put(namespace, gone=gone):
+            return
+        for key in [key for key in self.state.jobs if key.namespace == namespace.metadata.name]:
+            self.changed_jobs.add(key)
+            group, pod = self.groups.get(key), self.observers.get(Pod, (key.namespace, key.name))
+            if group is not None:
+                self._tasks.put_group(group)
+            elif not key.is_group and pod is not None:
+                self._tasks.put_pod(pod)
 
     def _apply_budget(self, budget: DisruptionBudget, gone: bool) -> bool:
         """Apply a budget; return whether a refused eviction may be tried again."""

@@ -14,6 +14,7 @@ from bindery.kube.budgets import DISRUPTION_BUDGETS
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import (
     BIND_REQUESTS,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -25,6 +26,7 @@ from bindery.kube.store import Change, EventType, Key, key_of
 
 WATCHED: Sequence[Resource[Any]] = (
     PRIORITY_CLASSES,
+    NAMESPACES,
     QUEUES,
     NODES,
     POD_GROUPS,

@@ -11,7 +11,6 @@ from bindery.api.exclusive import exclusive_unit
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
-    DEFAULT_QUEUE,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
     POD_GROUP_ANNOTATION,
@@ -40,9 +39,9 @@ def job_key(pod: Pod) -> JobKey:
     return JobKey(pod.metadata.namespace, pod.metadata.name, False)
 
 
-def queue_of(pod: Pod) -> str:
-    """Return the queue of a pod without a PodGroup."""
-    return pod.metadata.labels.get(QUEUE_LABEL) or DEFAULT_QUEUE
+def queue_of(pod: Pod, default: str) -> str:
+    """Return the queue of a pod without a PodGroup; `default`: that of its namespace."""
+    return pod.metadata.labels.get(QUEUE_LABEL) or default
 
 
 def status_by_pod(pod: Pod) -> TaskStatus | None:

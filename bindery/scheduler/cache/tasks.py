@@ -7,6 +7,7 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 import math
 from collections.abc import Iterable, Sequence
 
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
@@ -14,6 +15,7 @@ from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
+from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.reading import (
@@ -33,30 +35,30 @@ from bindery.scheduler.model.state import PlanState
 
 
 class TaskStore:
-    """Owns `PlanState.tasks` and `.jobs`. Pods with `scheduler_name` are planned."""
+    """Owns `PlanState.tasks` and `.jobs`. Pods of the configured scheduler are planned."""
 
     def __init__(
         self,
         state: PlanState,
         holds: Holds,
-        scheduler_name: str,
+        configuration: SchedulerConfiguration,
         priority_classes: PriorityClasses,
+        namespaces: Namespaces,
         defects: Defects,
-        *,
-        node_pool: str = "",
-        trusts_records: bool = False,
     ) -> None:
-        """`trusts_records`: whether only the binder can write the records on pods."""
+        # Whether only the binder can write the records on pods.
+        trusts_records = configuration.tenancy_policy_enforced
         self._state = state
         self._trusts_records = trusts_records
         self._priority_classes = priority_classes
+        self._namespaces = namespaces
         self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
         self._shapes = PodShapes(state.nodes)
         self._grants = Grants(holds, trusts_records=trusts_records)
-        self._scheduler_name = scheduler_name
-        self._node_pool = node_pool
+        self._scheduler_name = configuration.scheduler_name
+        self._node_pool = configuration.node_pool
         self._evicting: set[Uid] = set()
         """Tasks with a committed eviction that their pods do not show yet."""
         self._bound_in: dict[Uid, str] = {}
@@ -298,7 +300,7 @@ class TaskStore:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         job = self._state.jobs.setdefault(key, Job(key))
         read_group(job, group)
-        job.named_queue = group.spec.queue or DEFAULT_QUEUE
+        job.named_queue = group.spec.queue or self._namespaces.queue(key.namespace)
         job.is_assigned = self._trusts_records and bool(group.status.queue)
         self._change(job)
 
@@ -389,14 +391,17 @@ class TaskStore:
         if not key.is_group:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
-            job.named_queue = queue_of(pod)
+            job.named_queue = self._named_by(pod)
             self._join(job)
         return job
 
+    def _named_by(self, pod: Pod) -> str:
+        return queue_of(pod, self._namespaces.queue(pod.metadata.namespace))
+
     def _changes_queue(self, key: JobKey, pod: Pod) -> bool:
-        """Return whether the label of `pod`, a single pod, names another queue than before."""
+        """Return whether `pod`, a single pod, or its namespace names another queue than before."""
         job = self._state.jobs.get(key)
-        return not key.is_group and job is not None and job.named_queue != queue_of(pod)
+        return not key.is_group and job is not None and job.named_queue != self._named_by(pod)
 
     def _drop_if_empty(self, key: JobKey) -> None:
         job = self._state.jobs.get(key)

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from bindery.kube.queueaccess import AccessReason
 from bindery.scheduler.model.reasons import JobReason as Reason
 
 _BY_REASON: Final[Mapping[str, str]] = {
@@ -17,6 +18,16 @@ _BY_REASON: Final[Mapping[str, str]] = {
     Reason.NON_PREEMPTIBLE_OVER_QUOTA: (
         "Make it preemptible (a priority below 100, or spec.preemptibility"
         "), raise the quota, or use another queue."
+    ),
+    AccessReason.NAMESPACE_NOT_ALLOWED: (
+        "Use another queue, or ask an administrator to add the namespace to the queue."
+    ),
+    AccessReason.PRIORITY_CLASS_NOT_ALLOWED: (
+        "Use another PriorityClass or queue, or ask an administrator to allow it in the queue."
+    ),
+    AccessReason.NON_PREEMPTIBLE_NOT_ALLOWED: (
+        "Make it preemptible (a priority below 100, or spec.preemptibility), use another queue, "
+        "or ask an administrator to allow it in the queue."
     ),
     Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower spec.minMember.",
     Reason.BELOW_MINIMUM: (

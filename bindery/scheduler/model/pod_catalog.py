@@ -6,6 +6,7 @@ Such a plugin passes it every change. Pods of all schedulers count.
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from bindery.api.names import NAMESPACE_NAME_LABEL
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.objects import KubeObject, Node, Pod
 from bindery.kube.resources import NAMESPACES, NODES, PODS, Resource
@@ -13,7 +14,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.label_domains import NodeLabels, Topology
 from bindery.scheduler.model.label_index import LabelIndex
-from bindery.scheduler.model.pod_rules import NAMESPACE_NAME_LABEL, PodSet
+from bindery.scheduler.model.pod_rules import PodSet
 from bindery.scheduler.model.views import NodesView
 
 WATCHED: Final[tuple[Resource[Any], ...]] = (PODS, NODES, NAMESPACES)

@@ -17,9 +17,6 @@ from bindery.kube.podspec import (
 )
 from bindery.scheduler.model.selectors import NOTHING, Requirement, Selector, selector
 
-NAMESPACE_NAME_LABEL = "kubernetes.io/metadata.name"
-"""The label that the API server sets on each namespace."""
-
 
 @dataclass(frozen=True)
 class PodSet:

@@ -16,6 +16,7 @@ from bindery.api.names import DEFAULT_QUEUE, GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.api.states import MOST_QUEUE_LEVELS, UNLIMITED
 from bindery.kube.objects import Queue, QueueResource, QueueSpec
+from bindery.kube.queueaccess import has_rules
 from bindery.scheduler.model.columns import IntColumns, grown
 from bindery.scheduler.model.jobs import NO_ROW
 from bindery.scheduler.model.queuechains import ChainFlaw, QueueChains, trace
@@ -62,6 +63,8 @@ class QueueEntry:
     reclaimable: bool = True
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
+    access: QueueSpec | None = None
+    """The spec, if it has rules about who may use the queue."""
 
 
 class QueueTable:
@@ -162,6 +165,7 @@ class QueueTable:
         entry.reclaimable = queue.spec.reclaimable
         entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
         entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
+        entry.access = queue.spec if has_rules(queue.spec) else None
         self._rules[row], problems = _rules(queue.spec, self.axis)
         problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
         entry.invalid = "; ".join(problems) or None

@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod
+from bindery.kube.queueaccess import AccessRefusal
+from bindery.scheduler.cache.access import refusal_of_job
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.fairness.shares import Shares
@@ -101,6 +103,7 @@ class Session:
         """The results of earlier cycles."""
         self._priorities: dict[Job, int] = {}
         self._queue_problems: dict[int, tuple[str, str] | None] = {}
+        self._access: dict[Job, AccessRefusal | None] = {}
         self.refusals: dict[Job, Refusal] = {}
         """Job -> why it waits, for the jobs tried in this cycle."""
         self.failed: set[Job] = set()
@@ -287,6 +290,13 @@ class Session:
         if row not in self._queue_problems:
             self._queue_problems[row] = self.state.queues.problem(row)
         return self._queue_problems[row]
+
+    def access_refusal(self, job: Job) -> AccessRefusal | None:
+        """Return why `job` may not use its queue in this way; None if it may."""
+        if job not in self._access:
+            pods, namespaces = self._cluster.pods, self._cluster.namespaces
+            self._access[job] = refusal_of_job(self.state.queues, job, pods, namespaces)
+        return self._access[job]
 
     def pending_since(self, job: Job) -> float:
         """Return the latest creation of `job` and its pending pods: seconds since the epoch."""

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from bindery.api.names import GPU_RESOURCE
 from bindery.kube.objects import Pod
+from bindery.kube.queueaccess import AccessRefusal
 from bindery.scheduler.ledgers.base import Ledger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.jobs import Job, Task, Uid
@@ -164,6 +165,10 @@ class SessionView(Protocol):
 
     def queue_problem(self, row: int) -> tuple[str, str] | None:
         """Return why the queue at `row` cannot be used: (reason, message), or None."""
+        ...
+
+    def access_refusal(self, job: Job) -> AccessRefusal | None:
+        """Return why `job` may not use its queue in this way; None if it may."""
         ...
 
     # -- other plugins -------------------------------------------------------------------------
