@@ -1,8 +1,8 @@
 """`python -m benchmarks`: measures, prints a table, writes build/bench.json.
 
 Planning and making room run first, in memory; then every contender races on one control plane, in
-turns, so that what else the machine does meets all of them alike; then the binder is measured
-alone, on another. Progress goes to standard error.
+turns, so that what else the machine does meets all of them alike; then the binder and the grouper
+are measured alone, each on another. Progress goes to standard error.
 """
 
 import asyncio
@@ -17,7 +17,7 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from benchmarks import binder, catalogue, growth, racetable, results, room, summary
+from benchmarks import binder, catalogue, grouping, growth, racetable, results, room, summary
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.contenders import Contender
 from benchmarks.planning import pods_per_second
@@ -27,7 +27,7 @@ from benchmarks.workload import Workload
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
 
-_KINDS: Final = ("planning", "room", *catalogue.workloads(0, 1), "binder")
+_KINDS: Final = ("planning", "room", *catalogue.workloads(0, 1), "binder", "grouping")
 """What `--only` takes; each has parts."""
 
 _TABLE_WIDTH: Final = 120
@@ -103,6 +103,15 @@ async def run_races(plan: Plan) -> dict[str, Standing]:
     return {name: Standing(tuple(each)) for name, each in laps.items()}
 
 
+async def group_jobs(plan: Plan) -> grouping.Standing:
+    """Measure the grouper with twice as many pods, in Jobs."""
+    jobs = max(1, 2 * plan.pods // grouping.JOB_SIZE)
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        async with open_cluster(Path(directory), 1, _progress.print) as cluster:
+            size = grouping.JOB_SIZE
+            return await grouping.measure(cluster, jobs, size, plan.runs, _progress.print)
+
+
 def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
     """Return the order of a round: nobody always runs right after the same other."""
     start = number % len(names)
@@ -144,6 +153,10 @@ def main(
     Gangs of ten against a bare client and kube-scheduler, and from commit to bound at low load:
 
     python -m benchmarks --only gangs --only binder/idle --only binder/idle-old-form
+
+    The grouper alone, 2,000 pods in 200 Jobs:
+
+    python -m benchmarks --only grouping --pods 1000 --runs 1
     """
     if pods % gang_size:
         raise typer.BadParameter("pods must be a multiple of the gang size")
@@ -156,6 +169,8 @@ def main(
     rounds = binder.Rounds(plan.binder_sizes(), _progress.print, plan.profiles)
     found = asyncio.run(rounds.run(plan.wants))
     measurements += summary.of_binder(found, plan.binder_sizes())
+    if plan.wants("grouping"):
+        measurements += summary.of_grouping(asyncio.run(group_jobs(plan)))
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

@@ -54,18 +54,24 @@ class Cluster:
         await self.create_all(PODS, workload.pod_objects())
 
     async def clear(
-        self, further: Sequence[str] = (), within: Sequence[str] = (NAMESPACE,)
+        self,
+        further: Sequence[str] = (),
+        within: Sequence[str] = (NAMESPACE,),
+        first: Sequence[str] = (),
     ) -> None:
         """Remove what a race left, without grace, and wait until it is gone.
 
         Args:
             further: paths of collections to clear after the others.
             within: the namespaces that the race used.
+            first: paths of collections to clear before the others.
 
         Raises:
             TimeoutError: it does not go.
         """
         async with asyncio.timeout(_CLEAR_S):
+            for collection in first:
+                await self._clear(collection)
             for collection in _CLEARED:
                 for namespace in within:
                     await self._clear(collection.format(namespace))

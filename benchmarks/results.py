@@ -66,6 +66,8 @@ TO_REACH: Final[Mapping[str, float]] = {
     "planning gangs, 5000 nodes": 1.0,
     "peak memory: scheduler": 1.0,
     "peak memory: binder": 1.0,
+    "peak memory: grouper": 1.0,
+    "grouping Jobs: writes": 1.0,
     "full cycle with reclaim, 500 nodes": 1.0,
     "does not fit: a pinned pod on every node, 500 nodes": 1.0,
     "does not fit: only half may be reclaimed, 500 nodes": 1.0,

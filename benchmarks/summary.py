@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import binder, racetable
+from benchmarks import binder, grouping, racetable
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -24,6 +24,9 @@ PLANNING_BARS: Final = {1000: 5000.0, 5000: 3000.0}
 
 HAND_OVERS_BAR: Final = 40.0
 """Hand-overs of one node's lock that are to be made in a second."""
+
+GROUPING_BARS: Final = {"writes": 0.15, "memory": 200.0}
+"""Requests that write for each pod, and MB, of the grouper with 10,000 pods in 1,000 Jobs."""
 
 _COUNTED: Final = ("scheduler", "binder", "kube-scheduler", "bare-client", "kube-apiserver", "etcd")
 """The processes whose CPU time is listed."""
@@ -61,6 +64,21 @@ def of_races(standings: Standings) -> Iterator[Measurement]:
     for key, standing in standings.items():
         if len(own := racetable.own_processes(standing)) > 1:
             yield from _cpu({key: standing}, own)
+
+
+def of_grouping(standing: grouping.Standing) -> Iterator[Measurement]:
+    """Yield rate, requests, memory and CPU time of the grouper."""
+    rate, bare = standing.pods_per_second, standing.bare_pods_per_second
+    title = "grouping Jobs: against a bare client that creates the PodGroups"
+    yield measured(title, rate, "pods/s", Better.HIGHER, bare)
+    writes, bar = standing.writes_per_pod, GROUPING_BARS["writes"]
+    yield measured("grouping Jobs: writes", writes, "requests/pod", Better.LOWER, bar)
+    requests = standing.requests_per_pod
+    yield measured("grouping Jobs: requests", requests, "requests/pod", Better.LOWER)
+    peak, bar = standing.peak_mb, GROUPING_BARS["memory"]
+    yield measured("peak memory: grouper", peak, MEGABYTES, Better.LOWER, bar)
+    cpu = standing.cpu_s_per_1000_pods
+    yield measured("grouping Jobs: own CPU", cpu, CPU_UNIT, Better.LOWER)
 
 
 def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Measurement]:
