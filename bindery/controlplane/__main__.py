@@ -2,7 +2,8 @@
 
 Run by `make` as `python -m bindery.controlplane` before the tests, whose own output is captured.
 It builds nothing where a cluster or binaries are at hand. `next` as an argument builds those of the
-next Kubernetes, whose tests are left out without them.
+next Kubernetes, whose tests are left out without them; `operators` those of the operators that the
+tests run.
 """
 
 import sys
@@ -21,6 +22,9 @@ def main() -> int:
     try:
         if sys.argv[1:] == ["next"]:
             build.binaries(build.NEXT, console.print, build.NEXT_MODULE)
+            return 0
+        if sys.argv[1:] == ["operators"]:
+            build.binaries(tuple(build.OPERATORS), console.print, build.OPERATORS_MODULE)
             return 0
         with console.status("control plane"), tempfile.TemporaryDirectory() as unused:
             find.find(find.Options(state_dir=Path(unused)), console.print)

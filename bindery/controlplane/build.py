@@ -37,6 +37,17 @@ NEXT_MODULE: Final = "controlplane/next"
 NEXT: Final = ("kube-apiserver", "kube-controller-manager")
 """What is built from that."""
 
+OPERATORS: Final = {"jobset": "sigs.k8s.io/jobset", "lws": "sigs.k8s.io/lws/cmd"}
+"""Operators that the tests run: binary -> Go package."""
+OPERATORS_MODULE: Final = "controlplane/operators"
+"""The Go module of those."""
+_NAMED_AFTER: Final = {
+    MODULE: {"": "k8s.io/kubernetes", "etcd-": "go.etcd.io/etcd/server/v3"},
+    NEXT_MODULE: {"": "k8s.io/kubernetes"},
+    OPERATORS_MODULE: {"jobset-": "sigs.k8s.io/jobset", "lws-": "sigs.k8s.io/lws"},
+}
+"""Go module -> what the name of its directory says: prefix -> module, for its version."""
+
 Report = Callable[[str], None]
 """Takes one line of progress for people."""
 
@@ -54,12 +65,11 @@ def key(module: str = MODULE) -> str:
     for name in ("go.mod", "go.sum"):
         digest.update((source / name).read_bytes())
     digest.update(_linker_flags(module).encode())
-    kubernetes = checkout.module_version("k8s.io/kubernetes", module)
-    digits = digest.hexdigest()[:8]
-    if module != MODULE:
-        return f"{kubernetes}-{digits}"
-    etcd = checkout.module_version("go.etcd.io/etcd/server/v3", module)
-    return f"{kubernetes}-etcd-{etcd}-{digits}"
+    versions = [
+        prefix + checkout.module_version(named, module)
+        for prefix, named in _NAMED_AFTER[module].items()
+    ]
+    return "-".join([*versions, digest.hexdigest()[:8]])
 
 
 def are_built(names: Sequence[str], module: str = MODULE) -> bool:
@@ -88,13 +98,15 @@ def binaries(names: Sequence[str], report: Report, module: str = MODULE) -> dict
 
 def _build(names: Sequence[str], directory: Path, report: Report, module: str) -> None:
     compiler = go.find(cache_directory(), report)
-    report(f"building {', '.join(names)} into {directory}: about six minutes on two cores, once")
+    minutes = "two" if module == OPERATORS_MODULE else "six"
+    what = ", ".join(names)
+    report(f"building {what} into {directory}: about {minutes} minutes on two cores, once")
     for number, name in enumerate(names, start=1):
         report(f"building {name} ({number} of {len(names)})")
         begin = time.monotonic()
         with tempfile.TemporaryDirectory(dir=directory) as scratch:
             target = Path(scratch) / name
-            _compile(compiler, PACKAGES[name], target, module)
+            _compile(compiler, (PACKAGES | OPERATORS)[name], target, module)
             target.replace(directory / name)
         report(f"built {name} in {time.monotonic() - begin:.0f} s")
 
@@ -117,6 +129,8 @@ def _compile(compiler: Path, package: str, target: Path, module: str) -> None:
 
 def _linker_flags(module: str) -> str:
     """Return flags that leave symbols out and let the binaries say which version they are."""
+    if module == OPERATORS_MODULE:
+        return "-s -w"
     version = checkout.module_version("k8s.io/kubernetes", module)
     major, minor, _ = version.removeprefix("v").split(".", 2)
     values = {
