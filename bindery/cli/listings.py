@@ -5,7 +5,7 @@ Pure: `get` looks and prints. Those of queues are in `queuerows`: they need the 
 
 from datetime import datetime
 
-from bindery.api.names import POD_GROUP_ANNOTATION, SCHEDULER_NAME
+from bindery.api.names import SCHEDULER_NAME
 from bindery.api.states import INVALID, SCHEDULED, GangState
 from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
 from bindery.cli.tables import Row, age
@@ -19,7 +19,8 @@ _POD_SCHEDULED = "PodScheduled"
 def gang_rows(snapshot: ClusterSnapshot, now: datetime) -> list[Row]:
     """Return one row for each PodGroup and each single pod that waits, by namespace and name."""
     rows = [_gang_row(group, snapshot, now) for group in snapshot.groups]
-    rows += [_single_row(pod, snapshot, now) for pod in snapshot.pods if _is_waiting_single(pod)]
+    singles = (pod for pod in snapshot.pods if _is_waiting_single(snapshot, pod))
+    rows += [_single_row(pod, snapshot, now) for pod in singles]
     return sorted(rows, key=lambda row: (str(row["namespace"]), str(row["name"])))
 
 
@@ -58,9 +59,9 @@ def _state(group: PodGroup) -> str:
     return group.status.state or GangState.WAITING.value
 
 
-def _is_waiting_single(pod: Pod) -> bool:
+def _is_waiting_single(snapshot: ClusterSnapshot, pod: Pod) -> bool:
     """Return whether `pod` is a gang of one without a node."""
-    if pod.metadata.annotations.get(POD_GROUP_ANNOTATION) or pod.spec.node_name:
+    if pod.spec.node_name or snapshot.claims.of(pod).group:
         return False
     return pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in FINISHED
 

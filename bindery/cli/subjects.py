@@ -17,7 +17,7 @@ from bindery.cli.errors import CommandError
 from bindery.cli.requesttext import request_lines
 from bindery.kube.objects import Pod, PodGroup, Queue
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
-from bindery.scheduler.cache.reading import job_key
+from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.model.jobs import JobKey
 
 _POD_TEMPLATE_HASH: Final = "pod-template-hash"
@@ -122,7 +122,7 @@ def _pods(snapshot: ClusterSnapshot, namespace: str) -> dict[str, Pod]:
 
 
 def _of_pod(snapshot: ClusterSnapshot, pod: Pod) -> Subject:
-    key = job_key(pod)
+    key = job_key(snapshot.claims, pod)
     group = _groups(snapshot, key.namespace).get(key.name) if key.is_group else None
     return Subject(key, group, pod)
 
@@ -156,7 +156,7 @@ def _of_workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str
         raise _missing(f"pod of {kind}", name, filter(None, by_maker), f" in namespace {namespace}")
     pods = by_maker[name]
     bound, ended = sum(map(is_bound, pods)), sum(pod.status.phase in FINISHED for pod in pods)
-    keys = {job_key(pod) for pod in pods}
+    keys = {job_key(snapshot.claims, pod) for pod in pods}
     line = f"{kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
     if len(keys) > 1:
         line += f"; they belong to {len(keys)} gangs, and this is the first that waits"

@@ -8,10 +8,11 @@ from collections import defaultdict
 from dataclasses import dataclass
 from functools import cached_property
 
-from bindery.api.names import DEFAULT_QUEUE, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.api.names import DEFAULT_QUEUE, QUEUE_LABEL
 from bindery.api.states import Phase
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.budgets import DisruptionBudget
+from bindery.kube.membership import Claims
 from bindery.kube.objects import KubeObject, Namespace, Node, Pod, PodGroup, PriorityClass, Queue
 from bindery.kube.workloads import WorkloadJob
 
@@ -51,11 +52,16 @@ class ClusterSnapshot:
         )
 
     @cached_property
+    def claims(self) -> Claims:
+        """Which PodGroup each pod belongs to."""
+        return Claims(self.groups)
+
+    @cached_property
     def pods_by_group(self) -> dict[tuple[str, str], list[Pod]]:
         """The pods of each PodGroup, by its namespace and name."""
         found: defaultdict[tuple[str, str], list[Pod]] = defaultdict(list)
         for pod in self.pods:
-            group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+            group = self.claims.of(pod).group
             if group:
                 found[pod.metadata.namespace, group].append(pod)
         return dict(found)
@@ -72,7 +78,7 @@ class ClusterSnapshot:
 
     def queue_of(self, pod: Pod) -> str:
         """Return the queue that `pod` is counted in."""
-        group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+        group = self.claims.of(pod).group
         if not group:
             return pod.metadata.labels.get(QUEUE_LABEL) or self._queue_in(pod.metadata.namespace)
         return self._queue_by_group.get((pod.metadata.namespace, group), DEFAULT_QUEUE)

@@ -24,6 +24,7 @@ _FIXED = (
     "gpu_resources",
     "leader_election",
     "tenancy_policy_enforced",
+    "grouper",
 )
 """Fields that a running process cannot change."""
 

@@ -268,6 +268,8 @@ class SchedulingLoop:
         told = self._told.get(job.uid)
         if not job.uid or not job.is_known or told == (job.reason, job.satisfied):
             return
+        if job.reason == JobReason.WAITING_FOR_GROUP:  # every pod waits so for a moment
+            return
         self._told[job.uid] = (job.reason, job.satisfied)
         reference = _reference(job.key, job.uid)
         if job.satisfied:

@@ -12,12 +12,10 @@ import msgspec
 
 from bindery.api.bindrequest import Phase
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, KubeObject, Pod, PodGroup
 from bindery.kube.store import Change, EventType
-from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
@@ -64,7 +62,7 @@ class SimulatedCluster:
         """Create `item`."""
         if isinstance(item, Pod):
             self.pods[Uid(item.metadata.uid)] = item
-            group = _group_key(item)
+            group = self._group_key(item)
             if group is not None:
                 self._members[group] += 1
         elif isinstance(item, PodGroup):
@@ -107,7 +105,7 @@ class SimulatedCluster:
         pod = self.pods.pop(uid, None)
         if pod is None:
             return None
-        group = _group_key(pod)
+        group = self._group_key(pod)
         if group is not None:
             self._members[group] -= 1
         self._apply(EventType.DELETED, pod)
@@ -120,7 +118,7 @@ class SimulatedCluster:
     def end(self, uid: Uid) -> None:
         """Let a pod succeed. It is removed at once; a pod of a gang with the last of its gang."""
         pod = self.pods.pop(uid)
-        group = _group_key(pod)
+        group = self._group_key(pod)
         if group is None:
             self._apply(EventType.DELETED, pod)
             return
@@ -164,7 +162,9 @@ class SimulatedCluster:
             status = msgspec.structs.replace(pod.status, phase="Running", conditions=[condition])
             self._put(msgspec.structs.replace(pod, spec=spec, status=status))
             bound.append(binding.pod_uid)
-            yield Bound(Uid(binding.pod_uid), job_key(pod), binding.selected_node)
+            yield Bound(
+                Uid(binding.pod_uid), self.engine.cluster.job_key(pod), binding.selected_node
+            )
         done = msgspec.structs.replace(
             request.status, phase=Phase.SUCCEEDED.value, bound_pods=bound
         )
@@ -183,6 +183,10 @@ class SimulatedCluster:
         status = msgspec.structs.replace(pod.status, phase="Pending", conditions=None)
         return msgspec.structs.replace(pod, metadata=meta, spec=spec, status=status)
 
+    def _group_key(self, pod: Pod) -> JobKey | None:
+        key = self.engine.cluster.job_key(pod)
+        return key if key.is_group else None
+
     def _put(self, pod: Pod) -> None:
         uid = Uid(pod.metadata.uid)
         before, self.pods[uid] = self.pods[uid], pod
@@ -191,11 +195,6 @@ class SimulatedCluster:
     def _apply(self, kind: EventType, item: KubeObject, before: KubeObject | None = None) -> None:
         previous = item if kind is EventType.DELETED else before
         self.engine.cluster.apply(Change(kind, item, previous))
-
-
-def _group_key(pod: Pod) -> JobKey | None:
-    name = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
-    return JobKey(pod.metadata.namespace, name, True) if name else None
 
 
 def running_pods(items: Sequence[KubeObject]) -> list[Pod]:

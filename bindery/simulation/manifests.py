@@ -13,13 +13,15 @@ from typing import Final
 
 from bindery.api.times import seconds
 from bindery.api.yamlfile import read
+from bindery.kube.membership import Claims
 from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario, scenario_files
 from bindery.scenario.format import Scenario
 from bindery.scenario.manifests import read_documents
-from bindery.scheduler.cache.reading import job_key, runtime_of
+from bindery.scheduler.cache.members import job_key
+from bindery.scheduler.cache.reading import runtime_of
 from bindery.scheduler.model.jobs import JobKey
 from bindery.simulation.trace import START_S, Arrival, GpuReader, Trace, TraceError
 
@@ -70,11 +72,13 @@ def read_snapshot(path: Path) -> tuple[Trace, Scenario]:
 def _jobs(objects: Iterable[KubeObject]) -> dict[JobKey, list[KubeObject]]:
     """Return the PodGroups and pods of `objects` by job."""
     jobs: defaultdict[JobKey, list[KubeObject]] = defaultdict(list)
+    objects = list(objects)
+    claims = Claims(item for item in objects if isinstance(item, PodGroup))
     for item in objects:
         if isinstance(item, PodGroup):
             jobs[JobKey(item.metadata.namespace, item.metadata.name, True)].append(item)
         elif isinstance(item, Pod):
-            jobs[job_key(item)].append(item)
+            jobs[job_key(claims, item)].append(item)
     return dict(jobs)
 
 

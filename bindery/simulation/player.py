@@ -15,7 +15,7 @@ from typing import Final, NamedTuple
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE
-from bindery.scheduler.cache.reading import job_key
+from bindery.kube.objects import Pod
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, TaskStatus, Uid
 from bindery.simulation.cluster import Bound, SimulatedCluster, running_pods
@@ -162,10 +162,10 @@ class _Player:
         record.capacity_gpus = allocatable.get("gpu", 0.0)
         record.capacity_cpu = allocatable.get("cpu", 0.0)
         for pod in cluster.pods.values():
-            self._note_job(job_key(pod), self._reader.gpus(pod))
+            self._note_job(self._job_key(pod), self._reader.gpus(pod))
         for pod in running_pods(trace.beginning):
             uid = Uid(pod.metadata.uid)
-            self._record.jobs[job_key(pod)].started_s = 0.0
+            self._record.jobs[self._job_key(pod)].started_s = 0.0
             bound_at = state.tasks[uid].bound_at if uid in state.tasks else None
             self._bound_s[uid] = 0.0 if bound_at is None else bound_at - trace.start_s
             self._plan_end(uid)
@@ -214,9 +214,12 @@ class _Player:
         for pod in arrival.pods:
             self._runtimes[Uid(pod.metadata.uid)] = arrival.runtime_s
             self._cluster.add(pod)
-            self._note_job(job_key(pod), 0.0)
-        self._record.jobs[job_key(arrival.pods[0])].gpus += arrival.gpus
+            self._note_job(self._job_key(pod), 0.0)
+        self._record.jobs[self._job_key(arrival.pods[0])].gpus += arrival.gpus
         self._arrived += 1
+
+    def _job_key(self, pod: Pod) -> JobKey:
+        return self._cluster.engine.cluster.job_key(pod)
 
     def _note_job(self, key: JobKey, gpus: float) -> None:
         """Count one more pod of a job."""
@@ -235,7 +238,7 @@ class _Player:
         pod = cluster.pods.get(uid)
         if pod is None or (has_ended and not cluster.is_running(uid)):
             return  # it was evicted before its end
-        key = job_key(pod)
+        key = self._job_key(pod)
         self._bound_s.pop(uid, None)
         if has_ended:
             cluster.end(uid)

@@ -11,7 +11,7 @@ import msgspec
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from recounting import recount, view
-from schedulerworld import NOW, group, node, pod, queue, request, shared_request
+from schedulerworld import CONTROLLER, NOW, group, node, pod, queue, request, shared_request
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import (
@@ -19,8 +19,11 @@ from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
+    QUEUE_LABEL,
+    SUB_GROUP_LABEL,
 )
 from bindery.kube import objects as kube
+from bindery.kube import podspec
 from bindery.kube.bindrequests import BindRequest, BindRequestStatus, StoredBindRequest
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.cluster import Cluster
@@ -37,6 +40,19 @@ GROUP_SPECS: list[dict[str, Any]] = [
     {"sub_groups": [kube.SubGroup(name="left", min_member=1)], "min_sub_group": 1},
     {"sub_groups": [kube.SubGroup(name="left", parent="left")]},
     {"staleness_grace_period_seconds": 9.0, "expected_runtime_seconds": 60.0},
+    {"members": [kube.Member(controller=CONTROLLER.uid)]},
+    {"members": [kube.Member(controller=CONTROLLER.uid, pod_labels={"part": "left"})]},
+    {
+        "members": [
+            kube.Member(label=kube.Mark(key="team", value="a")),
+            kube.Member(scheduling_group="upstream"),
+        ],
+        "sub_groups": [
+            kube.SubGroup(name="left", min_member=1, pod_labels={"part": "left"}),
+            kube.SubGroup(name="right", min_member=1, pod_labels={"team": "a"}),
+        ],
+    },
+    {"members": [kube.Member(pod="uid-3"), kube.Member(pod="uid-4", controller="both")]},
 ]
 POD_SPECS: list[dict[str, Any]] = [
     {},
@@ -45,7 +61,11 @@ POD_SPECS: list[dict[str, Any]] = [
     {"preemptible": False},
     {"priority": 200},
     {"role": "worker", "sub_group": "left"},
+    {"labels": {"team": "a"}},
+    {"labels": {"team": "a", "part": "left"}, "controlled": False},
+    {"scheduling_group": podspec.SchedulingGroup(pod_group_name="upstream"), "controlled": False},
 ]
+LABELS: list[dict[str, str]] = [{QUEUE_LABEL: "q1"}, {"team": "a"}, {"part": "left"}]
 Key = tuple[type[kube.KubeObject], str]
 
 
@@ -134,14 +154,15 @@ class CacheMachine(RuleBasedStateMachine):
         of=st.sampled_from(QUEUES),
         says=st.sampled_from(GROUP_SPECS),
         charged=st.sampled_from(["", "q0"]),
+        created=st.sampled_from(["2025-06-15T14:00:00Z", "2025-06-15T15:00:00Z"]),
     )
     def put_group(
-        self, name: str, minimum: int, of: str, says: dict[str, Any], charged: str
+        self, *, name: str, minimum: int, of: str, says: dict[str, Any], charged: str, created: str
     ) -> None:
         old = self.truth.get((kube.PodGroup, name))
         uid = old.metadata.uid if old is not None else self.new_uid()
         high = "high" if minimum else None
-        of_class = {"priority_class": high, "charged": charged}
+        of_class = {"priority_class": high, "charged": charged, "created": created}
         self.put(group(name, minimum, of, uid=uid, **of_class, **says))
 
     @rule(value=st.sampled_from([50, 100]))
@@ -213,8 +234,11 @@ class CacheMachine(RuleBasedStateMachine):
         what=st.sampled_from(["ungate", "bind", "relabel", "regroup", "finish", "fail", "leave"]),
         to=st.sampled_from([*NODES, "unknown"]),
         charged=st.sampled_from(QUEUES),
+        labels=st.sampled_from(LABELS),
     )
-    def change_pod(self, data: st.DataObject, what: str, to: str, charged: str) -> None:
+    def change_pod(
+        self, data: st.DataObject, what: str, to: str, charged: str, labels: dict[str, str]
+    ) -> None:
         old = self._pod(data)
         meta, spec, status = old.metadata, old.spec, old.status
         replace = msgspec.structs.replace
@@ -226,7 +250,7 @@ class CacheMachine(RuleBasedStateMachine):
             spec = replace(spec, node_name=to)
             meta = recorded(meta, charged, self._group_of(meta))
         elif what == "relabel":
-            meta = replace(meta, labels={"scheduling.bindery.dev/queue": "q1"})
+            meta = replace(meta, labels=labels)
         elif what == "regroup":
             record = meta.annotations.get(CHARGED_QUEUE_ANNOTATION)
             meta = replace(meta, annotations={"scheduling.bindery.dev/pod-group": "g1"})
@@ -334,7 +358,7 @@ class CacheMachine(RuleBasedStateMachine):
     def _statuses_are_those_of_the_objects(self) -> None:
         """Compare with a reading of pods and requests that shares nothing with the cache's."""
         classes = {each.metadata.name: each.value for each in self.all_of(kube.PriorityClass)}
-        groups = {each.metadata.name: each.spec for each in self.all_of(kube.PodGroup)}
+        groups = {each.metadata.name: each for each in self.all_of(kube.PodGroup)}
         live = {
             place.pod_uid
             for stored in self.all_of(StoredBindRequest)
@@ -359,23 +383,62 @@ class CacheMachine(RuleBasedStateMachine):
             if task is not None:
                 assert task.status is wanted
                 if task.is_ours:
-                    assert task.is_preemptible == may_be_evicted(item, groups, classes)
+                    of = group_of(item, groups)
+                    assert task.job[1:] == (of or item.metadata.name, bool(of))
+                    assert task.sub_group == sub_group_of(item, groups.get(of))
+                    assert task.is_preemptible == may_be_evicted(item, groups.get(of), classes)
             else:
                 assert item.spec.scheduler_name == "other"
                 assert not wanted.holds_room or wanted is TaskStatus.BINDING
 
 
-def may_be_evicted(
-    item: kube.Pod, groups: Mapping[str, kube.PodGroupSpec], classes: Mapping[str, int]
-) -> bool:
+def group_of(item: kube.Pod, groups: Mapping[str, kube.PodGroup]) -> str:
+    """Return the PodGroup of `item`: that of its annotation, else the oldest that selects it."""
+    named = item.metadata.annotations.get(POD_GROUP_ANNOTATION)
+    if named:
+        return named
+    found = [each for each in groups.values() if any(selects(m, item) for m in each.spec.members)]
+    found.sort(key=lambda each: (each.metadata.creation_timestamp or "", each.metadata.name))
+    return found[0].metadata.name if found else ""
+
+
+def selects(member: kube.Member, item: kube.Pod) -> bool:
+    meta = item.metadata
+    if member.pod is not None:
+        matches = member.pod == meta.uid and member.controller is None
+    elif member.controller is not None:
+        matches = any(o.controller and o.uid == member.controller for o in meta.owner_references)
+    elif member.label is not None:
+        matches = meta.labels.get(member.label.key) == member.label.value
+    else:
+        matches = member.scheduling_group == scheduling_group_of(item)
+    return matches and member.pod_labels.items() <= meta.labels.items()
+
+
+def scheduling_group_of(item: kube.Pod) -> str | None:
+    named = item.spec.scheduling_group
+    return named.pod_group_name if named is not None else None
+
+
+def sub_group_of(item: kube.Pod, of: kube.PodGroup | None) -> str:
+    """Return the sub-group of `item`: that of its label, else the first whose labels it has."""
+    named = item.metadata.labels.get(SUB_GROUP_LABEL, "")
+    if named or of is None:
+        return named
+    for leaf in of.spec.sub_groups:
+        if leaf.pod_labels and leaf.pod_labels.items() <= item.metadata.labels.items():
+            return leaf.name
+    return ""
+
+
+def may_be_evicted(item: kube.Pod, of: kube.PodGroup | None, classes: Mapping[str, int]) -> bool:
     """Return whether `item` may be evicted: as it says, else its group, else below priority 100."""
     says = item.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     if says is not None:
         return says == "true"
-    of = groups.get(item.metadata.annotations.get(POD_GROUP_ANNOTATION, ""))
-    if of is not None and of.preemptibility is not None:
-        return of.preemptibility == "Preemptible"
+    if of is not None and of.spec.preemptibility is not None:
+        return of.spec.preemptibility == "Preemptible"
     priority = item.spec.priority or 0
-    if of is not None and of.priority_class_name is not None:
-        priority = classes.get(of.priority_class_name, priority)
+    if of is not None and of.spec.priority_class_name is not None:
+        priority = classes.get(of.spec.priority_class_name, priority)
     return priority < 100

@@ -17,7 +17,6 @@ from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
     DEFAULT_QUEUE,
     NODE_POOL_LABEL,
-    POD_GROUP_ANNOTATION,
     SCHEDULER_NAME,
 )
 from bindery.kube.bindrequests import BindRequest
@@ -118,8 +117,7 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
     singles = [
         pod
         for pod in snapshot.pods
-        if pod.spec.scheduler_name == SCHEDULER_NAME
-        and not pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
+        if pod.spec.scheduler_name == SCHEDULER_NAME and not snapshot.claims.of(pod).group
     ]
     owners: list[PodGroup | Pod] = [*snapshot.groups, *singles]
     for owner in sorted(owners, key=_age_and_name):

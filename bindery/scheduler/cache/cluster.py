@@ -7,13 +7,12 @@ with objects are collected in `problems`, and the process reports them.
 
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from bindery.api.bindrequest import BindRequestSpec
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.gpus import GpuResources
-from bindery.api.mistakes import mistaken_keys
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
@@ -32,16 +31,19 @@ from bindery.kube.objects import (
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
+from bindery.scheduler.cache.contests import Contests
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
+from bindery.scheduler.cache.members import Members, Place
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
+from bindery.scheduler.cache.orphans import Orphans
 from bindery.scheduler.cache.priorities import PriorityClasses
+from bindery.scheduler.cache.problems import ObjectProblem, mistakes
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.quarantine import Quarantine, substitutes
-from bindery.scheduler.cache.reading import job_key
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
@@ -51,24 +53,6 @@ from bindery.scheduler.model.state import PlanState
 
 _MOST_PROBLEMS = 1000
 """A process that does not lead collects problems until it leads."""
-_MOST_MISTAKES = 5
-"""Maximum number of wrong keys in the event of a pod."""
-RUNS_ON_AFTER_S = 2.0
-"""Time between the deletion of a PodGroup and the report about its remaining pods, in seconds.
-
-When a whole workload is deleted, its pods usually go within this time."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectProblem:
-    """A problem with an object, for an event on that object."""
-
-    api_version: str
-    kind: str
-    meta: Meta
-    reason: str
-    """One CamelCase word."""
-    message: str
 
 
 class Cluster:
@@ -88,13 +72,15 @@ class Cluster:
         self.namespaces = Namespaces()
         self.defects = Defects()
         """Unexpected errors, with the objects that caused them."""
+        self._members = Members(waits_for_groups=configuration.grouper.wait_for_groups)
         self._tasks = TaskStore(
             self.state,
             self.holds,
-            configuration,
+            self._members,
             self.priority_classes,
             self.namespaces,
             self.defects,
+            configuration,
         )
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
@@ -106,8 +92,8 @@ class Cluster:
         self.changed_jobs: set[JobKey] = set()
         """The gangs whose status may have changed; the loop empties the set."""
         self.observers = Observers()
-        self._deleted_groups: dict[JobKey, tuple[float, Meta]] = {}
-        """Deleted PodGroup -> time at which its deletion was seen, and its metadata."""
+        self._contests = Contests(partial(self._report_group, "PodsTaken"))
+        self._orphans = Orphans()
         self.budgets = Budgets()
 
     def apply(self, change: Change[KubeObject]) -> bool:
@@ -213,6 +199,10 @@ class Cluster:
             return self._apply_budget(item, gone)
         return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
 
+    def job_key(self, pod: Pod) -> JobKey:
+        """Return the job of `pod`: its PodGroup, or the pod itself."""
+        return self._members.place(pod).job
+
     def plans(self, pod: Pod) -> bool:
         """Return whether this scheduler has to find a node for `pod`."""
         is_ours = pod.spec.scheduler_name == self._configuration.scheduler_name
@@ -264,22 +254,12 @@ class Cluster:
         self._tasks.note_time(now)
         self.promises.expire(now)
         self.failures.expire(now)
-        self._report_orphans(now - RUNS_ON_AFTER_S)
+        for meta, text in self._orphans.due(self.state.jobs, now):
+            self._report_group("PodsRunOn", meta, text)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
-    def _report_orphans(self, before: float) -> None:
-        """Report the pods that still run although their PodGroup was deleted `before`."""
-        due = [key for key, (deleted_at, _) in self._deleted_groups.items() if deleted_at <= before]
-        for key in due:
-            _, meta = self._deleted_groups.pop(key)
-            job = self.state.jobs.get(key)
-            count = job.charged.total() if job is not None and not job.exists else 0
-            if job is not None and count:
-                pods = "pod still runs" if count == 1 else "pods still run"
-                text = f"{count} {pods}, charged to queue {job.queue}: delete pods to end them"
-                self.problems.append(
-                    ObjectProblem(API_VERSION, "PodGroup", meta, "PodsRunOn", text)
-                )
+    def _report_group(self, reason: str, meta: Meta, text: str) -> None:
+        self.problems.append(ObjectProblem(API_VERSION, "PodGroup", meta, reason, text))
 
     # -- commits -------------------------------------------------------------------------------
 
@@ -330,44 +310,59 @@ class Cluster:
         # A bound pod is kept whatever its pool: it may use room on this pool's nodes.
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
-        self.changed_jobs.add(job_key(pod))
-        self._note_loss(pod, gone)
+        self.staleness.saw(pod, self.state.tasks.get(uid), self._clock(), gone=gone)
         if gone:
-            self.pods.pop(uid, None)
-            self._tasks.remove_pod(uid)
-            self.holds.settled.pop(uid, None)
-            self.commit_counts.pop(uid, None)
-            key = job_key(pod)
-            if not key.is_group:
-                self.failures.forget(key)
-                self.promises.end(key)
+            self._pod_gone(uid, pod)
             return True
+        self._members.put_pod(pod)
+        self._note_place(uid, pod, self._members.place(pod))
         if pod.spec.node_name or pod.spec.scheduler_name != self._configuration.scheduler_name:
             self.pods.pop(uid, None)
         else:
             known = self.pods.get(uid)
-            self._report_mistakes(pod, known)
+            self.problems.extend(mistakes(pod, known))
             self._take_up_promise(pod, known)
             self.pods[uid] = pod
         return self._tasks.put_pod(pod)
 
-    def _note_loss(self, pod: Pod, gone: bool) -> None:
-        """Record that a gang has lost `pod`, unless the pod had ended already."""
-        task = self.state.tasks.get(Uid(pod.metadata.uid))
-        if task is None or not task.job.is_group or task.status.has_ended:
-            return
-        if gone or pod.status.phase == "Failed":
-            self.staleness.lost(task.job, pod, self._clock())
+    def _pod_gone(self, uid: Uid, pod: Pod) -> None:
+        task = self.state.tasks.get(uid)
+        key = task.job if task is not None else self._members.place(pod).job
+        self.changed_jobs.add(key)
+        self.pods.pop(uid, None)
+        self._tasks.remove_pod(uid)
+        self._members.drop_pod(pod)
+        self.holds.settled.pop(uid, None)
+        self.commit_counts.pop(uid, None)
+        self._forget_single(key)
 
-    def _report_mistakes(self, pod: Pod, known: Pod | None) -> None:
-        """Report misspelt or misplaced keys of `pod`, which nobody reads."""
-        meta, old = pod.metadata, known.metadata if known is not None else Meta()
-        if (meta.annotations, meta.labels) == (old.annotations, old.labels):
+    def _note_place(self, uid: Uid, pod: Pod, place: Place) -> None:
+        """Note that `pod` is about to be at `place`; its task may still be elsewhere."""
+        self._contests.note(pod, place, self.groups)
+        self.changed_jobs.add(place.job)
+        task = self.state.tasks.get(uid)
+        if task is None or task.job == place.job:
             return
-        mistakes = mistaken_keys(meta.annotations, meta.labels)
-        if mistakes:
-            text = "; ".join(mistakes[:_MOST_MISTAKES])
-            self.problems.append(ObjectProblem("v1", "Pod", meta, "UnknownKey", text))
+        self.changed_jobs.add(task.job)
+        node_name = self.promises.places(task.job).get(uid)
+        if node_name is not None:
+            self.promises.take_up(place.job, uid, node_name, self._clock())
+        self._forget_single(task.job)
+
+    def _forget_single(self, key: JobKey) -> None:
+        """Forget what earlier cycles found out about a pod without a PodGroup."""
+        if not key.is_group:
+            self.failures.forget(key)
+            self.promises.end(key)
+
+    def _place_again(self, pods: Iterable[Pod]) -> None:
+        """Move `pods` to the jobs that the present PodGroups give them."""
+        for pod in pods:
+            uid, place = Uid(pod.metadata.uid), self._members.place(pod)
+            self._note_place(uid, pod, place)
+            task = self.state.tasks.get(uid)
+            if task is not None and place.differs_from(task):
+                self._tasks.put_pod(pod)
 
     def _take_up_promise(self, pod: Pod, known: Pod | None) -> None:
         """Restore the promise of an earlier leader from the nominated node of `pod`."""
@@ -375,7 +370,8 @@ class Cluster:
         said = known.status.nominated_node_name if known is not None else ""
         # A pod in a request has its place there, and an old nomination says nothing new.
         if node_name and node_name != said and self.holds.get(uid) is None:
-            self.promises.take_up(job_key(pod), uid, node_name, self._clock())
+            key = self._members.place(pod).job
+            self.promises.take_up(key, uid, node_name, self._clock())
 
     def _apply_node(self, node: Node, gone: bool) -> None:
         name, nodes = node.metadata.name, self.state.nodes
@@ -410,15 +406,27 @@ class Cluster:
             self.staleness.forget(key)
             self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:  # else it is another pool's
-                self._deleted_groups[key] = (self._clock(), group.metadata)
+                self._orphans.note(key, group.metadata, self._clock())
+                self._contests.forget(key[:2])
+                self._place_again([*self._members.remove_group(key[:2]), *self._pods_of(key)])
                 self._tasks.remove_group(key)
                 self.promises.end(key)
                 self.failures.forget(key)
                 self.commit_counts.pop(Uid(group.metadata.uid), None)
             return
+        known = self.groups.get(key)
         self.groups[key] = group
+        moved = self._members.put_group(group)
         self._tasks.put_group(group)
+        if (known.spec.sub_groups if known is not None else []) != group.spec.sub_groups:
+            moved += self._pods_of(key)
+        self._place_again(moved)
         self.changed_jobs.add(key)
+
+    def _pods_of(self, key: JobKey) -> list[Pod]:
+        """Return the pods of the job `key`."""
+        pods = (self._members.pod(key.namespace, uid) for uid in self.state.jobs[key].tasks)
+        return [pod for pod in pods if pod is not None]
 
     def _apply_queue(self, queue: Queue, gone: bool) -> None:
         name = queue.metadata.name

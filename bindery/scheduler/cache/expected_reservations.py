@@ -13,8 +13,9 @@ from bindery.api import gpushare
 from bindery.kube.objects import Meta, Pod
 from bindery.kube.podspec import PodSpec
 from bindery.scheduler.cache.holds import Hold
+from bindery.scheduler.cache.members import Place
 from bindery.scheduler.cache.reading import read_pod
-from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import ShapeBook
 
 LINGER_S = 5.0
@@ -64,6 +65,7 @@ class ExpectedReservations:
             uid=f"{uid}/{group}",
         )
         pod = Pod(metadata=meta, spec=PodSpec(node_name=node_name))
-        task = read_pod(pod, TaskStatus.RUNNING, self._shapes.of(pod), "")
+        place = Place(JobKey(meta.namespace, meta.name, False), "")
+        task = read_pod(pod, TaskStatus.RUNNING, self._shapes.of(pod), "", place)
         task.is_ours, task.reserves_gpu, task.gpu_groups = False, True, (group,)
         return task

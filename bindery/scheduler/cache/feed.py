@@ -21,8 +21,9 @@ from bindery.kube.resources import BIND_REQUESTS, Resource
 from bindery.kube.served import served
 from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
-from bindery.scheduler.cache.cluster import Cluster, ObjectProblem
+from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.observers import WATCHED
+from bindery.scheduler.cache.problems import ObjectProblem
 
 _ASK_AGAIN_S = 5.0
 

@@ -13,30 +13,22 @@ from bindery.api.names import (
     CHARGED_QUEUE_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
-    POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
     ROLE_LABEL,
     SPREAD_DEVICES_ANNOTATION,
-    SUB_GROUP_LABEL,
 )
 from bindery.api.times import seconds
+from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
+from bindery.scheduler.cache.members import Place
 from bindery.scheduler.model import constraints, gangs
-from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 
 _PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
 _INDEX_DIGITS = 4
 _SAYS = {"true": True, "false": False}
-
-
-def job_key(pod: Pod) -> JobKey:
-    """Return the job of `pod`: its PodGroup, or the pod itself."""
-    group = pod.metadata.annotations.get(POD_GROUP_ANNOTATION)
-    if group:
-        return JobKey(pod.metadata.namespace, group, True)
-    return JobKey(pod.metadata.namespace, pod.metadata.name, False)
 
 
 def queue_of(pod: Pod, default: str) -> str:
@@ -59,13 +51,13 @@ def status_by_pod(pod: Pod) -> TaskStatus | None:
     return TaskStatus.GATED if pod.spec.scheduling_gates else TaskStatus.PENDING
 
 
-def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) -> Task:
+def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, place: Place) -> Task:
     """Return the task of `pod`, without charges. Pods with `scheduler_name` are planned."""
     return Task(
         uid=Uid(pod.metadata.uid),
         namespace=pod.metadata.namespace,
         name=pod.metadata.name,
-        job=job_key(pod),
+        job=place.job,
         shape=shape,
         priority=pod.spec.priority or 0,
         has_own_priority=pod.spec.priority is not None,
@@ -79,7 +71,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         bound_at=_bound_at(pod),
         runtime_s=runtime_of(pod),
         never_preempts=pod.spec.preemption_policy == "Never",
-        sub_group=pod.metadata.labels.get(SUB_GROUP_LABEL, ""),
+        sub_group=place.sub_group,
         role=pod.metadata.labels.get(ROLE_LABEL, ""),
         gpu_groups=gpushare.groups(pod.metadata.labels),
         gpu_indexes=_gpu_indexes(pod),
@@ -91,6 +83,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str) ->
         exclusive_unit=exclusive_unit(pod.metadata.annotations, pod.metadata.labels),
         is_ours=pod.spec.scheduler_name == scheduler_name,
         is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
+        awaits_group=place.awaits_group,
     )
 
 
@@ -99,7 +92,7 @@ def are_equivalent(one: Task, other: Task) -> bool:
     return (
         one.shape is other.shape
         and (one.job, _own_priority(one)) == (other.job, _own_priority(other))
-        and one.says_preemptible == other.says_preemptible
+        and (one.says_preemptible, one.awaits_group) == (other.says_preemptible, other.awaits_group)
         and (one.sub_group, one.role) == (other.sub_group, other.role)
         and (one.rank, one.exclusive_unit) == (other.rank, other.exclusive_unit)
         and (one.bound_at, one.runtime_s) == (other.bound_at, other.runtime_s)
@@ -163,6 +156,8 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.has_segments = any(constraint.segment for _, constraint in job.constraints())
     if group.unreadable:
         job.invalid = group.unreadable
+    elif (problem := member_problem(group.spec)) is not None:
+        job.invalid = problem
     elif group.spec.min_member < 0:
         job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
 

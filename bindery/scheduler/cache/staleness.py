@@ -12,7 +12,7 @@ from typing import Final
 from bindery.api.podgroup import SCHEDULED
 from bindery.api.times import seconds
 from bindery.kube.objects import Pod, PodGroup
-from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus
 
 Part = tuple[JobKey, str]
 """A job and one of its sub-groups that is below its minimum; "" for the whole job."""
@@ -55,8 +55,14 @@ class StalenessMemory:
         self._since: dict[Part, float] = {}
         self._losses: dict[JobKey, _Losses] = {}
 
-    def lost(self, job: JobKey, pod: Pod, now: float) -> None:
-        """Record that `pod` of the gang `job` was deleted or failed."""
+    def saw(self, pod: Pod, task: Task | None, now: float, *, gone: bool) -> None:
+        """Note an event of `pod`: its gang loses it if it is `gone` or fails. `task`: so far."""
+        if task is None or not task.job.is_group or task.status.has_ended:
+            return
+        if gone or pod.status.phase == "Failed":
+            self._lost(task.job, pod, now)
+
+    def _lost(self, job: JobKey, pod: Pod, now: float) -> None:
         if any(owner.controller and owner.kind == _JOB for owner in pod.metadata.owner_references):
             losses = self._losses.get(job)
             count = losses.count if losses is not None else 0

@@ -15,6 +15,7 @@ from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
+from bindery.scheduler.cache.members import Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses
@@ -35,28 +36,29 @@ from bindery.scheduler.model.state import PlanState
 
 
 class TaskStore:
-    """Owns `PlanState.tasks` and `.jobs`. Pods of the configured scheduler are planned."""
+    """Owns `PlanState.tasks` and `.jobs`."""
 
     def __init__(
         self,
         state: PlanState,
         holds: Holds,
-        configuration: SchedulerConfiguration,
+        members: Members,
         priority_classes: PriorityClasses,
         namespaces: Namespaces,
         defects: Defects,
+        configuration: SchedulerConfiguration,
     ) -> None:
-        # Whether only the binder can write the records on pods.
-        trusts_records = configuration.tenancy_policy_enforced
         self._state = state
-        self._trusts_records = trusts_records
+        self._members = members
+        self._trusts_records = configuration.tenancy_policy_enforced
+        """Whether only the binder can write the records on pods."""
         self._priority_classes = priority_classes
         self._namespaces = namespaces
         self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
         self._shapes = PodShapes(state.nodes)
-        self._grants = Grants(holds, trusts_records=trusts_records)
+        self._grants = Grants(holds, trusts_records=self._trusts_records)
         self._scheduler_name = configuration.scheduler_name
         self._node_pool = configuration.node_pool
         self._evicting: set[Uid] = set()
@@ -95,7 +97,8 @@ class TaskStore:
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
-        task = read_pod(pod, status, self._shape(pod, ours=ours), self._scheduler_name)
+        shape, place = self._shape(pod, ours=ours), self._members.place(pod)
+        task = read_pod(pod, status, shape, self._scheduler_name, place)
         task.is_of_pool = pod.metadata.labels.get(NODE_POOL_LABEL, "") == self._node_pool
         if old is not None:
             moves = self._changes_queue(task.job, pod)
@@ -103,7 +106,7 @@ class TaskStore:
                 return False
             self._take_out(old)
         if ours:
-            self._job(task.job, pod)
+            self._job(task, pod)
         # The pod itself takes its devices now, so its placeholders must go first.
         self._drop_reservations(uid)
         self._state.tasks[uid] = task
@@ -203,10 +206,7 @@ class TaskStore:
             self._drop_reservations(uid)
 
     def _expect_reservations(self, uid: Uid) -> None:
-        """Hold the devices for which the binder may still create reservation pods.
-
-        `uid` is a deleted pod.
-        """
+        """Hold the devices for which the binder may still reserve, for the deleted pod `uid`."""
         hold = self._holds.get(uid)
         if hold is not None and hold.gpu_groups and not hold.is_bound:
             for task in self._expected.expect(uid, hold):
@@ -318,17 +318,14 @@ class TaskStore:
         self._settle(job.key)
 
     def _settle(self, key: JobKey) -> None:
-        """Update the queue of a job, and its tasks if the queue has changed."""
+        """Update the queue of a job and its tasks."""
         job = self._state.jobs.get(key)
         if job is not None and job.queue != job.settled_queue():
             self._join(job)
             self._reenter(job)
 
     def _join(self, job: Job) -> None:
-        """Set the queue of `job`.
-
-        The queue gets a row even if no task of the job is charged, as sessions look it up.
-        """
+        """Set the queue of `job`; it gets a row, as sessions look it up."""
         job.queue = job.settled_queue()
         self._state.queues.row(job.queue)
 
@@ -384,7 +381,8 @@ class TaskStore:
             if job.exists:
                 self._bound_in[uid] = job.queue
 
-    def _job(self, key: JobKey, pod: Pod) -> Job:
+    def _job(self, task: Task, pod: Pod) -> Job:
+        key = task.job
         job = self._state.jobs.get(key)
         if job is None:
             job = self._state.jobs[key] = Job(key)
@@ -392,6 +390,7 @@ class TaskStore:
             job.exists, job.uid = True, Uid(pod.metadata.uid)
             job.created = pod.metadata.creation_timestamp or ""
             job.named_queue = self._named_by(pod)
+            job.awaits_group = task.awaits_group
             self._join(job)
         return job
 

@@ -35,6 +35,10 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "the controller has created them. Or lower spec.minMember."
     ),
     Reason.GATED: "Remove the scheduling gates of the pods.",
+    Reason.WAITING_FOR_GROUP: (
+        "Check that the grouper runs and can read the pod's controller. A pod with the annotation "
+        'scheduling.bindery.dev/skip-grouper: "true" needs no PodGroup.'
+    ),
     Reason.POD_GROUP_DOES_NOT_EXIST: "Create the PodGroup in the annotation of the pods.",
     Reason.PRIORITY_CLASS_DOES_NOT_EXIST: (
         "Create the PriorityClass, or set another in the PodGroup."

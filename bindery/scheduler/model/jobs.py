@@ -97,6 +97,8 @@ class Task:
     """Whether it is of this scheduler's node pool; a bound pod may be of another one."""
     is_recreated: bool = True
     """Whether a controller replaces the pod when it is deleted."""
+    awaits_group: bool = False
+    """Whether it must not be planned before a PodGroup selects it."""
     status: TaskStatus = TaskStatus.PENDING
     row: int = NO_ROW
     """Row of its node; NO_ROW if it has no node or the node is not known."""
@@ -200,6 +202,8 @@ class Job:
     created: str = ""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
+    awaits_group: bool = False
+    """Whether it is a pod that must not be planned before a PodGroup selects it."""
     invalid: str | None = None
     """Why the spec of the PodGroup cannot be used; None if it can."""
     tasks: dict[Uid, Task] = field(default_factory=dict)

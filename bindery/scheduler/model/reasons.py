@@ -14,6 +14,8 @@ class JobReason(StrEnum):
     """Its pods have scheduling gates."""
     POD_GROUP_DOES_NOT_EXIST = "PodGroupDoesNotExist"
     """Its pods name a PodGroup that does not exist."""
+    WAITING_FOR_GROUP = "WaitingForGroup"
+    """It has a controller, and no PodGroup selects it yet."""
     INVALID = "Invalid"
     """The spec of its PodGroup contradicts itself."""
     QUEUE_DOES_NOT_EXIST = "QueueDoesNotExist"

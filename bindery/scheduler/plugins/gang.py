@@ -6,6 +6,11 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.view import SessionView
 
+_WAITING_FOR_GROUP = (
+    "no PodGroup selects it yet; the grouper writes one for its controller: if none comes, see the "
+    "events of the controller, and whether the grouper runs"
+)
+
 
 class Gang:
     """Decides validity, readiness and order of jobs by their minimum.
@@ -22,6 +27,8 @@ class Gang:
             return Refusal(
                 JobReason.POD_GROUP_DOES_NOT_EXIST, f"PodGroup {job.key.name} does not exist"
             )
+        if job.awaits_group:
+            return Refusal(JobReason.WAITING_FOR_GROUP, _WAITING_FOR_GROUP)
         if job.invalid is not None:
             return Refusal(INVALID, job.invalid)
         if not job.has_come:

@@ -11,11 +11,12 @@ from enum import Enum
 
 from bindery.api.shown import shown
 from bindery.api.states import GangState
+from bindery.api.times import seconds
 from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.model.reasons import STILL_COMING
+from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.gangs import (
     GangStatus,
@@ -33,6 +34,8 @@ _BINDING_SHOWN_AFTER_S = 10.0
 A BindRequest that waits shows the reason in its own status after two seconds."""
 _COMING_SHOWN_AFTER_S = 2.0
 """Delay of conditions of gangs whose pods are still being created, for the same reason."""
+_GROUPED_WITHIN_S = 15.0
+"""Age from which a pod that waits for its PodGroup has a condition."""
 
 
 class Subject(Enum):
@@ -140,8 +143,15 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
         if pod.state not in ("Pending", "Pipelined"):
             continue
         known = cluster.pods.get(Uid(uid))
-        if known is not None:  # else it was bound or deleted during the cycle
+        # Otherwise it was bound or deleted during the cycle.
+        if known is not None and not _is_new_for_grouper(job, known, now):
             yield from _pod_write(known, _unschedulable(pod.message), places.get(uid, ""), now)
+
+
+def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
+    """Return whether `pod` may still get its PodGroup in time: a write for each costs too much."""
+    created = seconds(pod.metadata.creation_timestamp) or 0.0
+    return job.reason == JobReason.WAITING_FOR_GROUP and now - created < _GROUPED_WITHIN_S
 
 
 def _unschedulable(message: str) -> Condition:

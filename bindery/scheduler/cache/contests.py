@@ -1,0 +1,38 @@
+"""PodGroups that select pods of an older PodGroup: each is told once.
+
+Owned by cluster.py. `bindery.kube.membership` decides which PodGroup has a pod.
+"""
+
+from collections.abc import Callable, Mapping
+
+from bindery.kube.membership import GroupKey
+from bindery.kube.objects import Meta, Pod, PodGroup
+from bindery.scheduler.cache.members import Place
+from bindery.scheduler.model.jobs import JobKey
+
+Tell = Callable[[Meta, str], None]
+"""Reports a text at the PodGroup with this metadata."""
+
+
+class Contests:
+    """The contests that were reported."""
+
+    def __init__(self, tell: Tell) -> None:
+        self._tell = tell
+        self._told: set[tuple[GroupKey, str]] = set()
+        """A PodGroup, and the name of the older one that has a pod that it selects."""
+
+    def note(self, pod: Pod, place: Place, groups: Mapping[JobKey, PodGroup]) -> None:
+        """Tell the PodGroups that select `pod` and do not have it."""
+        for other in place.others:
+            group = groups.get(JobKey(*other, True))
+            if group is None or (other, place.job.name) in self._told:
+                continue
+            self._told.add((other, place.job.name))
+            text = f"pod {pod.metadata.name} belongs to PodGroup {place.job.name}, which is older"
+            self._tell(group.metadata, text)
+
+    def forget(self, key: GroupKey) -> None:
+        """Forget a PodGroup that was deleted or changed."""
+        if self._told:
+            self._told = {each for each in self._told if each[0] != key}

@@ -1,0 +1,36 @@
+"""Problems with objects, for events on them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.api.mistakes import mistaken_keys
+from bindery.kube.objects import Meta, Pod
+
+_MOST_MISTAKES: Final = 5
+"""Maximum number of wrong keys in the event of a pod."""
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectProblem:
+    """A problem with an object, for an event on that object."""
+
+    api_version: str
+    kind: str
+    meta: Meta
+    reason: str
+    """One CamelCase word."""
+    message: str
+
+
+def mistakes(pod: Pod, known: Pod | None) -> Iterator[ObjectProblem]:
+    """Yield the problem with misspelt or misplaced keys of `pod`, which nobody reads.
+
+    `known`: its last state, of which the problem was reported.
+    """
+    meta, old = pod.metadata, known.metadata if known is not None else Meta()
+    if (meta.annotations, meta.labels) == (old.annotations, old.labels):
+        return
+    found = mistaken_keys(meta.annotations, meta.labels)
+    if found:
+        yield ObjectProblem("v1", "Pod", meta, "UnknownKey", "; ".join(found[:_MOST_MISTAKES]))
