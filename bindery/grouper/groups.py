@@ -6,14 +6,18 @@ a newer one.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Final
 
 from bindery.api.base import ApiModel
 from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.objects import WrittenGroup
 from bindery.grouper.table.groups import Group
+from bindery.grouper.upstream.model import GROUP as UPSTREAM_GROUP
 from bindery.kube.objects import Meta
 from bindery.kube.store import Key, key_of
 from bindery.kube.watch import Change, EventType
+
+_UPSTREAM: Final = f"{UPSTREAM_GROUP}/"
 
 
 class Groups:
@@ -128,4 +132,6 @@ def _content(group: WrittenGroup) -> tuple[object, ...]:
     """Return what a plan depends on, or has written."""
     meta = group.metadata
     written = (meta.uid, meta.labels, meta.annotations, meta.owner_references, group.spec)
-    return (*written, group.status.queue)
+    is_upstreams = any(each.api_version.startswith(_UPSTREAM) for each in meta.owner_references)
+    said = group.status.conditions if is_upstreams else None
+    return (*written, group.status.queue, said)

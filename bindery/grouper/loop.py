@@ -14,8 +14,10 @@ from typing import Any, Final
 import structlog
 
 from bindery.grouper.metrics import PLAN_SECONDS, PLANS, WAITING
+from bindery.grouper.named import is_named
 from bindery.grouper.notices import Notice, NoticeBoard
 from bindery.grouper.owners import Missing
+from bindery.grouper.reporting import Reporter
 from bindery.grouper.table.groups import GroupPlan
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.planning import plan
@@ -43,6 +45,7 @@ class GroupingLoop:
         self._view = view
         self._table = table
         self._writer = writer
+        self._reporter = Reporter(writer.client)
         self._board = board
         self._debounce_s = debounce_s
         self._due: dict[str, float] = {}
@@ -114,6 +117,9 @@ class GroupingLoop:
             self._rests_s.pop(root, None)
             self._board.clear(root)
             return
+        if is_named(root):
+            await self._settle_named(root)
+            return
         notices: list[Notice] = []
         for workload in self._view.workloads(root):
             began = time.monotonic()
@@ -121,10 +127,7 @@ class GroupingLoop:
             took_s = time.monotonic() - began
             PLAN_SECONDS.observe(took_s)
             self._rests_s[root] = took_s * _REST
-            notices += [
-                Notice(each.object, each.reason, each.message, each.is_warning)
-                for each in planned.problems
-            ]
+            notices += _notices(planned)
             stored = self._view.groups.of_owners(workload.uids)
             notices += await self._writer.settle(
                 planned.groups,
@@ -132,6 +135,19 @@ class GroupingLoop:
                 lambda group: group.metadata.uid in workload.bound_under,  # noqa: B023  # it is awaited in this round
             )
             PLANS.labels("done").inc()
+        self._board.post(root, notices)
+
+    async def _settle_named(self, root: str) -> None:
+        """Plan a gang that pods name themselves, have it written, and report to what they name."""
+        planned, bound_under = self._view.plan_named(root)
+        notices = _notices(planned.plan)
+        notices += await self._writer.settle(
+            planned.plan.groups,
+            self._view.groups.of_owners(planned.uids),
+            lambda group: group.metadata.uid in bound_under,
+        )
+        await self._reporter.report(planned.report, self._view.groups.of_owners(planned.uids))
+        PLANS.labels("done").inc()
         self._board.post(root, notices)
 
     def _plan(self, root: str, workload: Workload) -> GroupPlan:
@@ -147,3 +163,9 @@ class GroupingLoop:
             owners |= fresh
             planned = plan(owners, workload.pods, self._table, workload.surroundings)
         return planned
+
+
+def _notices(planned: GroupPlan) -> list[Notice]:
+    return [
+        Notice(each.object, each.reason, each.message, each.is_warning) for each in planned.problems
+    ]

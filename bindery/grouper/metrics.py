@@ -13,6 +13,9 @@ WRITES: Final = Counter(
     "PodGroups written by what was done: create, update, delete.",
     ["verb"],
 )
+REPORTS: Final = Counter(
+    "bindery_grouper_reports", "Statuses of Kubernetes' own PodGroups that were written."
+)
 PLANS: Final = Counter(
     "bindery_grouper_plans", "Plans of a workload by how they ended: done, failed.", ["outcome"]
 )

@@ -45,6 +45,8 @@ GONE_AFTER_S: Final = 30.0
 _POD: Final = KindKey("v1", "Pod")
 """Pods can be owners (leaders of LeaderWorkerSets). Those of our scheduler are watched anyway;
 others are read once."""
+_ANY_NAME: Final = ""
+"""Asks for all objects of a kind."""
 _POD_KIND: Final = ServedKind("pods", "Pod", namespaced=True)
 _LOOK_AGAIN_S: Final = 10.0
 """The time between two looks for a kind that is not installed, or an owner that cannot be read."""
@@ -144,6 +146,17 @@ class Owners:
         found = kind.mirror.objects.get((scope, name))
         return (kind.resource.api_version, found) if found is not None else Missing.GONE
 
+    def find_all(self, key: KindKey, namespace: str, asker: str) -> list[OwnerObject]:
+        """Return all objects of a kind in `namespace`, by name; none while they are not known.
+
+        When any of the kind changes, `changed` is told `asker`.
+        """
+        kind = self._kind(key)
+        self._askers.setdefault((key, _ANY_NAME), set()).add(asker)
+        if kind.mirror is None or not kind.mirror.synced.is_set():
+            return []
+        return [found for at, found in sorted(kind.mirror.objects.items()) if at[0] == namespace]
+
     def forget(self, uid: str) -> None:
         """Take note that nothing depends on an owner any more."""
         self._wanted.pop(uid, None)
@@ -220,6 +233,7 @@ class Owners:
         def take(change: Change[OwnerObject]) -> None:
             self._take(change)
             self._tell_askers(kind.key, change.object.metadata.name)
+            self._tell_askers(kind.key, _ANY_NAME)
 
         mirror = kind.mirror = Reflector(self._client, resource, take, on_failure=failed)
         watching = asyncio.create_task(mirror.run())

@@ -13,6 +13,7 @@ from typing import Any, Final
 from bindery.api import names
 from bindery.grouper.forest import Forest
 from bindery.grouper.groups import Groups
+from bindery.grouper.named import KINDS, NamedGangs, Planned, is_named
 from bindery.grouper.objects import (
     GROUPED_PODS,
     WRITTEN_GROUPS,
@@ -64,12 +65,19 @@ class View:
         self._owners = Owners(client, self._is_whole, self._see_owner)
         self._forest = Forest(self._owners.find, self._owners.forget)
         self.groups = Groups(self._see_group_of)
+        self._named = NamedGangs(self._owners, self.find_named)
         self._pods = [
             Reflector(
                 client, GROUPED_PODS, self._take_pod, field_selector=f"spec.schedulerName={name}"
             )
             for name in scheduler_names
         ]
+        others = ",".join(f"spec.schedulerName!={name}" for name in scheduler_names)
+        self._strangers = Reflector(
+            client, GROUPED_PODS, self._take_stranger, field_selector=others
+        )
+        """Pods of other schedulers, looked at once pods of ours are in upstream's groups."""
+        self._meets_strangers = asyncio.Event()
         label = f"{names.MADE_BY_LABEL}={names.MADE_BY_GROUPER}"
         self._written = Reflector(client, WRITTEN_GROUPS, self._take_group, label_selector=label)
         self._namespaces: Reflector[Namespace] = Reflector(client, NAMESPACES, self._take_namespace)
@@ -79,6 +87,7 @@ class View:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._owners.run())
+            group.create_task(self._watch_strangers())
             for mirror in self._mirrors():
                 group.create_task(mirror.run())
 
@@ -104,12 +113,12 @@ class View:
 
     def all_workloads(self) -> list[str]:
         """Return the UIDs of the roots of all workloads."""
-        return self._forest.roots()
+        return [*self._forest.roots(), *self._named.roots()]
 
     def take_changed(self) -> list[str]:
         """Return the UIDs of the roots that have changed since the last call."""
         self.changed.clear()
-        return self._forest.take_changed()
+        return [*self._forest.take_changed(), *self._named.take_changed()]
 
     def discard_changes(self) -> None:
         """Forget what has changed: nobody plans."""
@@ -117,7 +126,7 @@ class View:
 
     def is_there(self, root: str) -> bool:
         """Whether a workload has this root."""
-        return self._forest.root(root) is not None
+        return self._forest.root(root) is not None or self._named.has(root)
 
     def workloads(self, root: str) -> list[Workload]:
         """Return the workload with this root, by namespace; none while an owner is looked up."""
@@ -163,6 +172,12 @@ class View:
         under = (pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
         return Workload(namespace, owners, pods, surroundings, uids, frozenset(under))
 
+    def plan_named(self, root: str) -> tuple[Planned, frozenset[str]]:
+        """Return the plan of a gang that pods name, and the PodGroups with bound pods, by UID."""
+        known = self._namespaces.objects.get(("", self._named.namespace(root)))
+        labels = known.metadata.labels if known is not None else {}
+        return self._named.plan(root, labels), self._named.bound_under(root)
+
     def find_named(self, wanted: Wanted, root: str) -> Mapping[str, Any] | Missing:
         """Return the object that a plan of the workload `root` names, or why it is missing."""
         version = wanted.versions[0]
@@ -178,15 +193,31 @@ class View:
 
     def _is_whole(self, key: KindKey) -> bool:
         group, _, version = key.api_version.rpartition("/")
-        return self._table.row(group, version, key.kind) is not None
+        return key in KINDS or self._table.row(group, version, key.kind) is not None
 
     def _take_pod(self, change: Change[GroupedPod]) -> None:
+        uid = change.object.metadata.uid
         if change.type is EventType.DELETED:
-            self._forest.lose_pod(change.object.metadata.uid)
+            self._forest.lose_pod(uid)
+            self._named.lose_pod(uid)
         else:
             pod = facts_of(change.object)
-            self._forest.see_pod(pod, pod.controller)
+            if self._named.take_pod(pod):
+                self._forest.lose_pod(uid)
+            else:
+                self._forest.see_pod(pod, pod.controller)
+            if self._named.uses_upstream():
+                self._meets_strangers.set()
         self.changed.set()
+
+    def _take_stranger(self, change: Change[GroupedPod]) -> None:
+        gone = change.type is EventType.DELETED
+        self._named.take_stranger(facts_of(change.object), gone=gone)
+        self.changed.set()
+
+    async def _watch_strangers(self) -> None:
+        await self._meets_strangers.wait()
+        await self._strangers.run()
 
     def _take_group(self, change: Change[WrittenGroup]) -> None:
         self.groups.take(change)
@@ -204,6 +235,7 @@ class View:
         """Mark all workloads with pods in `namespace`; "": in any."""
         if not self._namespaces.synced.is_set() or not self._classes.synced.is_set():
             return  # every workload is planned for the first time after that
+        self._named.mark_all(namespace)
         for root in self._forest.roots():
             top = self._forest.root(root)
             if top is not None and namespace in ("", top.reference.namespace):
@@ -211,12 +243,16 @@ class View:
         self.changed.set()
 
     def _see_owner(self, uid: str) -> None:
-        self._forest.see_owner(uid)
-        self._forest.mark(uid)
+        if is_named(uid):
+            self._named.mark(uid)
+        else:
+            self._forest.see_owner(uid)
+            self._forest.mark(uid)
         self.changed.set()
 
     def _see_group_of(self, uid: str) -> None:
-        self._forest.mark(uid)
+        if not self._named.mark_owned(uid):
+            self._forest.mark(uid)
         self.changed.set()
 
     def _mirrors(self) -> "list[Reflector[Any]]":

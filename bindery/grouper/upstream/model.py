@@ -36,6 +36,7 @@ class UpstreamGroup:
     never_preempts: bool = False
     conditions: tuple[Mapping[str, Any], ...] = ()
     generation: int = 0
+    resource_version: str = ""
     problem: str = ""
     """What of it cannot be understood; "" if all can."""
 
@@ -97,6 +98,7 @@ def read_group(body: Body, policy: Policy) -> UpstreamGroup:
         never_preempts=policy.never_preempts,
         conditions=tuple(mapping(each) for each in found),
         generation=int(metadata.get("generation") or 0),
+        resource_version=str(metadata.get("resourceVersion") or ""),
         problem=policy.problem,
     )
 

@@ -11,7 +11,6 @@ from typing import Any, Final
 from bindery.api.states import ENDED_POD_PHASES, EVICTED, INVALID, SCHEDULED
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.upstream.model import Adapter, UpstreamGroup
-from bindery.kube.objects import Condition
 
 DISRUPTION_TARGET: Final = "DisruptionTarget"
 PREEMPTED: Final = "PreemptionByScheduler"
@@ -23,10 +22,20 @@ _MOST_MESSAGE: Final = 32_000
 
 
 @dataclass(frozen=True)
+class Said:
+    """A condition of our PodGroup."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class Finding:
     """What is known about a tree of groups."""
 
-    conditions: Sequence[Condition] = ()
+    conditions: Sequence[Said] = ()
     """Those of our PodGroup."""
     error: str = ""
     """Why there is no PodGroup of ours; "" if there is one, or will be."""

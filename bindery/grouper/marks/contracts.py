@@ -1,0 +1,207 @@
+"""Pods that others have marked as gangs: by KAI-Scheduler's contract, by Volcano's, by Kueue's.
+
+Operators with a closed list of schedulers write such marks. A marked pod belongs to the gang of its
+mark, whatever its owner is. Where the mark names an object and its kind is installed, the object
+says what the gang needs.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from bindery.api import names
+from bindery.api.podgroup import Mark, Member, PodGroupSpec
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.grouper.marks import kai, volcano
+from bindery.grouper.marks.foreign import Body, Loss, Translation
+from bindery.grouper.table import settings
+from bindery.grouper.table.facts import PodFacts, Reference, reference_of
+from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason
+from bindery.grouper.table.settings import Found, Setting
+from bindery.grouper.table.walk import Link, link_of, link_of_pod
+
+KUEUE_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
+KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
+
+_MINIMUM: Final = Setting((*settings.MIN_MEMBER.keys, KUEUE_COUNT), settings.MIN_MEMBER.read)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """The kind of the object that a mark names."""
+
+    group: str
+    version: str
+    kind: str
+
+
+@dataclass(frozen=True)
+class Contract:
+    """One way to mark pods."""
+
+    name: str
+    """Before the names of our PodGroups."""
+    annotations: tuple[str, ...] = ()
+    """Annotations of pods that name the gang, the best first."""
+    labels: tuple[str, ...] = ()
+    """Labels of pods that name the gang."""
+    kind: Kind | None = None
+    """The object with the name of the gang."""
+    translate: Callable[[Body, Sequence[Mapping[str, str]]], Translation] | None = None
+    """Returns the spec for that object and the labels of the pods."""
+
+    def gang_of(self, pod: PodFacts) -> str:
+        """Return the name of the gang of `pod`; "" if it is not marked so."""
+        texts = [pod.annotations.get(key) for key in self.annotations]
+        texts += [pod.labels.get(key) for key in self.labels]
+        return next((text for text in texts if text), "")
+
+    def members(self, gang: str) -> tuple[Member, ...]:
+        """Return what selects the pods of `gang`."""
+        return (
+            *(Member(annotation=Mark(key=key, value=gang)) for key in self.annotations),
+            *(Member(label=Mark(key=key, value=gang)) for key in self.labels),
+        )
+
+
+CONTRACTS: Final = (
+    Contract(
+        "kai",
+        annotations=(kai.POD_GROUP_ANNOTATION,),
+        kind=Kind(kai.GROUP, "v2alpha2", "PodGroup"),
+        translate=lambda body, _pods: kai.spec_of(body),
+    ),
+    Contract(
+        "volcano",
+        annotations=volcano.GROUP_NAME_ANNOTATIONS,
+        kind=Kind(volcano.GROUP, "v1beta1", "PodGroup"),
+        translate=volcano.spec_of,
+    ),
+    Contract("kueue", labels=(KUEUE_LABEL,)),
+)
+
+
+@dataclass(frozen=True)
+class MarkedGang:
+    """The pods with one mark, and what is known around them."""
+
+    contract: Contract
+    name: str
+    namespace: str
+    pods: Sequence[PodFacts]
+    body: Body | None = None
+    """The object that the mark names."""
+    is_kind_installed: bool = False
+    """Whether the kind of that object is installed: then pods wait for the object."""
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+
+
+def contract_of(pod: PodFacts) -> tuple[Contract, str] | None:
+    """Return the contract that `pod` is marked by, and the name of its gang."""
+    for contract in CONTRACTS:
+        name = contract.gang_of(pod)
+        if name:
+            return contract, name
+    return None
+
+
+def plan(gang: MarkedGang) -> GroupPlan:
+    """Return the PodGroup of a marked gang; none while the object of the mark is awaited."""
+    if not gang.pods or (gang.body is None and gang.is_kind_installed):
+        return GroupPlan()
+    problems: set[Problem] = set()
+    owner = _owner(gang)
+    spec: dict[str, Any] = {}
+    if gang.body is not None and gang.contract.translate is not None:
+        labels = [pod.labels for pod in gang.pods]
+        translation = gang.contract.translate(gang.body, labels)
+        spec = dict(translation.spec)
+        problems |= {_lost(gang.body, loss) for loss in translation.losses}
+    sources = {key: str(owner) for key in spec}
+    _add_settings(gang, spec, sources, problems)
+    try:
+        model = PodGroupSpec.model_validate({**spec, "members": gang.contract.members(gang.name)})
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(map(str, first["loc"]))
+        message = f"no PodGroup can be made of it: {place}: {first['msg']}"
+        problem = Problem(owner, ProblemReason.GROUP_NOT_USABLE, message)
+        return GroupPlan(problems=(problem,))
+    made = Group(
+        namespace=gang.namespace,
+        name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
+        owner=owner,
+        spec=model,
+        sources=dict(sorted(sources.items())),
+        pods=tuple(sorted(pod.uid for pod in gang.pods)),
+    )
+    return GroupPlan((made,), tuple(sorted(problems)))
+
+
+def _add_settings(
+    gang: MarkedGang, spec: dict[str, Any], sources: dict[str, str], problems: set[Problem]
+) -> None:
+    """Add what the labels and annotations of the object and the pods ask for."""
+    links = list(_links(gang))
+
+    def read(name: str, setting: Setting[Any]) -> Any:
+        found: Found[Any] | None = settings.look_up(setting, links, problems)
+        if found is None:
+            return None
+        sources[name] = str(found.source)
+        return found.value
+
+    if "minMember" not in spec and "subGroups" not in spec:
+        least = read("minMember", _MINIMUM)
+        spec["minMember"] = 1 if least is None else least
+    if "queue" not in spec:
+        queue = read("queue", settings.QUEUE) or gang.namespace_labels.get(names.QUEUE_LABEL)
+        spec["queue"] = queue or names.DEFAULT_QUEUE
+    if "priorityClassName" not in spec:
+        spec["priorityClassName"] = read("priorityClassName", settings.PRIORITY_CLASS)
+    if "preemptibility" not in spec:
+        preemptible = read("preemptibility", settings.PREEMPTIBLE)
+        if preemptible is not None:
+            spec["preemptibility"] = "Preemptible" if preemptible else "NonPreemptible"
+    spec["expectedRuntimeSeconds"] = read("expectedRuntimeSeconds", settings.RUNTIME)
+    if "topology" not in spec:
+        topology = {
+            "name": read("topology", settings.TOPOLOGY),
+            "required": read("topology", settings.TOPOLOGY_REQUIRED),
+            "preferred": read("topology", settings.TOPOLOGY_PREFERRED),
+        }
+        if topology["required"] or topology["preferred"]:
+            spec["topology"] = topology
+
+
+def _links(gang: MarkedGang) -> Iterable[Link]:
+    """Yield the pods, the oldest first, and then the object: the nearest to the pod wins."""
+    for pod in sorted(gang.pods, key=lambda pod: (pod.created, pod.name, pod.uid)):
+        yield link_of_pod(pod)
+    if gang.body is not None:
+        yield link_of(gang.body)
+
+
+def _owner(gang: MarkedGang) -> Reference:
+    """Return what our PodGroup is collected with.
+
+    The object that the mark names, else the controller that all pods share, else the oldest of
+    the pods that are still there.
+    """
+    if gang.body is not None:
+        return reference_of(gang.body)
+    controllers = {pod.controller for pod in gang.pods}
+    if len(controllers) == 1:
+        (controller,) = controllers
+        if controller is not None:
+            return controller
+    living = [p for p in gang.pods if not p.is_deleted and p.phase not in ENDED_POD_PHASES]
+    oldest = min(living or gang.pods, key=lambda pod: (pod.created, pod.name, pod.uid))
+    return oldest.reference
+
+
+def _lost(body: Body, loss: Loss) -> Problem:
+    message = f"{loss.field}: {loss.value!r} is ignored: {loss.reason}"
+    return Problem(reference_of(body), ProblemReason.INVALID_VALUE, message)
