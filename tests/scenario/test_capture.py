@@ -198,7 +198,7 @@ def test_labels_of_namespaces_are_captured_if_a_rule_selects_them() -> None:
         """
     )
     meta = Meta(name="data", labels={"team": "a", "kubernetes.io/metadata.name": "data"})
-    seen = replace(snapshot_of(scenario), further=(Namespace(metadata=meta),))
+    seen = replace(snapshot_of(scenario), namespaces=(Namespace(metadata=meta),))
     without = replace(seen, pods=())
 
     assert capture(seen, scenario.now)["namespaces"] == {"data": {"team": "a"}}
@@ -251,3 +251,30 @@ def _of_another_scheduler(pod: Pod) -> Pod:
     meta = msgspec.structs.replace(pod.metadata, annotations={})
     spec = msgspec.structs.replace(pod.spec, scheduler_name="default-scheduler")
     return msgspec.structs.replace(pod, metadata=meta, spec=spec)
+
+
+def test_queues_of_namespaces_and_rules_of_queues_are_captured(tmp_path: Path) -> None:
+    scenario = scenario_of(
+        """
+        namespaces: {vision: {scheduling.bindery.dev/queue: research, team: a}}
+        nodes: [{name: node0, gpus: 4}]
+        queues:
+        - name: research
+          namespaces: {selector: {matchLabels: {team: a}}}
+          priorityClasses: {"*": {names: [vision]}}
+          nonPreemptible: {}
+        jobs:
+        - {name: a, namespace: vision, pods: [{gpus: 1}]}
+        - {name: pinned, namespace: vision, preemptible: false, pods: [{gpus: 1}]}
+        - {name: stranger, queue: research, pods: [{gpus: 1}]}
+        """
+    )
+
+    read = read_back(snapshot_of(scenario), scenario, tmp_path)
+
+    assert [job.queue for job in read.jobs] == ["research"] * 3
+    one, other = both_plans(scenario, tmp_path)
+    assert places(one) == places(other)
+    assert {name: pod.reason for name, pod in one.pods.items()} == {
+        name: pod.reason for name, pod in other.pods.items()
+    }
