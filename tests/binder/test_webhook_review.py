@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from bindery.binder.plugins.gpu_sharing import admission
 from bindery.binder.plugins.interface import PodManifest
-from bindery.binder.webhook.review import MalformedReviewError, Plugins, changes
+from bindery.binder.webhook.answers import MalformedReviewError
+from bindery.binder.webhook.changes import changes
+from bindery.binder.webhook.review import Plugins
 
 
 class Strict:

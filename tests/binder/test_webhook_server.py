@@ -2,7 +2,6 @@
 
 import pytest
 
-from bindery.binder.webhook.review import Plugins
 from bindery.binder.webhook.server import WebhookServer
 from bindery.observability.listening import LOOPBACK, ListenError, serving
 
@@ -10,5 +9,5 @@ from bindery.observability.listening import LOOPBACK, ListenError, serving
 async def test_a_port_that_is_taken_is_named() -> None:
     async with serving([], LOOPBACK, 0) as port:
         with pytest.raises(ListenError, match=f"{LOOPBACK} port {port}: .*in use"):
-            async with WebhookServer(Plugins((), "bindery"), port, LOOPBACK):
+            async with WebhookServer({}, port, LOOPBACK):
                 pass

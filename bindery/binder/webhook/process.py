@@ -4,6 +4,7 @@ Called by the command line. Every replica is like every other; there is no leade
 """
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,10 +14,13 @@ from bindery import __version__
 from bindery.api.configuration import WebhookConfiguration
 from bindery.binder.plugins.interface import BinderPlugin
 from bindery.binder.stopping import Stop
+from bindery.binder.webhook.access import Access, PodAccess
 from bindery.binder.webhook.certificates import Lifetimes
+from bindery.binder.webhook.directory import Directory, WatchedDirectory
+from bindery.binder.webhook.queues import QueueReview
 from bindery.binder.webhook.review import Plugins
 from bindery.binder.webhook.rotation import Place, Rotation
-from bindery.binder.webhook.server import WebhookServer
+from bindery.binder.webhook.server import Decide, WebhookServer
 from bindery.kube.client import Client
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import Listening
@@ -45,7 +49,6 @@ async def run(options: Options) -> None:
     stop.claim_signals()
     given = options.configuration
     host = given.host or options.listening.address
-    server = WebhookServer(Plugins(options.plugins, given.scheduler_name), given.port, host)
     place = Place(given.namespace, given.secret, given.configuration, given.dns_names)
     lifetimes = Lifetimes(given.authority_seconds, given.certificate_seconds, given.overlap_seconds)
     async with AsyncExitStack() as stack:
@@ -53,11 +56,34 @@ async def run(options: Options) -> None:
         client = await stack.enter_async_context(
             Client.connect(options.kubeconfig, user_agent=agent)
         )
+        directory = WatchedDirectory(client)
+        server = WebhookServer(reviews(options.plugins, given, directory), given.port, host)
         await stack.enter_async_context(server)
-        checks = {"certificate": lambda: server.is_trusted}
+        checks = {
+            "certificate": lambda: server.is_trusted,
+            "watches synced": directory.is_synced,
+            "watches up to date": directory.is_healthy,
+        }
         await stack.enter_async_context(HealthServer(options.listening, checks))
         rotation = Rotation(client, place, lifetimes, server.use)
         async with asyncio.TaskGroup() as group:
-            work = group.create_task(rotation.run())
+            work = [group.create_task(each) for each in (rotation.run(), directory.run())]
             await stop.wait()
-            work.cancel()
+            for task in work:
+                task.cancel()
+
+
+def reviews(
+    plugins: Sequence[BinderPlugin], given: WebhookConfiguration, directory: Directory
+) -> dict[str, Decide]:
+    """Return who answers, by the path that the chart has in the webhook configurations."""
+    pods = Plugins([*plugins, PodAccess(directory)], given.scheduler_name)
+    access = Access(directory, given.scheduler_name)
+    return {
+        "/validate": pods.validate,
+        "/mutate": pods.mutate,
+        "/adopt": access.adopt,
+        "/workloads": access.validate_workload,
+        "/podgroups": access.validate_group,
+        "/queues": QueueReview(directory).validate,
+    }

@@ -1,4 +1,4 @@
-"""The HTTPS server that the API server calls: /validate and /mutate.
+"""The HTTPS server that the API server calls with reviews.
 
 Started by `process`; `rotation` gives it each new certificate, which serves from the next
 connection on. Answers never wait for anything, so a slow network elsewhere delays no pod.
@@ -6,8 +6,9 @@ connection on. Answers never wait for anything, so a slow network elsewhere dela
 
 import ssl
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -16,7 +17,7 @@ import structlog
 from aiohttp import web
 from prometheus_client import Counter
 
-from bindery.binder.webhook.review import MalformedReviewError, Plugins, Review
+from bindery.binder.webhook.answers import MalformedReviewError, Review
 from bindery.observability.listening import serving
 
 _log: Final = structlog.get_logger(__name__)
@@ -27,6 +28,10 @@ _SHUTDOWN_S: Final = 5.0
 REVIEWS: Final = Counter("bindery_webhook_reviews_total", "Admission reviews.", ["step", "outcome"])
 
 
+Decide = Callable[[bytes], Review]
+"""Returns the answer to a review; raises MalformedReviewError if it cannot be read."""
+
+
 class WebhookServer:
     """Serves while it is entered; before `use` it refuses all connections.
 
@@ -34,8 +39,9 @@ class WebhookServer:
         ListenError: on entering, if the port cannot be listened on.
     """
 
-    def __init__(self, plugins: Plugins, port: int, host: str) -> None:
-        self._plugins, self._port, self._host = plugins, port, host
+    def __init__(self, reviews: Mapping[str, Decide], port: int, host: str) -> None:
+        """`reviews`: path -> who answers the reviews that are sent there."""
+        self._reviews, self._port, self._host = reviews, port, host
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.minimum_version = ssl.TLSVersion.TLSv1_2
         self._stack = AsyncExitStack()
@@ -53,8 +59,8 @@ class WebhookServer:
 
     async def __aenter__(self) -> Self:
         routes = [
-            web.post("/validate", self._validate),
-            web.post("/mutate", self._mutate),
+            web.post(path, partial(_serve, path.strip("/"), decide))
+            for path, decide in self._reviews.items()
         ]
         server = serving(
             routes,
@@ -75,16 +81,8 @@ class WebhookServer:
     ) -> None:
         await self._stack.aclose()
 
-    async def _validate(self, request: web.Request) -> web.Response:
-        return await _serve(request, "validate", self._plugins.validate)
 
-    async def _mutate(self, request: web.Request) -> web.Response:
-        return await _serve(request, "mutate", self._plugins.mutate)
-
-
-async def _serve(
-    request: web.Request, step: str, decide: Callable[[bytes], Review]
-) -> web.Response:
+async def _serve(step: str, decide: Decide, request: web.Request) -> web.Response:
     try:
         review = decide(await request.read())
     except MalformedReviewError as error:

@@ -4,11 +4,9 @@ Written by cluster.py, read by tasks.py and the session. A class that does not e
 and its gangs wait. For pods, the API server set the priority when they were created.
 """
 
+from bindery.api.states import NON_PREEMPTIBLE_FROM
 from bindery.kube.objects import PriorityClass
 from bindery.scheduler.model.jobs import Job, Task
-
-NON_PREEMPTIBLE_FROM = 100
-"""Gangs of this priority or higher are not evicted for others, unless they allow it."""
 
 
 class PriorityClasses:

@@ -1,0 +1,117 @@
+"""Answers reviews of pods, PodGroups and workloads by the rules of queues. Pure.
+
+A change is refused for what it makes wrong, not for what was wrong before.
+"""
+
+from collections.abc import Iterator
+
+from bindery.binder.webhook.answers import Manifest, Review, answer, request_in, verdict
+from bindery.binder.webhook.applicants import (
+    DEFAULT_SCHEDULER,
+    Template,
+    is_excepted,
+    owners,
+    part,
+    templates,
+    text,
+    wish_of_group,
+    wish_of_pod,
+    wish_of_template,
+)
+from bindery.binder.webhook.changes import patch
+from bindery.binder.webhook.directory import Directory
+
+
+class PodAccess:
+    """Checks pods, as a plugin of the webhook does."""
+
+    name = "queue access"
+
+    def __init__(self, directory: Directory) -> None:
+        self._directory = directory
+
+    def validate(self, pod: Manifest) -> list[str]:
+        """Return why `pod` may not use its queue."""
+        namespace = text(part(pod, "metadata"), "namespace")
+        wish = wish_of_pod(pod, namespace, self._directory)
+        return wish.problems(namespace, self._directory) if wish is not None else []
+
+
+class Access:
+    """Reviews objects from which pods come. `scheduler_name`: that of Bindery's pods."""
+
+    def __init__(self, directory: Directory, scheduler_name: str) -> None:
+        self._directory = directory
+        self._scheduler_name = scheduler_name
+
+    def adopt(self, body: bytes) -> Review:
+        """Give a pod of an enabled namespace to Bindery, unless it names another scheduler.
+
+        Raises:
+            MalformedReviewError: the review cannot be read.
+        """
+        request = request_in(body)
+        pod: Manifest = request["object"]
+        if not self._is_to_adopt(part(pod, "metadata"), part(pod, "spec")):
+            return answer(request, allowed=True)
+        spec = {**part(pod, "spec"), "schedulerName": self._scheduler_name}
+        return answer(request, allowed=True, **patch(pod, {**pod, "spec": spec}))
+
+    def validate_workload(self, body: bytes) -> Review:
+        """Refuse an object whose pods may not use their queue.
+
+        Raises:
+            MalformedReviewError: the review cannot be read.
+        """
+        request = request_in(body)
+        namespace = text(request, "namespace")
+        known = set(self._problems_in(request.get("oldObject"), namespace))
+        found = dict.fromkeys(self._problems_in(request.get("object"), namespace))
+        return verdict(request, [problem for problem in found if problem not in known])
+
+    def validate_group(self, body: bytes) -> Review:
+        """Refuse a PodGroup that may not use its queue; warn of one that will wait.
+
+        Raises:
+            MalformedReviewError: the review cannot be read.
+        """
+        request = request_in(body)
+        namespace, directory = text(request, "namespace"), self._directory
+        new = part(part(request, "object"), "spec")
+        old = part(request, "oldObject")
+        wish = wish_of_group(new, namespace, directory)
+        known = wish_of_group(part(old, "spec"), namespace, directory).problems(
+            namespace, directory
+        )
+        found = wish.problems(namespace, directory)
+        problems = [problem for problem in found if not old or problem not in known]
+        return verdict(request, problems, list(self._obstacles(wish.queue, wish.priority_class)))
+
+    def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
+        """Yield why a gang will wait although it is allowed."""
+        queue = self._directory.queue(queue_name)
+        if queue is None and queue_name != "default":
+            yield f"queue {queue_name} does not exist: the gang waits until it does"
+        elif queue is not None and queue.spec.state == "Closed":
+            yield f"queue {queue_name} is closed: the gang waits until it is open"
+        if priority_class and self._directory.priority(priority_class) is None:
+            yield f"PriorityClass {priority_class} does not exist: the gang waits until it does"
+
+    def _problems_in(self, item: object, namespace: str) -> Iterator[str]:
+        for template in templates(item) if isinstance(item, dict) else ():
+            if self._is_ours(template, namespace):
+                wish = wish_of_template(template, namespace, self._directory)
+                yield from wish.problems(namespace, self._directory)
+
+    def _is_ours(self, template: Template, namespace: str) -> bool:
+        named = text(template.spec, "schedulerName") or DEFAULT_SCHEDULER
+        if named != DEFAULT_SCHEDULER or not self._directory.is_enabled(namespace):
+            return named == self._scheduler_name
+        return not is_excepted(template.chain[-1] if template.chain else {})
+
+    def _is_to_adopt(self, metadata: Manifest, spec: Manifest) -> bool:
+        if (text(spec, "schedulerName") or DEFAULT_SCHEDULER) != DEFAULT_SCHEDULER:
+            return False
+        # The pods of a DaemonSet are each for one node: nothing is to be planned.
+        by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
+        return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))

@@ -1,0 +1,155 @@
+"""What pods, PodGroups and workloads ask of queues, read from their manifests. Pure.
+
+The pods of a workload are created later, by its controller. So their templates are looked for in
+the whole object, whatever its kind: a template is a mapping with a `spec` that has containers.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bindery.api.names import (
+    ENABLED_LABEL,
+    POD_GROUP_ANNOTATION,
+    PREEMPTIBLE_ANNOTATION,
+    PRIORITY_CLASS_KEY,
+    QUEUE_LABEL,
+)
+from bindery.api.states import NON_PREEMPTIBLE_FROM
+from bindery.binder.webhook.answers import Manifest
+from bindery.binder.webhook.directory import Directory
+from bindery.kube.queueaccess import Applicant, access_refusal
+
+DEFAULT_SCHEDULER: Final = "default-scheduler"
+_MOST_LEVELS: Final = 24
+"""How deep templates are looked for."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """The use of one queue."""
+
+    queue: str
+    priority_class: str = ""
+    says_preemptible: bool | None = None
+    priority: int | None = None
+    """The priority, if the class alone does not tell it."""
+
+    def problems(self, namespace: str, directory: Directory) -> list[str]:
+        """Return why the use is not allowed; empty if it is."""
+        priority = self.priority
+        if priority is None:
+            priority = directory.priority(self.priority_class) or 0
+        is_pinned = not self.says_preemptible
+        if self.says_preemptible is None:
+            is_pinned = priority >= NON_PREEMPTIBLE_FROM
+        classes = frozenset({self.priority_class} - {""})
+        labels = directory.labels(namespace)
+        applicant = Applicant(namespace, labels, classes, is_pinned=is_pinned)
+        refusal = access_refusal(directory.chain(self.queue), applicant)
+        return [refusal.text] if refusal is not None else []
+
+
+@dataclass(frozen=True)
+class Template:
+    """A pod template in an object."""
+
+    chain: tuple[Manifest, ...]
+    """The metadata of the object and of all templates around this one, outside in."""
+    spec: Manifest
+
+    def said(self, key: str) -> str:
+        """Return the value of a label or annotation, the nearest to the pods first; "" if none."""
+        for metadata in reversed(self.chain):
+            for kind in ("labels", "annotations"):
+                value = part(metadata, kind).get(key)
+                if isinstance(value, str) and value:
+                    return value
+        return ""
+
+
+def templates(item: Manifest) -> Iterator[Template]:
+    """Yield the pod templates in `item`."""
+    yield from _templates(item, (), 0)
+
+
+def _templates(item: object, chain: tuple[Manifest, ...], level: int) -> Iterator[Template]:
+    if level > _MOST_LEVELS:
+        return
+    if isinstance(item, list):
+        for each in item:
+            yield from _templates(each, chain, level + 1)
+    if not isinstance(item, dict):
+        return
+    if "metadata" in item:
+        chain = (*chain, part(item, "metadata"))
+    spec = item.get("spec")
+    if isinstance(spec, dict) and isinstance(spec.get("containers"), list):
+        yield Template(chain, spec)
+        return
+    for key, value in item.items():
+        if key not in ("metadata", "status"):
+            yield from _templates(value, chain, level + 1)
+
+
+def wish_of_template(template: Template, namespace: str, directory: Directory) -> Wish:
+    """Return what the pods of `template` will ask for."""
+    named = template.said(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
+    return Wish(
+        template.said(QUEUE_LABEL) or directory.queue_of(namespace),
+        named or directory.default_class(),
+        _SAYS.get(template.said(PREEMPTIBLE_ANNOTATION).lower()),
+    )
+
+
+def wish_of_group(spec: Manifest, namespace: str, directory: Directory) -> Wish:
+    """Return what a PodGroup with `spec` asks for."""
+    says = {"Preemptible": True, "NonPreemptible": False}.get(text(spec, "preemptibility"))
+    queue = text(spec, "queue") or directory.queue_of(namespace)
+    return Wish(queue, text(spec, "priorityClassName"), says)
+
+
+def wish_of_pod(pod: Manifest, namespace: str, directory: Directory) -> Wish | None:
+    """Return what a pod asks for; None if that is decided elsewhere.
+
+    A PodGroup decides for its pods, and what controls a pod may name a queue: it was reviewed.
+    """
+    metadata, spec = part(pod, "metadata"), part(pod, "spec")
+    queue, annotations = text(part(metadata, "labels"), QUEUE_LABEL), part(metadata, "annotations")
+    is_controlled = any(owner.get("controller") for owner in owners(metadata))
+    if POD_GROUP_ANNOTATION in annotations or (is_controlled and not queue):
+        return None
+    says = _SAYS.get(text(annotations, PREEMPTIBLE_ANNOTATION).lower())
+    priority = spec.get("priority")
+    return Wish(
+        queue or directory.queue_of(namespace),
+        text(spec, "priorityClassName"),
+        says,
+        priority if isinstance(priority, int) else None,
+    )
+
+
+def is_excepted(metadata: Manifest) -> bool:
+    """Return whether a pod with `metadata` stays with another scheduler in an enabled namespace."""
+    return text(part(metadata, "labels"), ENABLED_LABEL) == "false"
+
+
+def owners(metadata: Manifest) -> Sequence[Manifest]:
+    """Return the owner references in `metadata`."""
+    found = metadata.get("ownerReferences")
+    return [each for each in found if isinstance(each, dict)] if isinstance(found, list) else []
+
+
+def part(item: Mapping[str, Any], key: str) -> Manifest:
+    """Return the mapping at `key`; empty if there is none."""
+    found = item.get(key)
+    return found if isinstance(found, dict) else {}
+
+
+def text(item: Mapping[str, Any], key: str) -> str:
+    """Return the text at `key`; "" if there is none."""
+    found = item.get(key)
+    return found if isinstance(found, str) else ""
+
+
+_SAYS: Final = {"true": True, "false": False}

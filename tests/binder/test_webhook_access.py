@@ -1,0 +1,286 @@
+"""What the webhook says of queues, and of the objects that want to use them."""
+
+import base64
+import json
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bindery.api.names import ENABLED_LABEL, POD_GROUP_ANNOTATION, QUEUE_LABEL
+from bindery.binder.webhook.access import Access, PodAccess
+from bindery.binder.webhook.answers import MalformedReviewError
+from bindery.binder.webhook.directory import Directory
+from bindery.binder.webhook.queues import QueueReview
+from bindery.kube.objects import Meta, Namespace, NamespaceRule, PriorityClass, Queue, QueueSpec
+
+OWN = NamespaceRule(names=["own"])
+
+
+def named(name: str, **labels: str) -> Meta:
+    return Meta(name=name, labels=labels)
+
+
+def directory(*queues: Queue, namespaces: Iterable[Namespace] = ()) -> Directory:
+    classes = [
+        PriorityClass(metadata=named("high"), value=1000),
+        PriorityClass(metadata=named("low"), value=10),
+    ]
+    by_name = [
+        {("", item.metadata.name): item for item in items}
+        for items in (queues, namespaces, classes)
+    ]
+    return Directory(*by_name)  # type: ignore[arg-type]  # three mappings of three kinds
+
+
+def queue(name: str, parent: str | None = None, **rules: Any) -> Queue:
+    return Queue(metadata=named(name), spec=QueueSpec(parent=parent, **rules))
+
+
+CLOSED = queue("closed", namespaces=OWN)
+PINNED = queue("pinned", non_preemptible=OWN)
+CLASSES = queue("classes", priority_classes={"high": OWN})
+HERE = Namespace(metadata=Meta(name="team", labels={QUEUE_LABEL: "closed"}))
+ENABLED = Namespace(metadata=Meta(name="on", labels={ENABLED_LABEL: "true"}))
+DIRECTORY = directory(CLOSED, PINNED, CLASSES, namespaces=(HERE, ENABLED))
+
+
+def review(item: Any, old: Any = None, namespace: str = "team", **fields: Any) -> bytes:
+    request = {"uid": "7", "namespace": namespace, "object": item, "oldObject": old, **fields}
+    return json.dumps({"request": request}).encode()
+
+
+def template(queue: str = "", scheduler: str = "bindery", **spec: Any) -> dict[str, Any]:
+    labels = {QUEUE_LABEL: queue} if queue else {}
+    pod = {"schedulerName": scheduler, "containers": [{"name": "a"}], **spec}
+    return {"metadata": {"labels": labels}, "spec": pod}
+
+
+def job(template: dict[str, Any], queue: str = "") -> dict[str, Any]:
+    named = {"name": "j", "labels": {QUEUE_LABEL: queue} if queue else {}}
+    return {"kind": "Job", "metadata": named, "spec": {"template": template}}
+
+
+def message(answer: Any) -> str:
+    response = answer["response"]
+    return "" if response["allowed"] else str(response["status"]["message"])
+
+
+NESTED = [
+    {"spec": {"template": template("closed")}},
+    {"spec": {"jobTemplate": {"spec": {"template": template("closed")}}}},
+    {"spec": {"replicatedJobs": [{"template": {"spec": {"template": template("closed")}}}]}},
+    {"spec": {"pytorchReplicaSpecs": {"Worker": {"template": template("closed")}}}},
+    {"spec": {"leaderWorkerTemplate": {"workerTemplate": template("closed")}}},
+]
+
+
+@pytest.mark.parametrize("item", NESTED)
+def test_templates_are_found_wherever_a_kind_has_them(item: dict[str, Any]) -> None:
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item))
+
+    assert message(answer) == (
+        "namespace team may not use queue closed: spec.namespaces does not include it"
+    )
+
+
+@pytest.mark.parametrize(
+    ("item", "namespace", "problem"),
+    [
+        (job(template()), "team", "queue closed"),
+        (job(template()), "other", ""),
+        (job(template(), queue="closed"), "other", "queue closed"),
+        (job(template("pinned"), queue="closed"), "other", ""),
+        (job(template("closed", scheduler="default-scheduler")), "team", ""),
+        (job(template("closed", scheduler="default-scheduler")), "on", "queue closed"),
+        (job(template("closed", scheduler="volcano")), "on", ""),
+        (job(template("classes", priorityClassName="high")), "other", "PriorityClass high"),
+        (job(template("classes", priorityClassName="low")), "other", ""),
+        (job(template("pinned", priorityClassName="high")), "other", "no non-preemptible pods"),
+        (job(template("pinned", priorityClassName="low")), "other", ""),
+        (job(template("closed")), "own", ""),
+        ({"spec": {"template": {"spec": {"containers": "none"}}}}, "team", ""),
+    ],
+)
+def test_a_workload_is_refused_for_the_use_that_its_pods_would_make(
+    item: dict[str, Any], namespace: str, problem: str
+) -> None:
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace=namespace))
+
+    assert problem in message(answer)
+    assert bool(problem) == bool(message(answer))
+
+
+def test_a_workload_that_was_wrong_before_may_be_changed() -> None:
+    old, new = job(template("closed")), job(template("closed", nodeName="n"))
+
+    assert not message(Access(DIRECTORY, "bindery").validate_workload(review(new, old)))
+
+
+def pod(queue: str = "", **metadata: Any) -> dict[str, Any]:
+    item = template(queue)
+    item["metadata"] |= {"namespace": "team", **metadata}
+    return item
+
+
+@pytest.mark.parametrize(
+    ("item", "is_refused"),
+    [
+        (pod(), True),
+        (pod("pinned"), False),
+        (pod("closed", ownerReferences=[{"kind": "Job", "controller": True}]), True),
+        (pod(ownerReferences=[{"kind": "Job", "controller": True}]), False),
+        (pod(annotations={POD_GROUP_ANNOTATION: "g"}), False),
+    ],
+)
+def test_a_pod_is_judged_by_its_queue_unless_its_owner_decides(
+    item: dict[str, Any], is_refused: bool
+) -> None:
+    assert bool(PodAccess(DIRECTORY).validate(item)) is is_refused
+
+
+@pytest.mark.parametrize(
+    ("spec", "problem", "warning"),
+    [
+        ({"queue": "closed"}, "may not use queue closed", ""),
+        ({}, "may not use queue closed", ""),
+        ({"queue": "classes", "priorityClassName": "high"}, "may not use PriorityClass high", ""),
+        ({"queue": "pinned", "preemptibility": "NonPreemptible"}, "no non-preemptible", ""),
+        (
+            {"queue": "pinned", "priorityClassName": "high", "preemptibility": "Preemptible"},
+            "",
+            "",
+        ),
+        ({"queue": "missing"}, "", "queue missing does not exist"),
+        ({"queue": "pinned", "priorityClassName": "lost"}, "", "PriorityClass lost does not exist"),
+        ({"queue": "default"}, "", ""),
+    ],
+)
+def test_a_pod_group_is_refused_or_warned_of(
+    spec: dict[str, Any], problem: str, warning: str
+) -> None:
+    answer = Access(DIRECTORY, "bindery").validate_group(review({"spec": spec}))
+
+    assert problem in message(answer)
+    assert bool(problem) == bool(message(answer))
+    assert warning in "; ".join(answer["response"].get("warnings", [""]))
+
+
+@pytest.mark.parametrize(
+    ("item", "is_adopted"),
+    [
+        (template(scheduler="default-scheduler"), True),
+        (template(scheduler=""), True),
+        (template(scheduler="volcano"), False),
+        (template(scheduler="default-scheduler", nodeName="n"), False),
+        ({**template(scheduler=""), "metadata": {"labels": {ENABLED_LABEL: "false"}}}, False),
+        (
+            {**template(scheduler=""), "metadata": {"ownerReferences": [{"kind": "DaemonSet"}]}},
+            False,
+        ),
+    ],
+)
+def test_a_pod_that_names_no_other_scheduler_is_given_to_bindery(
+    item: dict[str, Any], is_adopted: bool
+) -> None:
+    response = Access(DIRECTORY, "bindery").adopt(review(item, namespace="on"))["response"]
+
+    assert response["allowed"]
+    patch = json.loads(base64.b64decode(response.get("patch", "W10=")))
+    assert [step["value"] for step in patch] == ["bindery"] * is_adopted
+
+
+@pytest.mark.parametrize(
+    ("item", "problem", "warning"),
+    [
+        ({"metadata": {"name": "a"}, "spec": {"parent": "a"}}, "a -> a", ""),
+        ({"metadata": {"name": "top"}, "spec": {"parent": "low"}}, "top -> low -> mid -> top", ""),
+        ({"metadata": {"name": "new"}, "spec": {"parent": "low"}}, "", ""),
+        ({"metadata": {"name": "new"}, "spec": {"parent": "gone"}}, "", "parent gone does not"),
+        ({"metadata": {"name": "new"}, "spec": {}}, "", ""),
+    ],
+)
+def test_a_queue_is_refused_on_a_cycle_and_warned_of_without_its_parent(
+    item: dict[str, Any], problem: str, warning: str
+) -> None:
+    tree = directory(queue("top"), queue("mid", "top"), queue("low", "mid"))
+
+    answer = QueueReview(tree).validate(review(item))
+
+    assert problem in message(answer)
+    assert bool(problem) == bool(message(answer))
+    assert warning in "; ".join(answer["response"].get("warnings", [""]))
+
+
+def test_the_levels_above_and_below_a_queue_count() -> None:
+    upper = [queue(f"u{i}", f"u{i - 1}" if i else None) for i in range(20)]
+    lower = [queue(f"l{i}", f"l{i - 1}" if i else None) for i in range(13)]
+    moved = {"metadata": {"name": "l0"}, "spec": {"parent": "u19"}}
+    fits = {"metadata": {"name": "l0"}, "spec": {"parent": "u18"}}
+    review_of = QueueReview(directory(*upper, *lower))
+
+    assert "more than 32 levels" in message(review_of.validate(review(moved)))
+    assert not message(review_of.validate(review(fits)))
+
+
+@pytest.mark.parametrize(
+    ("name", "gangs", "problem"),
+    [
+        ("top", {}, "queue top has queues below it: mid"),
+        ("low", {"running": 2, "pending": 1}, "queue low has gangs: 2 running, 1 waiting"),
+        ("low", {"running": 0}, ""),
+    ],
+)
+def test_a_queue_that_is_in_use_is_not_deleted(
+    name: str, gangs: dict[str, int], problem: str
+) -> None:
+    tree = directory(queue("top"), queue("mid", "top"), queue("low", "mid"))
+    old = {"metadata": {"name": name}, "status": {"gangs": gangs}}
+
+    answer = QueueReview(tree).validate(review(None, old, operation="DELETE"))
+
+    assert problem in message(answer)
+    assert bool(problem) == bool(message(answer))
+
+
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=4),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(
+                [
+                    "metadata",
+                    "spec",
+                    "containers",
+                    "labels",
+                    "template",
+                    "parent",
+                    "ownerReferences",
+                ]
+            ),
+            inner,
+            max_size=3,
+        )
+    ),
+    max_leaves=12,
+)
+
+
+@given(item=anything, old=anything)
+def test_every_object_gets_an_answer_or_is_called_malformed(item: Any, old: Any) -> None:
+    access, body = Access(DIRECTORY, "bindery"), review(item, old)
+    deciders = (
+        access.validate_workload,
+        access.validate_group,
+        access.adopt,
+        QueueReview(DIRECTORY).validate,
+    )
+    for decide in deciders:
+        try:
+            answer = decide(body)
+        except MalformedReviewError:
+            continue
+        assert answer["response"]["uid"] == "7"
