@@ -1,6 +1,7 @@
 // The control plane that the demo, the tests and the benchmarks run on, built from the
 // published modules of Kubernetes and etcd, and helm, which renders the chart.
-// Nothing of Bindery itself is written in Go.
+// No part of Bindery is written in Go. The program in feasible/ serves a test: it asks the
+// filters of kube-scheduler, which the test compares with those of Bindery.
 module bindery.dev/controlplane
 
 go 1.26.0
