@@ -42,6 +42,9 @@ class RandomCluster:
         self.pods = [self._placed(f"p{index}") for index in range(count)]
         self.pod = self._pod("asked")
         self.pod["spec"]["schedulerName"] = "bindery"
+        if r.random() < 0.5:
+            self.pod["spec"]["priority"] = r.choice((0, 10, 20))
+            self.pods += [self._nominated(f"m{index}") for index in range(r.randint(1, 4))]
 
     @property
     def question(self) -> Manifest:
@@ -95,6 +98,18 @@ class RandomCluster:
             pod["status"]["phase"] = r.choice(("Succeeded", "Failed"))
         if r.random() < 0.2:
             pod["status"] |= self._resize()
+        return pod
+
+    def _nominated(self, name: str) -> Manifest:
+        """Return a pod that another scheduler has nominated for a node."""
+        r = self._random
+        pod = self._pod(name)
+        pod["spec"] |= {"schedulerName": "default-scheduler", "priority": r.choice((0, 10, 20))}
+        node = r.choice(self.nodes)["metadata"]["name"]
+        pod["status"] = {"phase": "Pending", "nominatedNodeName": node}
+        asked = self.pod["spec"].get("affinity", {})
+        if not any(REQUIRED in asked.get(kind, {}) for kind in ("podAffinity", "podAntiAffinity")):
+            pod["spec"].get("affinity", {}).pop("podAntiAffinity", None)
         return pod
 
     def _resize(self) -> Manifest:

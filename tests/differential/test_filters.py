@@ -1,10 +1,12 @@
 """Bindery lets a pod go to exactly the nodes that kube-scheduler's own filters let through.
 
 Random clusters over affinity, spreading, host ports, taints and room; pods of other schedulers are
-among those that run. One pod is placed on the same state.
+among those that run, and some are nominated for a node. One pod is placed on the same state.
 
 Rules in which the two differ by intent, and which the clusters therefore leave out:
 - readiness: kube-scheduler reads only the taints of a node that is not ready;
+- nominated pods: kube-scheduler counts their anti-affinity only for pods with such rules of their
+  own, Bindery for all pods;
 - node pools: topology spread constraints count nodes of the pool only.
 """
 

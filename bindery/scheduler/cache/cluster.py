@@ -311,6 +311,7 @@ class Cluster:
         if not pod.spec.node_name and not self._in_pool(pod):
             gone = True
         self.staleness.saw(pod, self.state.tasks.get(uid), self._clock(), gone=gone)
+        is_news = self._tasks.note_nomination(pod, gone=gone)
         if gone:
             self._pod_gone(uid, pod)
             return True
@@ -323,7 +324,7 @@ class Cluster:
             self.problems.extend(mistakes(pod, known))
             self._take_up_promise(pod, known)
             self.pods[uid] = pod
-        return self._tasks.put_pod(pod)
+        return self._tasks.put_pod(pod) or is_news
 
     def _pod_gone(self, uid: Uid, pod: Pod) -> None:
         task = self.state.tasks.get(uid)

@@ -31,6 +31,7 @@ from bindery.scheduler.cache.reading import (
 )
 from bindery.scheduler.cache.unknown_queues import drop_unknown_queues
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.nominations import is_nominated
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
@@ -126,6 +127,14 @@ class TaskStore:
         """Return the shape of `pod`; enter the pods again that its rules give new shapes."""
         self._reshape(self._shapes.note(pod, ours=ours))
         return self._shapes.of(pod, ours=ours)
+
+    def note_nomination(self, pod: Pod, *, gone: bool) -> bool:
+        """Note whether another scheduler has nominated `pod`; return whether that is news."""
+        nominations, uid = self._state.nominations, Uid(pod.metadata.uid)
+        is_ours = pod.spec.scheduler_name == self._scheduler_name
+        if gone or is_ours or not is_nominated(pod):
+            return nominations.remove(uid)
+        return nominations.put(uid, pod, self._shape(pod, ours=False).request)
 
     def images_came(self, names: Sequence[str]) -> None:
         """Update the pods that use images `names`, which no node had before."""

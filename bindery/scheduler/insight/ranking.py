@@ -88,9 +88,10 @@ def _ranking(session: Session, job: Job, tasks: Sequence[Task]) -> Ranking:
 
 def _best(session: Session, job: Job, task: Task, own_row: int) -> Iterator[ScoredNode]:
     """Yield the best nodes for `task`, which is bound at `own_row` or nowhere."""
-    allowed = session.placement.finder(job).allowed_for(task)
+    finder = session.placement.finder(job)
+    allowed = finder.allowed_for(task)
     rows = session.order[allowed[session.order]]
-    vectors = session.placement.own(task.shape, allowed)
+    vectors = session.placement.own(task.shape, allowed, nominated=finder.nominated)
     fits: NDArray[np.bool_] = np.isin(rows, vectors.fitting(later=own_row != NO_ROW))
     parts = session.scores_by_plugin(task.shape, rows)
     scores = np.sum([*parts.values(), np.zeros(len(rows))], axis=0)

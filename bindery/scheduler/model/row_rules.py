@@ -41,6 +41,34 @@ class RowRules(Protocol):
         ...
 
 
+class ClosedRows:
+    """Rules that close some rows, whatever the plan does."""
+
+    version = 0
+
+    def __init__(self, row_count: int, closed: Iterable[int], reason: str) -> None:
+        """Close the rows `closed`. `reason`: see `NodeFailure`."""
+        self._closed: BoolColumn = np.zeros(row_count, dtype=np.bool_)
+        self._closed[list(closed)] = True
+        self._reason = reason
+
+    def open_now(self) -> BoolColumn:
+        """Return a mask of the other rows."""
+        return ~self._closed
+
+    def open_later(self) -> BoolColumn:
+        """Return the same mask."""
+        return ~self._closed
+
+    def scores(self) -> NDArray[np.float64] | None:
+        """Return None: these rules score nothing."""
+        return None
+
+    def failures(self) -> Iterable[NodeFailure]:
+        """Return the reason against the closed rows."""
+        return (NodeFailure(self._reason, self._closed),)
+
+
 class Combined:
     """The rules of all plugins for one shape, computed again only after a change."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
+from bindery.scheduler.model.nominations import Nominations
 from bindery.scheduler.model.podcounts import PodCounts
 from bindery.scheduler.model.queues import QueueTable
 from bindery.scheduler.model.resources import ResourceAxis
@@ -25,6 +26,8 @@ class PlanState:
     waiting: dict[JobKey, Job] = field(default_factory=dict)
     """The jobs with pending or gated pods; a cycle plans no others."""
     pod_counts: PodCounts = field(default_factory=PodCounts)
+    nominations: Nominations = field(default_factory=Nominations)
+    """Pods of other schedulers that are nominated for nodes."""
     supported: frozenset[Need] = frozenset()
     """The needs of pods that the configured plugins support."""
 

@@ -40,6 +40,13 @@ def node_reasons(
             reserved = (future[rows] < amount) & (future[rows] + kept[rows] >= amount) & open_rows
             counts["reserved for gangs that come first"] += int(reserved.sum())
             open_rows &= ~reserved
+        if finder.nominated is not None:
+            left = future - finder.nominated.amounts[index]
+            taken = (future[rows] >= amount) & (left[rows] < amount) & open_rows
+            counts["have room only for pods that other schedulers have nominated"] += int(
+                taken.sum()
+            )
+            open_rows &= ~taken
         short = (future[rows] < amount) & open_rows
         counts[f"insufficient {axis.names[index]}"] += int(short.sum())
         open_rows &= ~short

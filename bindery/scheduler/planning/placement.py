@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.domains import EVERYWHERE, Domain
 from bindery.scheduler.model.jobs import Job, Task, Uid
-from bindery.scheduler.model.row_rules import Combined
+from bindery.scheduler.model.nominations import Nominated
+from bindery.scheduler.model.row_rules import Combined, RowRules
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
 from bindery.scheduler.planning.view import PlanningView
@@ -82,9 +83,14 @@ class ShapeVectors:
         allowed: BoolColumn,
         rooms: Sequence[NodeRoom],
         bonus: NDArray[np.float64] | None = None,
+        nominated: Nominated | None = None,
     ) -> None:
-        """`bonus`: node row -> what is added to its score; None for nothing."""
+        """`bonus`: node row -> what is added to its score; None for nothing.
+
+        `nominated`: the nominated pods that count.
+        """
         self._bonus = bonus
+        self._nominated = nominated
         self._session = session
         self._shape = shape
         self._allowed = allowed[session.order]
@@ -190,6 +196,8 @@ class ShapeVectors:
         fits_later = fits.copy()
         for index, amount in nodes.demands(request, rows):
             idle = nodes.idle[index, rows]
+            if self._nominated is not None:
+                idle = idle - self._nominated.amounts[index, rows]
             if session.is_releasing or session.node_ledger.has_kept:
                 future = idle + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
                 fits_later &= future >= amount
@@ -211,8 +219,8 @@ class Placement:
     def __init__(self, session: PlanningView, filters: FilterCache) -> None:
         self._session = session
         self._filters = filters
-        self._vectors: dict[Shape, ShapeVectors] = {}
-        self._rules: dict[Shape, Combined | None] = {}
+        self._vectors: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
+        self._rules: dict[tuple[Shape, Nominated | None], Combined | None] = {}
 
     def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
         """Return a finder for the pods of `job` within `domain`."""
@@ -221,35 +229,48 @@ class Placement:
             for plugin in self._session.plugins.job_node_filters
             for failure in plugin.job_node_failures(self._session, job)
         ]
-        return JobFinder(self, tuple(against), domain)
+        return JobFinder(self, tuple(against), domain, self._session.nominated(job))
 
-    def shared(self, shape: Shape) -> ShapeVectors:
-        """Return the vectors of `shape` that all jobs without own node filters share."""
+    def shared(self, shape: Shape, nominated: Nominated | None) -> ShapeVectors:
+        """Return the vectors of `shape` that all jobs without own node filters share.
+
+        `nominated`: the nominated pods that count.
+        """
         shape = shape.plain
-        vectors = self._vectors.get(shape)
+        vectors = self._vectors.get((shape, nominated))
         if vectors is None:
-            passing = self._filters.passing(self._session, shape)
-            vectors = self._vectors[shape] = ShapeVectors(
-                self._session, shape, passing, self.rooms(shape)
-            )
+            vectors = self._vectors[shape, nominated] = self.own(shape, None, nominated=nominated)
         return vectors
 
-    def rules(self, shape: Shape) -> Combined | None:
-        """Return the rules about other pods for `shape`; None if there are none."""
-        if shape.unruled is None:
-            return None
-        if shape not in self._rules:
-            answers = [
-                (plugin.placement_rules(self._session, shape), weight)
-                for plugin, weight in self._session.plugins.placement_rules
-            ]
-            rules = [(each, weight) for each, weight in answers if each is not None]
-            self._rules[shape] = Combined(rules, self._session.order) if rules else None
-        return self._rules[shape]
+    def rules(self, shape: Shape, nominated: Nominated | None) -> Combined | None:
+        """Return the rules about other pods for `shape`; None if there are none.
 
-    def is_closed(self, shape: Shape, row: int) -> bool:
+        `nominated`: the nominated pods that count.
+        """
+        if shape.unruled is None and nominated is None:
+            return None
+        key = shape, nominated
+        if key not in self._rules:
+            plugins = self._session.plugins
+            answers: list[tuple[RowRules | None, float]] = []
+            if shape.unruled is not None:
+                answers += [
+                    (plugin.placement_rules(self._session, shape), weight)
+                    for plugin, weight in plugins.placement_rules
+                ]
+            if nominated is not None:
+                answers += [
+                    (plugin.nominated_rules(self._session, shape, nominated.pods), 0.0)
+                    for plugin in plugins.nominated_rules
+                ]
+            rules = [(each, weight) for each, weight in answers if each is not None]
+            self._rules[key] = Combined(rules, self._session.order) if rules else None
+        return self._rules[key]
+
+    def is_closed(self, task: Task, row: int) -> bool:
         """Return whether rules about other pods close the node at `row`, after all releases."""
-        rules = self.rules(shape)
+        nominated = self._session.nominated(self._session.state.jobs[task.job])
+        rules = self.rules(task.shape, nominated)
         return rules is not None and not rules.later[self._session.position[row]]
 
     def rooms(self, shape: Shape) -> list[NodeRoom]:
@@ -279,14 +300,15 @@ class Placement:
         shape: Shape,
         allowed: BoolColumn | None,
         bonus: NDArray[np.float64] | None = None,
+        nominated: Nominated | None = None,
     ) -> ShapeVectors:
         """Return new vectors of `shape`, restricted to `allowed` (mask over rows) if given.
 
-        `bonus`: see `ShapeVectors`.
+        `bonus`, `nominated`: see `ShapeVectors`.
         """
         passing = self._filters.passing(self._session, shape)
         mask = passing if allowed is None else passing & allowed
-        return ShapeVectors(self._session, shape, mask, self.rooms(shape), bonus)
+        return ShapeVectors(self._session, shape, mask, self.rooms(shape), bonus, nominated)
 
     def mask(self, rows: Iterable[int]) -> BoolColumn:
         """Return `rows` as a mask over node rows."""
@@ -303,9 +325,15 @@ class JobFinder:
     """Finds places for one job, with the shared vectors unless the job has own node filters."""
 
     def __init__(
-        self, placement: Placement, against: tuple[NodeFailure, ...], domain: Domain
+        self,
+        placement: Placement,
+        against: tuple[NodeFailure, ...],
+        domain: Domain,
+        nominated: Nominated | None,
     ) -> None:
         self._placement = placement
+        self.nominated = nominated
+        """The nominated pods of other schedulers that count for the job."""
         self._bonus = domain.bonus
         nodes = domain.nodes
         if nodes is not None:
@@ -331,13 +359,14 @@ class JobFinder:
         That is for all pods of its shape. With rules about other pods, a later pod may open nodes.
         """
         placement, shape = self._placement, task.shape
-        if self.is_restricted or placement.is_filtered(shape):
+        # Jobs of other priorities may count fewer nominated pods.
+        if self.is_restricted or placement.is_filtered(shape) or self.nominated is not None:
             return False
-        return placement.rules(shape) is None
+        return self._rules(shape) is None
 
     def best(self, task: Task) -> Place | None:
         """Return the best place for `task`; None if it fits nowhere."""
-        rules = self._placement.rules(task.shape)
+        rules = self._rules(task.shape)
         return self._vectors(task).best(rules, may_wait=not task.spreads_devices)
 
     def best_or_kept(self, task: Task, kept_row: int | None) -> Place | None:
@@ -348,7 +377,7 @@ class JobFinder:
         best = self.best(task)
         if kept_row is None or best is None or best.row == kept_row:
             return best
-        kept = self._vectors(task).at(kept_row, self._placement.rules(task.shape))
+        kept = self._vectors(task).at(kept_row, self._rules(task.shape))
         return kept if kept is not None and kept.fits_now >= best.fits_now else best
 
     def allowed(self, shape: Shape) -> BoolColumn:
@@ -362,7 +391,7 @@ class JobFinder:
         `emptied`: include rows that it may use after evictions.
         """
         allowed = self.allowed(task.shape).copy()
-        rules = self._placement.rules(task.shape)
+        rules = self._rules(task.shape)
         of_rules = rules.failures() if rules is not None else ()
         for failure in (*self._placement.task_failures(task), *of_rules):
             if failure.is_lasting or not emptied:
@@ -384,7 +413,7 @@ class JobFinder:
         """Yield the failures of nodes for `task` beyond the failures for its shape."""
         yield from self._against
         yield from self._placement.task_failures(task)
-        rules = self._placement.rules(task.shape)
+        rules = self._rules(task.shape)
         if rules is not None:
             yield from rules.failures()
         for key in (task.shape, task.uid):
@@ -393,18 +422,23 @@ class JobFinder:
                 mask = self._placement.mask(row for row in rows if rows[row] == reason)
                 yield NodeFailure(reason, mask)
 
+    def _rules(self, shape: Shape) -> Combined | None:
+        return self._placement.rules(shape, self.nominated)
+
     def _vectors(self, task: Task) -> ShapeVectors:
         shape = task.shape
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
         if self._allowed is None and self._bonus is None and shape not in self._own:
-            return self._placement.shared(shape)
+            return self._placement.shared(shape, self.nominated)
         return self._own_vectors(shape)
 
     def _own_vectors(self, shape: Shape) -> ShapeVectors:
         vectors = self._own.get(shape)
         if vectors is None:
-            vectors = self._own[shape] = self._placement.own(shape, self._allowed, self._bonus)
+            vectors = self._own[shape] = self._placement.own(
+                shape, self._allowed, self._bonus, self.nominated
+            )
         return vectors
 
     def _task_vectors(self, task: Task) -> ShapeVectors:
@@ -412,7 +446,7 @@ class JobFinder:
             allowed = self.allowed(task.shape).copy()
             for failure in self._placement.task_failures(task):
                 allowed &= ~failure.nodes
-            vectors = self._placement.own(task.shape, allowed, self._bonus)
+            vectors = self._placement.own(task.shape, allowed, self._bonus, self.nominated)
             for row in self._refused.get(task.uid, ()):
                 vectors.exclude(row)
             self._last = (task, vectors)

@@ -30,6 +30,7 @@ from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk
 from bindery.scheduler.model.expected_ends import ExpectedEnds
 from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.labels import LabelColumns
+from bindery.scheduler.model.nominations import Nominated
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
@@ -123,6 +124,8 @@ class Session:
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]
         self._ledger_by_type = {type(ledger): ledger for ledger in self.ledgers}
+        self._nominated: dict[int, Nominated | None] = {}
+        self._nominated_priorities = self.state.nominations.priorities()
         self.placement = Placement(self, filters)
         self._made: dict[type[Any], Any] = {}
         self._promises = self.statement()
@@ -209,6 +212,20 @@ class Session:
     def is_packed(self, shape: Shape) -> bool:
         """Return whether a `Packing` plugin decides how pods of `shape` are packed."""
         return any(plugin.packs(self, shape) for plugin in self.plugins.packing)
+
+    def nominated(self, job: Job) -> Nominated | None:
+        """Return the nominated pods of other schedulers that count for pods of `job`."""
+        if not self._nominated_priorities:  # nearly always
+            return None
+        priority = self.priority(job)
+        counting = [each for each in self._nominated_priorities if each >= priority]
+        if not counting:
+            return None
+        least = counting[-1]
+        if least not in self._nominated:
+            found = self.state.nominations.from_priority(least, self.state.nodes)
+            self._nominated[least] = found
+        return self._nominated[least]
 
     def passing(self, shape: Shape) -> BoolColumn:
         """Return a mask of the node rows that pass all `NodeFilter`s for pods of `shape`."""

@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.nominations import Nominated
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Rows
@@ -41,6 +42,10 @@ class PlanningView(SessionView, Protocol):
     @property
     def reservations(self) -> Reservations:
         """Room that is reserved for gangs that do not fit now."""
+        ...
+
+    def nominated(self, job: Job) -> Nominated | None:
+        """Return the nominated pods of other schedulers that count for pods of `job`."""
         ...
 
     def scores(self, shape: Shape, rows: Rows) -> NDArray[np.float64]:

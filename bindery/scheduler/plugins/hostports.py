@@ -5,7 +5,7 @@ protocol, and the same address or one that stands for all. Sidecars count, other
 not. Pods of all schedulers count.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.host_ports import HostPort, host_ports
 from bindery.scheduler.model.jobs import NO_ROW, Uid
 from bindery.scheduler.model.pod_catalog import places
+from bindery.scheduler.model.row_rules import ClosedRows, RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Rows
@@ -126,6 +127,21 @@ class HostPorts:
     def ledger(self, session: SessionView, state: PlanState) -> Ledger:  # noqa: ARG002
         """Return the ledger for a session."""
         return PortLedger(self._ports, state)
+
+    def nominated_rules(
+        self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
+    ) -> RowRules | None:
+        """Return the rules that close nodes for whose nominated pods a port of `shape` is kept."""
+        wanted = shape.host_ports
+        closed = [
+            row
+            for row, pods in nominated.items()
+            if any(_conflict(wanted, self._ports.get(uid, frozenset())) for uid in pods)
+        ]
+        if not closed:
+            return None
+        text = "keep its host ports for nominated pods"
+        return ClosedRows(len(session.state.nodes.nodes), closed, text)
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` have host ports."""

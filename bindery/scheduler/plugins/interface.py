@@ -20,7 +20,7 @@ from bindery.scheduler.ledgers.base import Ledger, Operation
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.domains import Domain, DomainAsk
-from bindery.scheduler.model.jobs import Job, Task
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
@@ -154,6 +154,21 @@ class PlacementRules(Protocol):
 
         Called once in a session for each shape with own rules, and for each shape with labels that
         rules of other pods refer to. The plugin's ledger keeps the returned object up to date.
+        """
+        ...
+
+
+@runtime_checkable
+class NominatedRules(Protocol):
+    """Closes nodes by the pods of other schedulers that are nominated for them."""
+
+    def nominated_rules(
+        self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
+    ) -> RowRules | None:
+        """Return the rules for pods of `shape`, or None if there are none.
+
+        `nominated`: node row -> pods. Each node is judged as if its own nominated pods were on it.
+        The plugin's other rules count too, without any nominated pods.
         """
         ...
 

@@ -45,6 +45,7 @@ class PluginSet:
     group_domains: Sequence[points.GroupDomains] = field(init=False)
     placement_rules: Sequence[tuple[points.PlacementRules, float]] = field(init=False)
     """Each with the factor of its scores."""
+    nominated_rules: Sequence[points.NominatedRules] = field(init=False)
     device_choices: Sequence[points.DeviceChoice] = field(init=False)
     domains: Sequence[points.CandidateDomains] = field(init=False)
     validity: Sequence[points.JobValid] = field(init=False)
@@ -84,6 +85,7 @@ class PluginSet:
         self.node_scores = [(plugin, weight) for plugin, weight in weighted if weight]
         ruling = [p for p in self.plugins if isinstance(p, points.PlacementRules)]
         self.placement_rules = [(p, self.weights.get(p.name, 1.0)) for p in ruling]
+        self.nominated_rules = [p for p in self.plugins if isinstance(p, points.NominatedRules)]
         self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
         self.group_domains = [p for p in self.plugins if isinstance(p, points.GroupDomains)]

@@ -21,10 +21,13 @@ def useful_nodes(
     Compares sums of resources only. `left`: mask over units; `allowed`: mask over node rows.
     """
     nodes, request, useful = session.state.nodes, task.shape.request, allowed.copy()
+    nominated = session.nominated(session.state.jobs[task.job])
     freed = table.evictable(left, request.indices)
     every = np.arange(len(nodes.nodes))
     for held, (index, amount) in zip(freed, nodes.demands(request, every), strict=True):
         room = nodes.idle[index] + nodes.releasing[index] - nodes.pipelined[index]
+        if nominated is not None:
+            room = room - nominated.amounts[index]
         useful &= room + held >= amount
     return useful
 
@@ -38,6 +41,9 @@ def shortfall(session: Session, task: Task, row: int) -> NDArray[np.int64]:
     request = nodes.demand(row, task.shape.request)
     index = list(request.indices)
     room = nodes.idle[index, row] + nodes.releasing[index, row] - nodes.pipelined[index, row]
+    nominated = session.nominated(session.state.jobs[task.job])
+    if nominated is not None:
+        room = room - nominated.amounts[index, row]
     return np.asarray(np.array(request.amounts, dtype=np.int64) - room)
 
 
@@ -49,6 +55,6 @@ def lacks_room(session: Session, task: Task, row: int) -> bool:
     rooms = session.placement.rooms(task.shape)
     if not all(room.has_room(session, task.shape, rows, True).all() for room in rooms):
         return True
-    if session.placement.is_closed(task.shape, row):
+    if session.placement.is_closed(task, row):
         return True
     return any(failure.nodes[row] for failure in session.placement.task_failures(task))

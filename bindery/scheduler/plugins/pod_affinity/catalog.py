@@ -10,6 +10,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_catalog import PodCatalog
 from bindery.scheduler.model.pod_rules import PodRules, Term, read_rules
+from bindery.scheduler.model.shapes import Shape
 
 
 class Kind(Enum):
@@ -72,6 +73,23 @@ class TermCatalog:
             self._rules[uid] = new
             for owned in owned_terms(new):
                 self._add(uid, owned)
+
+    def anti_affinity(self, uid: Uid) -> tuple[Term, ...]:
+        """Return the terms of required anti-affinity of a pod."""
+        rules = self._rules.get(uid)
+        return rules.anti_affinity if rules is not None else ()
+
+    def keep_apart(self, shape: Shape, uid: Uid, node_labels: Mapping[str, str]) -> bool:
+        """Return whether anti-affinity keeps pods of `shape` off the node of the pod `uid`."""
+        pods = self.pods
+        own, other = (shape.namespace, shape.labels), pods.pods.get(uid)
+        towards = ((term, own) for term in self.anti_affinity(uid))
+        away = ((term, other) for term in shape.rules.anti_affinity if other is not None)
+        return any(
+            term.topology_key in node_labels
+            and term.pods.includes(namespace, labels, pods.namespaces[namespace])
+            for term, (namespace, labels) in (*towards, *away)
+        )
 
     def owners(self, owned: OwnedTerm) -> Iterable[Uid]:
         """Return the pods that have a term."""

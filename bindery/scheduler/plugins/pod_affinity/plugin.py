@@ -5,7 +5,7 @@ kube-scheduler's plugin InterPodAffinity (Kubernetes 1.36). Pods of other node p
 domains of their nodes.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -15,9 +15,9 @@ from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.ledgers.base import Ledger
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Task, Uid
 from bindery.scheduler.model.pod_catalog import WATCHED
-from bindery.scheduler.model.row_rules import RowRules
+from bindery.scheduler.model.row_rules import ClosedRows, RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import SortKey
@@ -63,6 +63,23 @@ class PodAffinity:
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
         """Return the rules for pods of `shape`; None if there are none."""
         return session.ledger(AffinityLedger).rules(shape)
+
+    def nominated_rules(
+        self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
+    ) -> RowRules | None:
+        """Return the rules that close nodes by the anti-affinity of nominated pods or to them."""
+        if shape.unruled is None:
+            return None
+        nodes = session.state.nodes.nodes
+        closed = [
+            row
+            for row, pods in nominated.items()
+            if (node := nodes[row]) is not None
+            and any(self._catalog.keep_apart(shape, uid, node.metadata.labels) for uid in pods)
+        ]
+        if not closed:
+            return None
+        return ClosedRows(len(nodes), closed, "did not match anti-affinity rules of nominated pods")
 
     def pod_key(self, session: SessionView, task: Task) -> SortKey:  # noqa: ARG002
         """Return 1 for pods that need another pod beside them, so that the other one comes first.

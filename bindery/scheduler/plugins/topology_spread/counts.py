@@ -48,12 +48,18 @@ class SpreadCounts:
         """Return a mask of the node rows whose domain may get one more pod."""
         return np.asarray(self.allowed(is_own=is_own)[self._of_row])
 
-    def is_open(self, row: int, *, is_own: bool) -> bool:
-        """Return whether the domain of the node at `row` may get one more pod."""
+    def is_open(self, row: int, *, is_own: bool, nominated: int = 0) -> bool:
+        """Return whether the domain of the node at `row` may get one more pod.
+
+        `nominated`: further pods to count on this node.
+        """
         domain = self._of_row[row]
         if domain == NO_DOMAIN:
             return False
-        return bool(self._pods[domain] + int(is_own) - self._least() <= self.spread.max_skew)
+        self.add(row, nominated)
+        skew = self._pods[domain] + int(is_own) - self._least()
+        self.add(row, -nominated)
+        return bool(skew <= self.spread.max_skew)
 
     def weight(self, candidates: BoolColumn) -> float:
         """Return the factor of this constraint in scores, larger for more domains.

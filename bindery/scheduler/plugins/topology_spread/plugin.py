@@ -4,18 +4,20 @@ DoNotSchedule closes nodes and ScheduleAnyway scores them, with all policies of 
 plugin PodTopologySpread (Kubernetes 1.36). Only nodes of this scheduler's pool count.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.ledgers.base import Ledger
+from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.pod_catalog import WATCHED, PodCatalog
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.plugins.topology_spread.ledger import SpreadLedger
+from bindery.scheduler.plugins.topology_spread.rules import NominatedSpread
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -47,3 +49,17 @@ class TopologySpread:
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
         """Return the rules for pods of `shape`; None if there are none."""
         return session.ledger(SpreadLedger).rules(shape)
+
+    def nominated_rules(
+        self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
+    ) -> RowRules | None:
+        """Return the rules that close nodes by the pods nominated for them; None if none."""
+        rules = session.ledger(SpreadLedger).rules(shape)
+        if rules is None:
+            return None
+        catalog = self._catalog.pods
+        known = {
+            row: [pod for uid in pods if (pod := catalog.get(uid)) is not None]
+            for row, pods in nominated.items()
+        }
+        return NominatedSpread(rules, len(session.state.nodes.nodes), known)

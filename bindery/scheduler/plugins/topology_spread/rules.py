@@ -4,12 +4,13 @@ As kube-scheduler's plugin PodTopologySpread (Kubernetes 1.36). Pods that are be
 count, so the present nodes and those after all releases are the same.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.label_index import Labelled
 from bindery.scheduler.model.pod_rules import Spread
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure
@@ -53,10 +54,18 @@ class SpreadRules:
         """Return the same: releasing pods do not count."""
         return self.open_now()
 
-    def is_open(self, row: int) -> bool:
-        """Return whether a pod may be placed on the node at `row`."""
+    def is_open(self, row: int, nominated: Sequence[Labelled] = ()) -> bool:
+        """Return whether a pod may be placed on the node at `row`.
+
+        `nominated`: further pods to count on this node.
+        """
         return all(
-            each.is_open(row, is_own=self._counts_itself(each.spread)) for each in self._hard
+            each.is_open(
+                row,
+                is_own=self._counts_itself(each.spread),
+                nominated=sum(_counts(each.spread, pod) for pod in nominated),
+            )
+            for each in self._hard
         )
 
     def scores(self) -> NDArray[np.float64] | None:
@@ -86,3 +95,44 @@ class SpreadRules:
 
     def _counts_itself(self, spread: Spread) -> bool:
         return spread.pods.selector.matches(self._labels)
+
+
+class NominatedSpread:
+    """The nodes that the constraints of one shape close by the pods nominated for them."""
+
+    def __init__(
+        self, rules: SpreadRules, row_count: int, nominated: Mapping[int, Sequence[Labelled]]
+    ) -> None:
+        """`nominated`: node row -> pods."""
+        self._rules, self._nominated = rules, nominated
+        self._row_count = row_count
+
+    @property
+    def version(self) -> int:
+        """Grows with each change."""
+        return self._rules.version
+
+    def open_now(self) -> BoolColumn:
+        """Return a mask of the rows that are open with their own nominated pods."""
+        mask: BoolColumn = np.ones(self._row_count, dtype=np.bool_)
+        for row, pods in self._nominated.items():
+            mask[row] = self._rules.is_open(row, pods)
+        return mask
+
+    def open_later(self) -> BoolColumn:
+        """Return the same: releasing pods do not count."""
+        return self.open_now()
+
+    def scores(self) -> NDArray[np.float64] | None:
+        """Return None: nominated pods score nothing."""
+        return None
+
+    def failures(self) -> Iterator[NodeFailure]:
+        """Yield the reason against the closed rows."""
+        text = "did not match pod topology spread constraints with nominated pods"
+        yield NodeFailure(text, ~self.open_now(), is_lasting=False)
+
+
+def _counts(spread: Spread, pod: Labelled) -> bool:
+    # As in kube-scheduler, a selector that selects everything counts nothing.
+    return not spread.pods.selector.is_empty and spread.pods.includes(*pod, {})
