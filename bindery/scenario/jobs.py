@@ -102,7 +102,9 @@ class ScenarioPod(Request):
     host_ports: HostPorts = ()
     """Ports of the node that its main container takes."""
     scheduler_name: str = ""
-    """Another scheduler that has placed the pod; empty: this one."""
+    """Another scheduler that has placed or nominated the pod; empty: this one."""
+    nominated_node: str = ""
+    """The node for which that scheduler has nominated the pod, which waits."""
     claims: tuple[Name, ...] = ()
     """Names of resource claims, or of templates from which each pod gets one of its own."""
     volumes: tuple[Name, ...] = ()
@@ -116,8 +118,10 @@ class ScenarioPod(Request):
             raise ValueError(f"a pod that is {self.state} needs a node")
         if self.node and self.state in (PodState.PENDING, PodState.GATED):
             raise ValueError(f"a pod that is {self.state} has no node")
-        if self.scheduler_name and self.state not in ON_NODE:
+        if self.scheduler_name and self.state not in ON_NODE and not self.nominated_node:
             raise ValueError(f"a pod that is {self.state} has no schedulerName")
+        if self.nominated_node and (not self.scheduler_name or self.state is not PodState.PENDING):
+            raise ValueError("nominatedNode needs a pod that is Pending and has a schedulerName")
         if self.charged_queue and self.state not in ON_NODE:
             raise ValueError(f"a pod that is {self.state} has no chargedQueue")
         if self.qos == "BestEffort" and (self.cpu != "0" or self.memory != "0"):

@@ -302,6 +302,7 @@ def pod_object(
         ),
         status=PodStatus(
             phase=_PHASES[pod.state],
+            nominated_node_name=pod.nominated_node,
             conditions=None if who.bound_at is None else [bound_condition(who.bound_at)],
         ),
     )

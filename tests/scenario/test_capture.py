@@ -10,7 +10,7 @@ from ownscenarios import FOLDER, scenarios_of
 from snapshots import both_plans, places, read_back
 
 from bindery.api.gpushare import RECORD_ANNOTATION
-from bindery.api.names import CHARGED_GROUP_ANNOTATION
+from bindery.api.names import CHARGED_GROUP_ANNOTATION, SCHEDULER_NAME
 from bindery.kube.objects import Meta, Namespace, Pod
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scenario.capture import capture
@@ -26,9 +26,6 @@ SEEN_AT_ONCE = [
     )
     if not item.events and not item.faults
     if not any(queue.usage for queue in item.queues)
-    # Of pods of other schedulers a snapshot has the room that they take, and no namespaces.
-    if not item.namespaces
-    if not any(pod.scheduler_name for job in item.jobs for pod in job.pods)
 ]
 
 
@@ -38,6 +35,73 @@ def test_a_snapshot_is_planned_as_its_cluster_is(scenario: Scenario, tmp_path: P
 
     assert places(original) == places(replayed)
     assert original.allocated == replayed.allocated
+
+
+WITH_OTHERS = [
+    item for item in SEEN_AT_ONCE if any(p.scheduler_name for job in item.jobs for p in job.pods)
+]
+
+
+@pytest.mark.parametrize("scenario", WITH_OTHERS, ids=lambda scenario: scenario.name)
+def test_rules_of_pods_of_other_schedulers_hold_in_a_snapshot(
+    scenario: Scenario, tmp_path: Path
+) -> None:
+    seen = snapshot_of(scenario)
+    without_groups = replace(seen, pods=tuple(map(_without_group, seen.pods)))
+
+    captured = read_back(without_groups, scenario, tmp_path)
+
+    once = {"rounds": 1, "settle": 0, "expect": type(scenario.expect)()}
+    ours = {
+        f"{job.name}-{index}"
+        for job in scenario.jobs
+        for index, pod in enumerate(each for each in job.pods for _ in range(each.count))
+        if not pod.scheduler_name
+    }
+    original, replayed = (
+        places(run(item.model_copy(update={**once, "config": scenario.config})).seen)
+        for item in (scenario, captured)
+    )
+    assert {name: original[name] for name in ours} == {name: replayed[name] for name in ours}
+
+
+def test_pods_of_other_schedulers_that_decide_nothing_are_only_room() -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: n0, gpus: 4}, {name: n1, gpus: 4}]
+        jobs:
+        - name: theirs
+          pods:
+          - {count: 3, gpus: 1, state: Running, node: n0, schedulerName: default-scheduler,
+             labels: {app: web}}
+          - {gpus: 1, state: Running, node: n1, schedulerName: default-scheduler,
+             labels: {app: db}}
+        - name: a
+          pods:
+          - gpus: 1
+            affinity:
+              podAntiAffinity:
+                requiredDuringSchedulingIgnoredDuringExecution:
+                - {topologyKey: kubernetes.io/hostname,
+                   labelSelector: {matchLabels: {app: db}}}
+        """
+    )
+    seen = snapshot_of(scenario)
+    without_groups = replace(seen, pods=tuple(map(_without_group, seen.pods)))
+
+    data = capture(without_groups, scenario.now)
+
+    assert {node["name"]: node["gpus"] for node in data["nodes"]} == {"n0": 1, "n1": 4}
+    (others,) = [job for job in data["jobs"] if job["name"].startswith("others-")]
+    assert [(pod["node"], pod["labels"]) for pod in others["pods"]] == [("n1", {"app": "db"})]
+
+
+def _without_group(pod: Pod) -> Pod:
+    """Return a pod of another scheduler as such pods are: in no gang."""
+    if pod.spec.scheduler_name == SCHEDULER_NAME:
+        return pod
+    meta = msgspec.structs.replace(pod.metadata, annotations={})
+    return msgspec.structs.replace(pod, metadata=meta)
 
 
 def test_equal_nodes_are_one_entry_and_others_stand_alone(tmp_path: Path) -> None:

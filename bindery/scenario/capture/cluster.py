@@ -25,6 +25,7 @@ from bindery.kube.queueaccess import has_rules
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
+from bindery.scenario.capture.others import others_by_job
 from bindery.scenario.capture.pods import capture_pods, state_of
 from bindery.scenario.capture.rules import namespaces_of, references_of, written
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
@@ -53,6 +54,8 @@ class _Jobs:
     """Which device of its node each GPU group stands on in the scenario."""
     references: LabelReferences = field(default_factory=LabelReferences)
     """The labels to which rules of pods refer."""
+    others: set[str] = field(default_factory=set)
+    """UIDs of the captured pods of other schedulers, beside members of PodGroups."""
     images: frozenset[str] = frozenset()
     """The images that pods of this scheduler use and nodes have."""
 
@@ -131,7 +134,25 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
         if owner.spec.min_member >= 0:
             entry["minMember"] = owner.spec.min_member
         _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner)}, now)
+    _capture_others(jobs, snapshot, now)
     return jobs
+
+
+def _capture_others(jobs: _Jobs, snapshot: ClusterSnapshot, now: datetime) -> None:
+    """Add the pods of other schedulers that matter, one job for a namespace and a priority."""
+    for (namespace, priority), found in others_by_job(snapshot, jobs.references).items():
+        pods = [pod for pod in found if pod.metadata.uid not in jobs.pod_names]
+        if not pods:
+            continue
+        pods.sort(key=_natural)
+        jobs.others.update(pod.metadata.uid for pod in pods)
+        name = f"others-{namespace}-{priority}"
+        while name in jobs.names:
+            name += "-"
+        jobs.names.add(name)
+        entries = capture_pods(pods, PodGroup(), now, jobs.devices, jobs.references)
+        entry = {"name": name, "namespace": namespace, "priority": priority, "minMember": 0}
+        jobs.entries.append({**entry, "recreate": False, "pods": entries})
 
 
 def _images(snapshot: ClusterSnapshot) -> frozenset[str]:
@@ -168,7 +189,7 @@ def _capture_job(
     meta = owner.metadata
     name = meta.name if meta.name not in jobs.names else f"{meta.name}.{meta.namespace}"
     jobs.names.add(name)
-    pods = sorted((pod for pod in members if state_of(pod, now) is not None), key=_natural)
+    pods = sorted((pod for pod in members if _has_state(pod, now)), key=_natural)
     for index, pod in enumerate(pods):
         jobs.pod_names[pod.metadata.uid] = f"{name}-{index}"
     captured: Entry = {"name": name, "namespace": meta.namespace, **entry, **_times(pods, now)}
@@ -181,6 +202,14 @@ def _capture_job(
     queue = entry.get("queue", DEFAULT_QUEUE)
     entries = capture_pods(pods, owner, queue, now, jobs.devices, jobs.references, jobs.images)
     jobs.entries.append({**captured, "pods": entries})
+
+
+def _has_state(pod: Pod, now: datetime) -> bool:
+    """Return whether a scenario can begin with `pod`."""
+    if state_of(pod, now) is None:
+        return False
+    is_ours = pod.spec.scheduler_name == SCHEDULER_NAME
+    return is_ours or bool(pod.spec.node_name or pod.status.nominated_node_name)
 
 
 def _request_entries(request: BindRequest, jobs: _Jobs, now: datetime) -> Iterator[Entry]:
@@ -313,7 +342,7 @@ def _taken_by_others(snapshot: ClusterSnapshot, jobs: _Jobs) -> dict[str, dict[s
         meta = pod.metadata
         if is_reservation(meta.namespace, meta.labels):
             continue  # the shares of its group stand for it
-        if is_bound(pod) and meta.uid not in jobs.pod_names:
+        if is_bound(pod) and meta.uid not in jobs.pod_names and meta.uid not in jobs.others:
             held = taken[pod.spec.node_name]
             for resource, amount in pod_amounts(pod.spec).items():
                 held[resource] = held.get(resource, 0) + amount
@@ -332,7 +361,7 @@ def _inexpressible(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
     shapes = ShapeBook(ResourceAxis())
     for pod in snapshot.pods:
         name = jobs.pod_names.get(pod.metadata.uid)
-        if name is None:
+        if name is None or pod.spec.scheduler_name != SCHEDULER_NAME:
             continue
         shape = shapes.of(pod)
         if shape.refusal is not None:

@@ -19,6 +19,7 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     PREEMPTIBLE_ANNOTATION,
     ROLE_LABEL,
+    SCHEDULER_NAME,
     SUB_GROUP_LABEL,
 )
 from bindery.kube.objects import Pod, PodGroup
@@ -117,6 +118,7 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         "annotations": pod_annotations(pod) | exclusive_annotations(pod),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
+        **_of_another_scheduler(pod),
         "nodeSelector": spec.node_selector,
         **rules,
         "affinity": _plain({"nodeAffinity": node_affinity}) | rules.get("affinity", {}),
@@ -133,6 +135,14 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
     }
     written = _written(entry)
     return written if says is None else {**written, "preemptible": says.lower() == "true"}
+
+
+def _of_another_scheduler(pod: Pod) -> Entry:
+    if pod.spec.scheduler_name == SCHEDULER_NAME:
+        return {}
+    nominated = "" if pod.spec.node_name else pod.status.nominated_node_name
+    name = pod.spec.scheduler_name or "default-scheduler"
+    return {"schedulerName": name, "nominatedNode": nominated}
 
 
 def _written(entry: Entry) -> Entry:
