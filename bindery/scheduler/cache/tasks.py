@@ -130,16 +130,13 @@ class TaskStore:
 
     def note_nomination(self, pod: Pod, *, gone: bool) -> bool:
         """Note whether another scheduler has nominated `pod`; return whether that is news."""
-        nominations, uid = self._state.nominations, Uid(pod.metadata.uid)
-        is_ours = pod.spec.scheduler_name == self._scheduler_name
-        if gone or is_ours or not is_nominated(pod):
-            return nominations.remove(uid)
-        return nominations.put(uid, pod, self._shape(pod, ours=False).request)
+        if gone or pod.spec.scheduler_name == self._scheduler_name or not is_nominated(pod):
+            return self._state.nominations.remove(Uid(pod.metadata.uid))
+        return self._state.nominations.put(pod, self._shape(pod, ours=False).request)
 
     def images_came(self, names: Sequence[str]) -> None:
         """Update the pods that use images `names`, which no node had before."""
-        if names:
-            self._reshape(self._shapes.images_came(names))
+        self._reshape(self._shapes.images_came(names))
 
     def _reshape(self, shapes: Iterable[tuple[Uid, Shape]]) -> None:
         """Enter pods again with new shapes."""
@@ -255,9 +252,8 @@ class TaskStore:
         """Set the memory of the smallest GPU; if it changed, enter shares by memory again."""
         if device_mib == self._shapes.book.device_mib:
             return
-        renewed = self._shapes.book.renew(device_mib)
-        tasks = list(self._state.tasks.items())
-        self._reshape((uid, renewed.get(task.shape, task.shape)) for uid, task in tasks)
+        new, tasks = self._shapes.book.renew(device_mib), list(self._state.tasks.items())
+        self._reshape((uid, new.get(task.shape, task.shape)) for uid, task in tasks)
 
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""

@@ -52,8 +52,9 @@ class Nominations:
     def __bool__(self) -> bool:
         return bool(self._by_uid)
 
-    def put(self, uid: Uid, pod: Pod, request: Request) -> bool:
+    def put(self, pod: Pod, request: Request) -> bool:
         """Add or update a nominated pod; return whether anything has changed."""
+        uid = Uid(pod.metadata.uid)
         nomination = Nomination(pod.status.nominated_node_name, pod.spec.priority or 0, request)
         if self._by_uid.get(uid) == nomination:
             return False
