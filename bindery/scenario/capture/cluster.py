@@ -150,7 +150,7 @@ def _capture_others(jobs: _Jobs, snapshot: ClusterSnapshot, now: datetime) -> No
         while name in jobs.names:
             name += "-"
         jobs.names.add(name)
-        entries = capture_pods(pods, PodGroup(), now, jobs.devices, jobs.references)
+        entries = capture_pods(pods, PodGroup(), "", now, jobs.devices, jobs.references)
         entry = {"name": name, "namespace": namespace, "priority": priority, "minMember": 0}
         jobs.entries.append({**entry, "recreate": False, "pods": entries})
 

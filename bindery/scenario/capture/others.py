@@ -7,14 +7,14 @@ large clusters small.
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
 
-from bindery.api.names import SCHEDULER_NAME
+from bindery.api.names import NAMESPACE_NAME_LABEL, SCHEDULER_NAME
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.objects import Namespace, Pod
+from bindery.kube.objects import Pod
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.model.host_ports import host_ports
 from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.pod_catalog import NamespaceLabels
-from bindery.scheduler.model.pod_rules import NAMESPACE_NAME_LABEL, PodSet, Term, read_rules
+from bindery.scheduler.model.pod_rules import PodSet, Term, read_rules
 
 
 def others_by_job(
@@ -80,8 +80,7 @@ def _judge(
 
 def _namespaces(snapshot: ClusterSnapshot) -> NamespaceLabels:
     found = NamespaceLabels()
-    for item in snapshot.further:
-        if isinstance(item, Namespace):
-            own = {NAMESPACE_NAME_LABEL: item.metadata.name}
-            found[item.metadata.name] = {**item.metadata.labels, **own}
+    for item in snapshot.namespaces:
+        own = {NAMESPACE_NAME_LABEL: item.metadata.name}
+        found[item.metadata.name] = {**item.metadata.labels, **own}
     return found
