@@ -1,0 +1,109 @@
+"""On which NUMA nodes memory and huge pages can be had."""
+
+from collections.abc import Mapping, Sequence
+
+from bindery.nodecore import masks
+from bindery.nodecore.memory.state import Block, NumaNodeState
+from bindery.nodecore.topology.hints import Hint
+
+Requests = Mapping[str, int]
+"""Resource -> bytes."""
+
+Machine = Mapping[int, NumaNodeState]
+
+Reusable = Mapping[tuple[int, str], int]
+"""Mask of NUMA nodes and resource -> bytes that the pod's init containers leave there."""
+
+
+def calculate(machine: Machine, requests: Requests, reusable: Reusable) -> dict[str, list[Hint]]:
+    """Return the hints for each requested resource, the same for all; empty if there are none.
+
+    A group of several NUMA nodes is possible only if each of them is unused or used as exactly
+    this group. A hint is preferred if no smaller group could ever have room.
+
+    Args:
+        machine: the state of each NUMA node.
+        requests: what is needed.
+        reusable: what the pod's init containers leave.
+    """
+    numa_nodes = sorted(machine)
+    fewest = len(numa_nodes)
+    found: list[int] = []
+    for mask in masks.iterate(numa_nodes):
+        group = masks.nodes_of(mask)
+        if not _could_have_room(machine, group, requests):
+            continue
+        fewest = min(fewest, len(group))
+        if is_group_possible(machine, group) and all(
+            free(machine, group, resource) + reusable.get((mask, resource), 0) >= size
+            for resource, size in requests.items()
+        ):
+            found.append(mask)
+    if not found:
+        return {}
+    hints = [Hint(mask, preferred=mask.bit_count() == fewest) for mask in found]
+    return dict.fromkeys(requests, hints)
+
+
+def is_group_possible(machine: Machine, group: Sequence[int]) -> bool:
+    """Return whether the NUMA nodes of `group` are free to be used together, or alone."""
+    if len(group) == 1:
+        return len(machine[group[0]].cells) <= 1
+    return not violates(machine, group)
+
+
+def violates(machine: Machine, group: Sequence[int]) -> bool:
+    """Return whether a NUMA node of a group of several is in use alone or in another group."""
+    if len(group) == 1:
+        return False
+    return any(
+        machine[node].assignments > 0 and sorted(machine[node].cells) != sorted(group)
+        for node in group
+    )
+
+
+def free(machine: Machine, group: Sequence[int], resource: str) -> int:
+    """Return the free bytes of `resource` on the NUMA nodes of `group`."""
+    tables = (machine[node].memory.get(resource) for node in group)
+    return sum(table.free for table in tables if table is not None)
+
+
+def has_room(machine: Machine, group: Sequence[int], requests: Requests) -> bool:
+    """Return whether the NUMA nodes of `group` have `requests` free."""
+    return all(free(machine, group, name) >= size for name, size in requests.items())
+
+
+def best(hints: Sequence[Hint]) -> Hint | None:
+    """Return the narrowest preferred hint, else the narrowest, None when there are none."""
+
+    def order(hint: Hint) -> tuple[bool, tuple[int, int]]:
+        return not hint.preferred, masks.narrowness(hint.mask or 0)
+
+    return min(hints, key=order, default=None)
+
+
+def regenerate(blocks: Sequence[Block], requests: Requests) -> dict[str, list[Hint]] | None:
+    """Return the hints that lead to `blocks` once more.
+
+    None, which is no preference, if the blocks are not what is requested.
+    """
+    if len(blocks) != len(requests):
+        return None
+    if any(requests.get(block.resource) != block.size for block in blocks):
+        return None
+    hints: dict[str, list[Hint]] = {resource: [] for resource in requests}
+    for block in blocks:
+        hints[block.resource].append(Hint(masks.mask_of(block.numa_nodes), preferred=True))
+    return hints
+
+
+def _could_have_room(machine: Machine, group: Sequence[int], requests: Requests) -> bool:
+    return all(
+        sum(
+            machine[node].memory[resource].allocatable
+            for node in group
+            if resource in machine[node].memory
+        )
+        >= size
+        for resource, size in requests.items()
+    )

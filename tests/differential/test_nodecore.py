@@ -1,0 +1,167 @@
+"""bindery.nodecore decides what the kubelet decides, and each loads the files of the other.
+
+Random machines, policies, options and pods go through CPU manager, memory manager and topology
+manager of Kubernetes (the Go program `controlplane/kubelet`) and through ours.
+
+Differences by intent, which the questions therefore leave out:
+- a pod whose containers ask for more than the pod itself: the API server refuses it; the kubelet
+  would lose the pod's CPUs;
+- the kubelet lists a container's memory blocks in random order, ours by resource;
+- a pod asks for huge pages that no NUMA node has: the kubelet panics, ours refuses the pod.
+"""
+
+import base64
+import json
+import re
+from typing import Any
+
+import pytest
+from goprograms import ask
+from nodequestions import RandomNode, random_merge
+from pythonnode import PythonNode, answer
+from sizes import IS_LONG
+
+pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
+
+NODES = 2500 if IS_LONG else 100
+MERGES = 5000 if IS_LONG else 500
+BATCH = 50
+
+Json = dict[str, Any]
+
+seeds_of_nodes = pytest.mark.parametrize("first", range(0, NODES, BATCH))
+
+
+@pytest.mark.parametrize("first", range(0, MERGES, 500))
+def test_hints_are_merged_as_the_topology_manager_does(first: int) -> None:
+    seeds = range(first, first + 500)
+    questions = [random_merge(seed) for seed in seeds]
+
+    theirs = ask("kubelet", questions)
+
+    differences = {
+        seed: (ours, other)
+        for seed, question, other in zip(seeds, questions, theirs, strict=True)
+        if (ours := answer(question)) != other
+    }
+    assert differences == {}, "seed: (ours, theirs)"
+
+
+@seeds_of_nodes
+def test_pods_get_what_the_managers_give_them(first: int) -> None:
+    seeds = range(first, first + BATCH)
+    questions = [RandomNode(seed).question() for seed in seeds]
+
+    theirs = ask("kubelet", questions)
+
+    differences = {
+        seed: difference
+        for seed, question, other in zip(seeds, questions, theirs, strict=True)
+        if (difference := first_difference(comparable(answer(question)), comparable(other)))
+    }
+    assert differences == {}, "seed: (step, ours, theirs)"
+
+
+@seeds_of_nodes
+def test_each_side_continues_from_the_files_of_the_other(first: int) -> None:
+    seeds = range(first, first + BATCH)
+    before = [RandomNode(seed).question() for seed in seeds]
+    theirs = ask("kubelet", before)
+    ours = [answer(question) for question in before]
+
+    after_ours = [continued(*pair, seed) for *pair, seed in zip(before, ours, seeds, strict=True)]
+    after_theirs = [
+        continued(*pair, seed) for *pair, seed in zip(before, theirs, seeds, strict=True)
+    ]
+    they_continue = ask("kubelet", [question for question in after_ours if question])
+    we_continue = [answer(question) for question in after_theirs if question]
+
+    assert len(we_continue) > BATCH // 2
+    assert [comparable(found) for found in they_continue] == [
+        comparable(found) for found in we_continue
+    ]
+
+
+def continued(question: Json, answered: Json, seed: int) -> Json | None:
+    """Return the question that goes on from the files of an answer, None if it had no start."""
+    if answered["error"] or answered["steps"][-1]["error"]:
+        return None
+    node = question["node"]
+    last = answered["steps"][-1]
+    admitted = {
+        step["admit"]["metadata"]["uid"]: step["admit"] for step in node["steps"] if "admit" in step
+    }
+    held = {uid for uid in admitted if uid in last["cpus"] or uid in (last["blocks"] or {})}
+    more = [
+        step for step in RandomNode(seed + 10**6).question()["node"]["steps"] if "admit" in step
+    ]
+    files = answered["files"]
+    return {
+        "gates": question["gates"],
+        "node": {
+            **node,
+            "files": files,
+            "pods": [pod for uid, pod in admitted.items() if uid in held],
+            "steps": [renamed(step, has_huge_pages(question)) for step in more[:3]],
+        },
+    }
+
+
+def renamed(step: Json, huge_pages: bool) -> Json:
+    """Return the admission of a pod under a name that no earlier pod has."""
+    text = json.dumps(step)
+    if not huge_pages:  # the kubelet dereferences a nil pointer if a NUMA node has none
+        text = re.sub(r', "hugepages-2Mi": "\d+Mi"', "", text)
+    return dict(json.loads(text.replace('"pod', '"later')))
+
+
+def has_huge_pages(question: Json) -> bool:
+    return any(node["hugePages"] for node in question["node"]["machine"]["nodes"])
+
+
+def comparable(answered: Json) -> Json:
+    """Return an answer without the order of blocks, which is random in the kubelet."""
+    steps = [sorted_blocks(step) for step in answered["steps"] or ()]
+    return {"error": answered["error"], "steps": steps}
+
+
+def sorted_blocks(step: Json) -> Json:
+    blocks = {
+        uid: {name: sorted(of, key=lambda one: str(one["type"])) for name, of in inner.items()}
+        for uid, inner in (step["blocks"] or {}).items()
+    }
+    return {**step, "blocks": blocks, "cpus": step["cpus"] or {}, "machine": step["machine"] or {}}
+
+
+def first_difference(ours: Json, theirs: Json) -> Any:
+    if ours["error"] != theirs["error"] or len(ours["steps"]) != len(theirs["steps"]):
+        return ours, theirs
+    pairs = zip(ours["steps"], theirs["steps"], strict=True)
+    return next((pair for pair in enumerate(pairs) if pair[1][0] != pair[1][1]), None)
+
+
+def test_the_files_of_both_are_the_same_bytes() -> None:
+    """Only of machines without huge pages: with several resources the order of blocks is random."""
+    questions = [RandomNode(seed).question() for seed in range(BATCH)]
+    plain = [question for question in questions if not has_huge_pages(question)]
+
+    for question, theirs in zip(plain, ask("kubelet", plain), strict=True):
+        ours = answer(question)
+        if ours["error"] == "" and not ours["steps"][-1]["error"]:
+            assert decoded(ours["files"]) == decoded(theirs["files"])
+
+
+def decoded(files: dict[str, str]) -> dict[str, bytes]:
+    return {name: base64.b64decode(blob) for name, blob in files.items()}
+
+
+def test_the_questions_try_admissions_and_refusals() -> None:
+    steps = [
+        step
+        for seed in range(60)
+        for step in PythonNode(RandomNode(seed).question()).answer()["steps"] or ()
+    ]
+    reasons = {step["reason"] for step in steps}
+
+    assert {"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"} <= reasons
+    assert sum(step["admit"] for step in steps) > 100
