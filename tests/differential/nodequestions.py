@@ -21,6 +21,8 @@ class RandomNode:
     def question(self) -> Json:
         """Return the question; the same seed gives the same."""
         pick = self.random
+        if pick.random() < 0.2:
+            return self._wide_question()
         sockets = pick.choice([1, 1, 2, 2, 4])
         per_socket = pick.choice([1, 1, 2, 4]) if sockets < 4 else pick.choice([1, 2])
         pages = pick.random() < 0.4 and sockets * per_socket <= 4
@@ -54,6 +56,44 @@ class RandomNode:
             "gates": {**GATES, "PodLevelResourceManagers": whole_pods},
             "node": question,
         }
+
+    def _wide_question(self) -> Json:
+        """Return a question about CPUs alone, spread over many NUMA nodes."""
+        pick = self.random
+        sockets = pick.choice([2, 4, 8])
+        machine = self._machine(sockets, pick.choice([8, 6, 4]) // sockets or 1, pages=False)
+        options = {"distribute-cpus-across-numa": "true"}
+        if pick.random() < 0.4:
+            options["full-pcpus-only"] = "true"
+        return {
+            "gates": GATES,
+            "node": {
+                "machine": machine,
+                "cpuPolicy": "static",
+                "cpuOptions": options,
+                "reservedCPUs": pick.choice(["", "0"]),
+                "nodeReserved": {"cpu": "1"},
+                "memoryPolicy": "None",
+                "reservedMemory": [],
+                "topologyPolicy": "none",
+                "topologyScope": "container",
+                "topologyOptions": {},
+                "steps": [
+                    step
+                    for number in range(3)
+                    for step in self._wide_steps(f"wide{number}", machine["cpus"])
+                ],
+            },
+        }
+
+    def _wide_steps(self, uid: str, cpus: int) -> list[Json]:
+        pick = self.random
+        amounts = {"cpu": str(pick.randint(1, cpus * 3 // 4)), "memory": "50Mi"}
+        resources = {"requests": amounts, "limits": amounts}
+        spec = {"containers": [{"name": "app", "resources": resources}]}
+        metadata = {"name": uid, "namespace": "default", "uid": uid}
+        steps: list[Json] = [{"admit": {"metadata": metadata, "spec": spec}}]
+        return [*steps, {"gone": uid}] if pick.random() < 0.5 else steps
 
     def _machine(self, sockets: int, per_socket: int, *, pages: bool) -> Json:
         pick = self.random
