@@ -10,12 +10,15 @@ _GROUP_LABELS: Final = (
     "jobset.sigs.k8s.io/job-global-index",
     "jobset.sigs.k8s.io/job-index",
     "leaderworkerset.sigs.k8s.io/group-index",
+    "ray.io/worker-group-replica-index",
 )
 """The index of the group of a pod; the first that is there counts."""
 _POD_LABELS: Final = (
     "leaderworkerset.sigs.k8s.io/worker-index",
     "batch.kubernetes.io/job-completion-index",
     "training.kubeflow.org/replica-index",
+    "ray.io/replica-host-index",
+    "grove.io/podclique-pod-index",
     "apps.kubernetes.io/pod-index",
 )
 """The index of a pod in its group; the first that is there counts."""

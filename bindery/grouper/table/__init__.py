@@ -4,7 +4,7 @@
 docs/workloads.md describes its keys.
 """
 
-from bindery.grouper.table.assembly import Surroundings
+from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.facts import KubeObject, PodFacts, Reference, pod_facts
 from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReason, Wanted
 from bindery.grouper.table.loading import Table, load

@@ -1,65 +1,357 @@
-"""Makes the PodGroup of one target from its row, its object and its pods."""
+"""Makes the PodGroups of one target from its row, its object and its pods."""
 
-import re
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import takewhile
+from typing import Any
 
 from bindery.api import names
-from bindery.api.podgroup import PodGroupSpec
+from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
 from bindery.grouper.table import settings
-from bindery.grouper.table.groups import Group, Problem
+from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
+from bindery.grouper.table.groups import Group, Problem, ProblemReason
+from bindery.grouper.table.parts import Filler, Observed, Part, own_links
+from bindery.grouper.table.paths import Path, PathError, integer
+from bindery.grouper.table.places import Place, Reader
+from bindery.grouper.table.settings import Found
 from bindery.grouper.table.targets import Target
-from bindery.grouper.table.walk import Chain, Link, Owners
-
-_MOST_NAME: Final = 180
-_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
+from bindery.grouper.table.templates import scheduling_part
+from bindery.grouper.table.walk import Chain, Link
 
 
 @dataclass(frozen=True)
-class Surroundings:
-    """What a plan needs to know besides owners and pods."""
+class Independent:
+    """Pods of one controller that are independent of each other."""
 
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
-    """The labels of the pods' namespace."""
-    priority_classes: frozenset[str] | None = None
-    """The names of all PriorityClasses; None if they are not known."""
-    unreadable: Mapping[str, str] = field(default_factory=dict)
-    """UIDs of owners that are gone or may not be read, with the reason. The walk ends there."""
-
-
-@dataclass(frozen=True)
-class Assembly:
-    """The pods of one target."""
-
-    members: Sequence[tuple[Target, Chain]]
-    owners: Owners
-    around: Surroundings
-    problems: set[Problem]
+    target: Target
+    chains: Sequence[Chain]
+    asker: Asker
 
     def groups(self) -> Iterator[Group]:
-        """Yield the PodGroups."""
-        target, chain = self.members[-1]
-        links = chain.links
-        queue = settings.look_up(settings.QUEUE, links, self.problems)
-        least = settings.look_up(settings.MIN_MEMBER, links, self.problems)
-        yield Group(
+        """Yield a PodGroup; several if the pods ask for different queues or priorities."""
+        found: dict[tuple[Any, ...], list[tuple[Chain, Asked]]] = {}
+        for chain in self.chains:
+            asked = self._asked(chain)
+            found.setdefault(asked.key, []).append((chain, asked))
+        for index, pods in enumerate(found.values()):  # the oldest pod has the plain name
+            group = self._group(pods, is_alone=len(found) == 1, is_first=index == 0)
+            if group is not None:
+                yield group
+
+    def _asked(self, chain: Chain) -> Asked:
+        found = self.asker.asked(chain.links)
+        return self.asker.completed(
+            found,
+            self.target.row,
+            self.target.link,
+            pods_have_class=bool(chain.pod.priority_class),
+        )
+
+    def _group(
+        self, pods: Sequence[tuple[Chain, Asked]], *, is_alone: bool, is_first: bool
+    ) -> Group | None:
+        chain, asked = pods[0]
+        at, uids = self.target.link.reference, tuple(sorted(each.pod.uid for each, _ in pods))
+        controller = chain.pod.controller
+        if controller is None and _is_read_by_scheduler(chain, asked):
+            return None  # a pod alone is a gang of one without a PodGroup
+        if controller is not None and is_alone:
+            members: tuple[Member, ...] = (Member(controller=controller.uid),)
+        else:
+            members = tuple(Member(pod=uid) for uid in uids)
+        return Group(
             namespace=chain.pod.namespace,
-            name=name_of(target.link, target.value),
-            owner=target.link.reference,
-            spec=PodGroupSpec(
-                min_member=least.value if least else 1,
-                queue=queue.value if queue else names.DEFAULT_QUEUE,
-            ),
-            sources={"queue": str(queue.source)} if queue else {},
-            pods=tuple(sorted(chain.pod.uid for _, chain in self.members)),
+            name=name_of(at, "" if is_first else digest(asked.key)),
+            owner=at,
+            spec=PodGroupSpec(min_member=0, members=members, **asked.to_spec()),
+            sources=asked.sources(),
+            labels=asked.labels(),
+            pods=uids,
         )
 
 
-def name_of(link: Link, value: str) -> str:
-    """Return the name of the PodGroup: of `job-train-3f2a9c1d`, the end is from the UID."""
-    at = link.reference
-    parts = [at.kind.lower(), _NOT_IN_NAMES.sub("-", at.name.lower())[:_MOST_NAME], at.uid[:8]]
-    if value:
-        parts.append(_NOT_IN_NAMES.sub("-", value.lower()))
-    return "-".join(parts).strip("-.")
+class Gang:
+    """Pods of one object that run together."""
+
+    def __init__(
+        self, target: Target, chains: Sequence[Chain], asker: Asker, problems: set[Problem]
+    ) -> None:
+        """`chains`: of the pods, the oldest first."""
+        self._target, self._row, self._at = target, target.row, target.link.reference
+        self._chains, self._asker, self._problems = chains, asker, problems
+        self._observed = Observed(chains)
+        self._item = target.link.item or {}
+        self._sources: dict[str, str] = {}
+
+    def group(self) -> Group:
+        """Return the PodGroup."""
+        parts = self._with_own_minimums(self._parts)
+        total, parts = self._with_total(parts)
+        asked = self._asked()
+        self._sources |= asked.sources()
+        spec: dict[str, Any] = asked.to_spec()
+        sub_groups = tuple(self._sub_groups(parts)) if self._row.roles else ()
+        spec |= self._minimum(total, parts)
+        constraint = self._place.constraint(segments=self._segmented_role is None)
+        if constraint is not None:
+            spec["topology"] = constraint
+            self._sources["topology"] = self._place.source
+        return Group(
+            namespace=self._chains[0].pod.namespace,
+            name=name_of(self._at, self._target.part),
+            owner=self._at,
+            spec=PodGroupSpec(sub_groups=sub_groups, members=self._members(), **spec),
+            sources=self._sources,
+            labels=asked.labels(),
+            pods=tuple(sorted(chain.pod.uid for chain in self._chains)),
+        )
+
+    @cached_property
+    def _filler(self) -> Filler:
+        return Filler(self._row, self._target.link, self._observed, self._problems)
+
+    @cached_property
+    def _parts(self) -> tuple[Part, ...]:
+        return self._filler.parts()
+
+    @cached_property
+    def _shared(self) -> frozenset[str]:
+        """The roles whose template another role has too: it says nothing about one of them."""
+        templates: dict[int, set[str]] = {}
+        for part in self._parts:
+            if part.template is not None:
+                templates.setdefault(id(part.template), set()).add(part.role)
+        return frozenset(role for roles in templates.values() if len(roles) > 1 for role in roles)
+
+    def _own(self, part: Part) -> tuple[Link, ...]:
+        """Return the labels and annotations that only pods of `part` have, nearest first."""
+        if not self._row.roles or part.role in self._shared:
+            return ()
+        chains = self._observed.having(part.labels)
+        return own_links(chains[-1], part.own_kind) if chains else part.metadata
+
+    @cached_property
+    def _common(self) -> tuple[Link, ...]:
+        """The labels and annotations that count for the whole group, nearest to the pod first."""
+        newest = self._chains[-1]
+        whole = (self._target.link, *self._target.above)
+        if not self._row.roles:
+            return (*self._below(newest), *whole)
+        return (newest.links[0], *whole) if self._shared else whole
+
+    def _below(self, chain: Chain) -> tuple[Link, ...]:
+        """Return the links of `chain` below the object that the group comes from."""
+        ends = {link.reference.uid for link in (self._target.link, *self._target.above)}
+        return tuple(takewhile(lambda link: link.reference.uid not in ends, chain.links))
+
+    def _nearest(self, part: Part) -> tuple[Link, ...]:
+        """Return all labels and annotations that pods of `part` have, nearest first."""
+        own, chains = self._own(part), self._observed.having(part.labels)
+        if not self._row.roles or not chains:
+            return (*own, *self._common)
+        between = [
+            link
+            for link in self._below(chains[-1])[1:]
+            if all(link is not each for each in own) and not link.is_pod
+        ]
+        return (*own, *between, *self._common)
+
+    @cached_property
+    def _place(self) -> Place:
+        """Where the group as a whole is to be."""
+        reader = Reader(self._problems, self._item, self._at)
+        place = reader.place(self._common, self._row.topology, self._item)
+        segment = self._row.segment
+        if place.size is None and segment is not None:
+            size = self._first_number(segment.size)
+            return place if size is None else replace(place, size=Found(size, self._at))
+        return place
+
+    @cached_property
+    def _segmented_role(self) -> str | None:
+        """The role that the group's segments are for; None for the group itself."""
+        segment = self._row.segment
+        if segment is None or segment.role is None:
+            return None
+        return segment.role if segment.when is None or self._is(segment.when) else None
+
+    def _with_own_minimums(self, parts: Sequence[Part]) -> list[Part]:
+        """Return `parts` with the minimums that their own pods or templates ask for."""
+        found: list[Part] = []
+        for part in parts:
+            asked = None
+            if self._row.roles and not part.is_inner:
+                asked = settings.look_up(settings.MIN_MEMBER, self._own(part), self._problems)
+            if asked is not None:
+                self._sources[f"subGroups[{part.name}].minMember"] = str(asked)
+                self._demand_pods(asked, part.count, f" of {part.name}")
+                found.append(replace(part, least=asked.value))
+            else:
+                found.append(part)
+        return found
+
+    def _with_total(self, parts: Sequence[Part]) -> tuple[int | None, list[Part]]:
+        """Return the minimum of the whole group, if there is one, and `parts` that keep to it."""
+        leaves = [part for part in parts if not part.is_inner]
+        asked = settings.look_up(self._min_setting, self._common, self._problems)
+        left, counts = sum(part.least for part in leaves), [part.count for part in leaves]
+        count = None if None in counts else sum(each or 0 for each in counts)
+        if asked is None:
+            total = self._filler.total()
+            self._sources.setdefault("minMember", str(self._at))
+        else:
+            total = asked.value
+            self._sources["minMember"] = str(asked)
+            if self._demand_pods(asked, count, "") and not self._row.roles and self._row.left:
+                total = min(total, left)  # fewer pods than that are left to run
+        return total, list(parts) if total is None else _kept_to(total, parts)
+
+    @property
+    def _min_setting(self) -> settings.Setting[int]:
+        return settings.MIN_MEMBER if not self._row.min_sub_group else settings.MIN_MEMBER_OF_PODS
+
+    def _demand_pods(self, asked: Found[int], count: int | None, where: str) -> bool:
+        """Return whether there can be as many pods as `asked`; None: that is not known."""
+        if count is None or asked.value <= count:
+            return True
+        message = f"the minimum{where} is {asked.value} and there are at most {count} pods"
+        self._problems.add(Problem(asked.source, ProblemReason.MINIMUM_TOO_HIGH, message))
+        return False
+
+    def _minimum(self, total: int | None, parts: Sequence[Part]) -> dict[str, Any]:
+        """Return the fields for the minimum of the whole group.
+
+        The minimum counts the pods of the first stage; those of later ones do not exist yet, and
+        their sub-groups say how many they need.
+        """
+        later = _later(parts)
+        leaves = [part for part in parts if not part.is_inner]
+        first = sum(part.least for part in leaves if part.name not in later)
+        if total is not None and not later:
+            first = max(first, total)
+        asked = self._first_number(self._row.min_sub_group)
+        if asked is None or not self._row.roles:
+            return {"min_member": first}
+        tops = [part for part in parts if part.parent is None]
+        needed = min(asked, len(tops))
+        sums = sorted(_pods_below(top, parts) for top in tops if top.name not in later)
+        self._sources["minSubGroup"] = str(self._at)
+        return {"min_member": sum(sums[:needed]), "min_sub_group": needed}
+
+    def _sub_groups(self, parts: Sequence[Part]) -> Iterator[SubGroup]:
+        reader, later = Reader(self._problems, self._item, self._at), _later(parts)
+        for part in parts:
+            place = Place()
+            if not part.is_inner or part.topology:
+                own = () if part.is_inner else self._own(part)
+                place = reader.place(own, part.topology, part.scope, self._common)
+            constraint = place.constraint()
+            if constraint is None and part.role == self._segmented_role and not part.is_inner:
+                constraint, place = self._place.segments_alone(), self._place
+            if constraint is not None:
+                self._sources[f"subGroups[{part.name}].topology"] = place.source
+            template = part.template if part.name in later and not part.is_inner else None
+            yield SubGroup(
+                name=part.name,
+                parent=part.parent,
+                min_member=None if part.is_inner else part.least,
+                topology=constraint,
+                pod_labels=dict(part.labels),
+                after=part.after,
+                template=None if template is None else scheduling_part(template),
+            )
+
+    def _asked(self) -> Asked:
+        """Return what the parts ask for, with the defaults of namespace and row."""
+        roles: dict[str, Part] = {}
+        for part in self._parts:  # the parts of one role have one template
+            if not part.is_inner:
+                roles.setdefault(part.role, part)
+        asked = [self._asker.asked(self._nearest(part)) for part in roles.values()]
+        return self._asker.completed(
+            self._asker.agreed(asked or [self._asker.asked(self._common)], self._at),
+            self._row,
+            self._target.link,
+            pods_have_class=any(chain.pod.priority_class for chain in self._chains),
+        )
+
+    def _members(self) -> tuple[Member, ...]:
+        """Return the controllers of the pods, and the pods without one."""
+        labels = dict(self._target.pod_labels)
+        controllers, alone = set[str](), set[str]()
+        for chain in self._chains:
+            if chain.pod.controller is not None:
+                controllers.add(chain.pod.controller.uid)
+            else:
+                alone.add(chain.pod.uid)
+        return (
+            *(Member(controller=uid, pod_labels=labels) for uid in sorted(controllers)),
+            *(Member(pod=uid) for uid in sorted(alone)),
+        )
+
+    def _first_number(self, paths: Sequence[str]) -> int | None:
+        for path in paths:
+            try:
+                found = Path(path).find(self._item)
+                if found is not None:
+                    return max(0, integer(found))
+            except PathError as error:
+                problem = Problem(self._at, ProblemReason.PATH_NOT_FOUND, str(error))
+                self._problems.add(problem)
+        return None
+
+    def _is(self, path: str) -> bool:
+        try:
+            return bool(Path(path).find(self._item))
+        except PathError as error:
+            self._problems.add(Problem(self._at, ProblemReason.PATH_NOT_FOUND, str(error)))
+            return False
+
+
+def assemble(
+    members: Sequence[tuple[Target, Chain]], around: Surroundings, problems: set[Problem]
+) -> Iterator[Group]:
+    """Yield the PodGroups of `members`, pods with the same target, the oldest first."""
+    chains = [chain for _, chain in members]
+    asker = Asker(around, problems)
+    gangs = [target for target, _ in members if not target.is_pod]
+    if gangs:
+        yield Gang(gangs[-1], chains, asker, problems).group()
+    else:
+        yield from Independent(members[-1][0], chains, asker).groups()
+
+
+def _is_read_by_scheduler(chain: Chain, asked: Asked) -> bool:
+    """Return whether the scheduler finds all that a pod asks for at the pod itself."""
+    labels = chain.pod.labels
+    queue = None if asked.queue is None else asked.queue.value
+    return queue == labels.get(names.QUEUE_LABEL) and asked.priority_class is None
+
+
+def _kept_to(total: int, parts: Sequence[Part]) -> list[Part]:
+    """Return `parts` with minimums that sum up to `total` at the most; the first come first."""
+    left, found = total, list[Part]()
+    for part in parts:
+        least = 0 if part.is_inner else min(part.least, left)
+        left -= least
+        found.append(replace(part, least=least))
+    return found
+
+
+def _later(parts: Sequence[Part]) -> frozenset[str]:
+    """Return the names of the parts whose pods come later: theirs, or those of a parent."""
+    found: set[str] = set()
+    for part in parts:  # a parent stands before its children
+        if part.after or part.parent in found:
+            found.add(part.name)
+    return frozenset(found)
+
+
+def _pods_below(top: Part, parts: Sequence[Part]) -> int:
+    """Return the minimum of `top`, with that of the parts below it."""
+    below = {top.name}
+    for part in parts:
+        if part.parent in below:
+            below.add(part.name)
+    return sum(part.least for part in parts if part.name in below and not part.is_inner)

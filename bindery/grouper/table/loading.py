@@ -4,7 +4,7 @@ A mistake in a file is an error with the file and the line. A user's row replace
 the same kind and version.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cache
@@ -14,13 +14,14 @@ from typing import Final
 from pydantic import BaseModel, ValidationError
 
 from bindery.api import yamlfile
-from bindery.api.yamlfile import Document, FileError
+from bindery.api.yamlfile import Document
 from bindery.grouper.table import rows as models
 from bindery.grouper.table.rows import Row, RowFile
 
 SHIPPED: Final = Path(__file__).with_name("rows")
 """One file for each family of kinds."""
 _ANY: Final = "*"
+_NO_LABEL: Final = ""
 
 Key = tuple[str, str, str]
 """Group, version or `*`, kind."""
@@ -30,20 +31,33 @@ Key = tuple[str, str, str]
 class Table:
     """The rows by kind."""
 
-    _rows: dict[Key, Row]
+    _rows: dict[Key, dict[str, Row]]
+    """Kind -> label of the objects, or "" -> row."""
 
-    def row(self, group: str, version: str, kind: str) -> Row | None:
-        """Return the row of a kind; None if there is none. A row for the version comes first."""
-        exact = self._rows.get((group, version, kind))
-        return exact if exact is not None else self._rows.get((group, _ANY, kind))
+    def row(
+        self, group: str, version: str, kind: str, labels: Mapping[str, str] | None = None
+    ) -> Row | None:
+        """Return the row of a kind; None if there is none.
+
+        A row for the version comes before one for all, and one for a label of the object, given
+        in `labels`, before one without.
+        """
+        for each in (version, _ANY):
+            found = self._rows.get((group, each, kind), {})
+            for label in sorted(found.keys() & (labels or {}).keys()):
+                return found[label]
+            if _NO_LABEL in found:
+                return found[_NO_LABEL]
+        return None
 
     def __iter__(self) -> Iterator[Row]:
         """Yield each row once, by group and kind."""
         seen: set[int] = set()
-        for _, row in sorted(self._rows.items(), key=lambda item: item[0]):
-            if id(row) not in seen:
-                seen.add(id(row))
-                yield row
+        for _, rows in sorted(self._rows.items(), key=lambda item: item[0]):
+            for _, row in sorted(rows.items()):
+                if id(row) not in seen:
+                    seen.add(id(row))
+                    yield row
 
 
 def load(files: Iterable[Path] = ()) -> Table:
@@ -53,35 +67,41 @@ def load(files: Iterable[Path] = ()) -> Table:
         FileError: a file cannot be read, has an unknown key, a path that is no path, or a second
             row for a kind.
     """
-    found = dict(_shipped())
-    found.update(_of_users(yamlfile.read(file) for file in files))
-    return Table(found)
+    return _table(yamlfile.read(file) for file in files)
 
 
 def table_of(documents: Sequence[Document]) -> Table:
     """Return the table of the shipped rows and of those in `documents`; see `load`."""
-    return Table({**_shipped(), **_of_users([documents])})
+    return _table([documents])
+
+
+def _table(files: Iterable[Sequence[Document]]) -> Table:
+    found = {key: dict(rows) for key, rows in _shipped().items()}
+    for key, rows in _read(files).items():
+        found.setdefault(key, {}).update(rows)
+    return Table(found)
 
 
 @cache
-def _shipped() -> dict[Key, Row]:
-    return _of_users(yamlfile.read(file) for file in sorted(SHIPPED.glob("*.yaml")))
+def _shipped() -> dict[Key, dict[str, Row]]:
+    return _read(yamlfile.read(file) for file in sorted(SHIPPED.glob("*.yaml")))
 
 
-def _of_users(files: Iterable[Sequence[Document]]) -> dict[Key, Row]:
-    found: dict[Key, Row] = {}
-    places: dict[Key, str] = {}
-    for documents in files:
-        for document in documents:
-            for index, row in enumerate(_validated(document).rows):
-                for version in row.match.versions:
-                    key = (row.match.group, version, row.match.kind)
-                    location = ("rows", index, "match")
-                    if key in found:
-                        message = f"a second row for {row.kind}, the first is at {places[key]}"
-                        raise document.error(location, message)
-                    found[key] = row
-                    places[key] = f"{document.file}:{document.line(location)}"
+def _read(files: Iterable[Sequence[Document]]) -> dict[Key, dict[str, Row]]:
+    found: dict[Key, dict[str, Row]] = {}
+    places: dict[tuple[Key, str], str] = {}
+    for document in (document for documents in files for document in documents):
+        for index, row in enumerate(_validated(document).rows):
+            match, location = row.match, ("rows", index, "match")
+            for version in match.versions:
+                key, label = (match.group, version, match.kind), match.label or _NO_LABEL
+                if (key, label) in places:
+                    first = places[key, label]
+                    raise document.error(
+                        location, f"a second row for {row.kind}, the first is at {first}"
+                    )
+                found.setdefault(key, {})[label] = row
+                places[key, label] = f"{document.file}:{document.line(location)}"
     return found
 
 
@@ -89,22 +109,13 @@ def _validated(document: Document) -> RowFile:
     try:
         return RowFile.model_validate(document.data)
     except ValidationError as error:
-        problems = sorted(
-            (document.line(item["loc"]), item["loc"], _described(item["loc"][-1:], item["type"]))
-            for item in error.errors()
-            if item["type"] == "extra_forbidden"
-        )
-        if problems:
-            line, location, message = problems[0]
-            at = yamlfile.format_location(location)
-            raise FileError(document.file, line, f"{at}: {message}") from error
+        unknown = [item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"]
+        if unknown:
+            location = min(unknown, key=document.line)
+            near = get_close_matches(str(location[-1]), _known_keys(), n=1)
+            hint = f"; did you mean {near[0]}?" if near else ""
+            raise document.error(location, f"unknown key{hint}") from error
         return yamlfile.validate(RowFile, document)
-
-
-def _described(key: Sequence[str | int], _: str) -> str:
-    name = str(key[0]) if key else ""
-    near = get_close_matches(name, _known_keys(), n=1)
-    return f"unknown key; did you mean {near[0]}?" if near else "unknown key"
 
 
 @cache
@@ -114,5 +125,5 @@ def _known_keys() -> tuple[str, ...]:
         for each in vars(models).values()
         if isinstance(each, type) and issubclass(each, BaseModel)
     )
-    keys = (f.alias or name for kind in kinds for name, f in kind.model_fields.items())
+    keys = (field.alias or name for kind in kinds for name, field in kind.model_fields.items())
     return tuple(sorted(set(keys)))

@@ -73,8 +73,10 @@ class Path:
             self._compiled = jmespath.compile(text)
         except exceptions.JMESPathError as error:
             raise PathError(f"{text!r} is not a path: {_first_line(error)}") from error
-        for name, count in _calls(self._compiled.parsed):
-            _demand_function(text, name, count)
+        for node in _nodes(self._compiled.parsed):
+            if node["type"] == "function_expression":
+                _demand_function(text, node["value"], len(node["children"]))
+            _demand_wide_negation(text, node)
 
     def find(self, item: object) -> Any:
         """Return what the path leads to in `item`; None if there is nothing.
@@ -143,12 +145,18 @@ def _word(path: Path, item: object) -> str:
     return str(value)
 
 
-def _calls(node: Mapping[str, Any]) -> Iterator[tuple[str, int]]:
-    if node["type"] == "function_expression":
-        yield node["value"], len(node["children"])
+def _nodes(node: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    yield node
     for child in node["children"]:
         if isinstance(child, Mapping):
-            yield from _calls(child)
+            yield from _nodes(child)
+
+
+def _demand_wide_negation(text: str, node: Mapping[str, Any]) -> None:
+    """Refuse `!a.b`: JMESPath reads it as `(!a).b`, which is never true."""
+    children = node["children"]
+    if node["type"] == "subexpression" and children[0]["type"] == "not_expression":
+        raise PathError(f"{text!r}: in !a.b the negation is of a alone; write !(a.b)")
 
 
 def _demand_function(text: str, name: str, count: int) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Mapping
 
 from bindery.api import names
 from bindery.grouper.table import settings
-from bindery.grouper.table.assembly import Assembly, Surroundings
+from bindery.grouper.table.asked import Surroundings
+from bindery.grouper.table.assembly import assemble
 from bindery.grouper.table.facts import KubeObject, PodFacts
 from bindery.grouper.table.groups import GroupPlan, Problem, ProblemReason, Wanted
 from bindery.grouper.table.loading import Table
@@ -49,7 +50,7 @@ def plan(
     groups = [
         group
         for _, members in sorted(found.items(), key=lambda item: item[0])
-        for group in Assembly(members, walker, around, problems).groups()
+        for group in assemble(members, around, problems)
     ]
     return GroupPlan(tuple(groups), tuple(sorted(problems)), tuple(sorted(wanted)))
 

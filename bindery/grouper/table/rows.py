@@ -55,6 +55,12 @@ RankLabels = Annotated[
 ]
 
 
+TopologyKey = Literal["name", "required", "preferred"]
+
+
+StageName = Literal["Ready", "Complete", "Bound"]
+
+
 class StageCondition(StrEnum):
     """What a stage waits for in the one before."""
 
@@ -77,6 +83,8 @@ class Match(ApiModel):
     group: str
     """The API group; "" is the core group."""
     kind: str = Field(min_length=1)
+    label: str | None = None
+    """Only objects with this label; such a row comes before one without it."""
     versions: Labels = ("*",)
     """The versions; `*` stands for all."""
 
@@ -152,7 +160,7 @@ class Children(ApiModel):
 
     count: Paths
     """How many replicas there are."""
-    name: TemplateText = "{_name}-{_replica}"
+    name: TemplateText = "{_name}.{_replica}"
     pods: dict[str, TemplateText]
     """Labels that tell the pods of a replica."""
     lead: "Lead | None" = None
@@ -176,9 +184,13 @@ class Role(ApiModel):
     skip: PathText | None = None
     """The role, or element, is left out if this leads to something true."""
     count: Paths = ("`1`",)
-    """How many pods there can be."""
+    """How many pods there can be; empty if nobody knows."""
+    left: Paths = ()
+    """How many pods are left to run, if they can be fewer than `count`."""
     min: Paths = ()
-    """How many must run together. Default: all of them."""
+    """How many must run together. Default: all that are left."""
+    topology: dict[TopologyKey, PathText] = Field(default_factory=dict)
+    """Paths to the topology of the role, for kinds with fields for it."""
     times: Paths = ("`1`",)
     """Both numbers are multiplied by it."""
     pods: dict[str, TemplateText] = Field(default_factory=dict)
@@ -191,6 +203,8 @@ class Role(ApiModel):
     """The kind of the object that makes the pods of one leaf."""
     after: tuple[After, ...] = ()
     children: Children | None = None
+    holds: Paths = ()
+    """The role has no pods of its own: it is an inner group of the roles with these names."""
 
 
 class Segment(ApiModel):
@@ -211,29 +225,36 @@ class Row(ApiModel):
     pass_to: PassTo | None = Field(default=None, alias="pass")
     per: Per | None = None
     min: Paths = ()
-    """How many pods must run together. Default: the sum over the roles."""
+    """How many pods must run together. Default: the sum over the roles, or all that are left."""
+    min_sub_group: Paths = ()
+    """How many of the roles must run together. Default: all of them."""
     count: Paths = ()
     """Without roles: how many pods there can be."""
+    left: Paths = ()
+    """Without roles: how many pods are left to run, if they can be fewer than `count`."""
     roles: tuple[Role, ...] = ()
     template: PathText | None = None
     """Without roles: the pod template."""
     segment: Segment | None = None
     rank: RankLabels = ()
     """Labels with the index of a pod; the scheduler reads them from the pods."""
-    topology: dict[Literal["name", "required", "preferred"], PathText] = Field(default_factory=dict)
+    topology: dict[TopologyKey, PathText] = Field(default_factory=dict)
     """Paths to the topology of the group, for kinds with fields for it."""
     queue: Paths = ()
+    """Fields with the queue, if no label or annotation names one."""
     priority_class: Paths = ()
+    """Fields with the PriorityClass, if no label or annotation names one."""
     workload_class: WorkloadClass = Field(default=WorkloadClass.TRAIN, alias="class")
     preemptible: bool | None = None
     """Whether the gang may be evicted, if nobody says. Default: by priority."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
-        if self.pass_to is not None and (self.min or self.roles or self.count or self.per):
-            raise ValueError("a row with pass has no min, count, roles or per of its own")
-        if self.roles and (self.count or self.template):
-            raise ValueError("a row with roles has count and template in its roles")
+        counted = self.min or self.roles or self.count or self.left
+        if self.pass_to is not None and (counted or self.per):
+            raise ValueError("a row with pass has no min, count, left, roles or per of its own")
+        if self.roles and (self.count or self.left or self.template):
+            raise ValueError("a row with roles has count, left and template in its roles")
         return self
 
     @cached_property

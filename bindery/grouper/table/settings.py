@@ -5,11 +5,12 @@ annotation before a label. A value that means nothing is a problem at its object
 goes on.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final, Generic, TypeVar
+from typing import Final, Generic, Literal, TypeVar
 
 from bindery.api import names
+from bindery.api.topology import HARD, SOFT
 from bindery.grouper.table.facts import Reference
 from bindery.grouper.table.groups import Problem, ProblemReason
 from bindery.grouper.table.walk import Link
@@ -35,6 +36,12 @@ class Found(Generic[Value]):
 
     value: Value
     source: Reference
+    """The object that gave it."""
+    text: str = ""
+    """The object, for people, if it is more than that."""
+
+    def __str__(self) -> str:
+        return self.text or str(self.source)
 
 
 def _count(text: str) -> int:
@@ -78,16 +85,29 @@ def _preemptible(text: str) -> bool:
     return _PREEMPTIBLE[text.lower()]
 
 
+def _mode(text: str) -> Literal["hard", "soft"]:
+    if text == HARD:
+        return "hard"
+    if text == SOFT:
+        return "soft"
+    raise ValueError(f"it must be {HARD} or {SOFT}")
+
+
 _KAI: Final = "kai.scheduler"
+KAI_MIN_MEMBER: Final = f"{_KAI}/batch-min-member"
 MIN_MEMBER: Final = Setting(
     (
         names.MIN_MEMBER_KEY,
-        f"{_KAI}/batch-min-member",
+        KAI_MIN_MEMBER,
         "scheduling.volcano.sh/group-min-member",
         "kueue.x-k8s.io/job-min-parallelism",
     ),
     _count,
 )
+MIN_MEMBER_OF_PODS: Final = Setting(
+    tuple(key for key in MIN_MEMBER.keys if key != KAI_MIN_MEMBER), _count
+)
+"""For kinds of which KAI-Scheduler counts something else than pods."""
 QUEUE: Final = Setting(
     (
         names.QUEUE_KEY,
@@ -106,7 +126,7 @@ PREEMPTIBLE: Final = Setting(
     _preemptible,
 )
 RUNTIME: Final = Setting((names.EXPECTED_RUNTIME_ANNOTATION,), _seconds)
-TOPOLOGY: Final = Setting((names.TOPOLOGY_KEY, f"{_KAI}/topology"), _name)
+TOPOLOGY: Final = Setting((names.TOPOLOGY_KEY, f"{_KAI}/topology", "grove.io/topology-name"), _name)
 TOPOLOGY_REQUIRED: Final = Setting(
     (
         names.TOPOLOGY_REQUIRED_KEY,
@@ -138,6 +158,9 @@ SEGMENT_REQUIRED: Final = Setting(
 SEGMENT_PREFERRED: Final = Setting(
     (names.SEGMENT_PREFERRED_KEY, f"{_KAI}/segment-topology-preferred-placement"), _name
 )
+TIER: Final = Setting(("volcano.sh/network-topology-highest-tier",), _count)
+"""The highest tier of HyperNodes."""
+TIER_MODE: Final = Setting(("volcano.sh/network-topology-mode",), _mode)
 NODE_POOL: Final = Setting((names.NODE_POOL_LABEL,), _name)
 _SKIP_KEYS: Final = (names.SKIP_GROUPER_KEY, f"{_KAI}/skip-podgrouper")
 
@@ -157,16 +180,11 @@ def look_up(
             if text is None:
                 continue
             try:
-                return Found(setting.read(text), link.reference)
+                return Found(setting.read(text), link.source, link.source_text)
             except ValueError as error:
                 message = f"{key}: {text[:_MOST_SHOWN]!r} is ignored: {error}"
-                problems.add(Problem(link.reference, ProblemReason.INVALID_VALUE, message))
+                problems.add(Problem(link.source, ProblemReason.INVALID_VALUE, message))
     return None
-
-
-def of_labels(labels: Mapping[str, str], key: str) -> str | None:
-    """Return the text of `key`, None if it is empty."""
-    return labels.get(key) or None
 
 
 def _text(link: Link, key: str) -> str | None:

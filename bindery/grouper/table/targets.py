@@ -1,10 +1,9 @@
 """Finds the object whose pods are one group: where the walk ends, and what a group is per."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.grouper.table import settings
-from bindery.grouper.table.facts import Reference
 from bindery.grouper.table.groups import Problem, ProblemReason, Wanted
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.rows import Match, PassTo, PassToObject, Row
@@ -20,10 +19,24 @@ class Target:
 
     link: Link
     row: Row
+    above: tuple[Link, ...] = ()
+    """The owners whose labels and annotations count for the whole group, after those of `link`."""
     value: str = ""
     """With `per: {label}`: the value of the label."""
+    label: str = ""
+    """The label with that value, of the pods."""
     is_pod: bool = False
     """Whether each pod is independent; `link` is then its controller, or the pod itself."""
+
+    @property
+    def pod_labels(self) -> dict[str, str]:
+        """The labels that tell the pods of the group among those of their controllers."""
+        return {self.label: self.value} if self.value else {}
+
+    @property
+    def part(self) -> str:
+        """The value, if it tells several groups of the object apart."""
+        return "" if self.value == self.link.reference.name else self.value
 
     @property
     def key(self) -> tuple[str, str]:
@@ -43,53 +56,57 @@ class Finder:
         """Return the target of the pod of `chain`, or the object that must be read first."""
         links, position = chain.links, len(chain.links) - 1
         while True:
-            row = self._row(links[position].reference)
+            row = self._row(links[position])
             passing = row.pass_to
             if passing is None or position == 0:
-                return self._per(chain, links[position], row)
+                return self._per(chain, links[position], row, links[position + 1 :])
             if passing.object is not None:
-                return self._named(chain, passing.object, links[position])
+                return self._named(chain, passing.object, links[position:])
             position = _below(links, position, passing)
 
-    def _row(self, reference: Reference) -> Row:
-        row = self.table.row(reference.group, reference.version, reference.kind)
-        return row or DEFAULT_ROW
+    def _row(self, link: Link) -> Row:
+        at = link.reference
+        return self.table.row(at.group, at.version, at.kind, link.labels) or DEFAULT_ROW
 
-    def _named(self, chain: Chain, wanted: PassToObject, link: Link) -> Target | Wanted:
+    def _named(
+        self, chain: Chain, wanted: PassToObject, above: tuple[Link, ...]
+    ) -> Target | Wanted:
         """Return the target for the object that a label of the pod names."""
         namespace, name = chain.pod.namespace, chain.pod.labels.get(wanted.label)
         if not name:
-            message = f"the pod {chain.pod.name} has no label {wanted.label}"
-            problem = Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message)
-            self.problems.add(problem)
-            return Target(link, DEFAULT_ROW)
+            self._tell_missing_label(above[0], chain, wanted.label)
+            return Target(above[0], DEFAULT_ROW, above[1:])
         item = self.owners.named(wanted.group, wanted.kind, namespace, name)
         if item is None:
             return Wanted(wanted.group, wanted.kind, namespace, name, versions=wanted.versions)
         found = link_of(item)
-        return self._per(chain, found, self._row(found.reference))
+        target = self._per(chain, found, self._row(found), above)
+        return replace(target, value=name, label=wanted.label)
 
-    def _per(self, chain: Chain, link: Link, row: Row) -> Target:
-        if link is chain.links[0]:  # a pod without owners, or one that a wrapper made
-            return self._per_pod(chain, row)
+    def _per(self, chain: Chain, link: Link, row: Row, above: tuple[Link, ...]) -> Target:
         per = row.per
         if per is None:
             if row is DEFAULT_ROW:
                 self._tell_unknown(link)
-            return Target(link, row)
+            return Target(link, row, above)
         if per.pod:
             return self._per_pod(chain, row)
         value = chain.pod.labels.get(per.label or "", "")
         if not value:
-            message = f"the pod {chain.pod.name} has no label {per.label}"
-            self.problems.add(Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message))
-        return Target(link, row, value)
+            self._tell_missing_label(link, chain, per.label or "")
+        return Target(link, row, above, value, per.label or "")
 
     def _per_pod(self, chain: Chain, row: Row) -> Target:
         """Return the controller of the pod: a gang if somebody asks for a minimum."""
-        link = chain.links[min(1, len(chain.links) - 1)]
         asked = settings.look_up(settings.MIN_MEMBER, chain.links, self.problems)
-        return Target(link, row, is_pod=asked is None)
+        if len(chain.links) == 1:
+            return Target(chain.links[0], row, is_pod=True)
+        link = chain.links[1]
+        return Target(link, self._row(link), chain.links[2:], is_pod=asked is None)
+
+    def _tell_missing_label(self, link: Link, chain: Chain, label: str) -> None:
+        message = f"the pod {chain.pod.name} has no label {label}"
+        self.problems.add(Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message))
 
     def _tell_unknown(self, link: Link) -> None:
         at = link.reference

@@ -27,6 +27,24 @@ class Link:
     controller: Reference | None
     item: KubeObject | None = None
     """The object; None for a pod."""
+    is_template: bool = False
+    """Whether these are labels and annotations of a pod template in the object."""
+
+    @property
+    def source(self) -> Reference:
+        """The object in which these labels and annotations are written: a pod's are its owner's."""
+        return self.controller if self.is_pod and self.controller else self.reference
+
+    @property
+    def source_text(self) -> str:
+        """The source, for people."""
+        is_template = self.is_template or (self.is_pod and self.controller is not None)
+        return f"{self.source} (pod template)" if is_template else str(self.source)
+
+    @property
+    def is_pod(self) -> bool:
+        """Whether the link is a pod."""
+        return self.reference.kind == "Pod" and self.item is None
 
 
 @dataclass(frozen=True, slots=True)

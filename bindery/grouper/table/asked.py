@@ -1,0 +1,188 @@
+"""What a whole gang asks for: queue, priority and the like, with the objects that said so."""
+
+import hashlib
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Final
+
+from bindery.api import names
+from bindery.grouper.table import settings
+from bindery.grouper.table.facts import Reference
+from bindery.grouper.table.groups import Problem, ProblemReason
+from bindery.grouper.table.paths import Path, PathError
+from bindery.grouper.table.rows import Row
+from bindery.grouper.table.settings import Found
+from bindery.grouper.table.walk import Link
+
+_MOST_NAME: Final = 180
+_NOT_IN_NAMES: Final = re.compile(r"[^a-z0-9.-]+")
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a plan needs to know besides owners and pods."""
+
+    namespace_labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the pods' namespace."""
+    priority_classes: frozenset[str] | None = None
+    """The names of all PriorityClasses; None if they are not known."""
+    unreadable: Mapping[str, str] = field(default_factory=dict)
+    """UIDs of owners that are gone or may not be read, with the reason. The walk ends there."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The values that hold for all pods of a group."""
+
+    queue: Found[str] | None = None
+    priority_class: Found[str] | None = None
+    preemptible: Found[bool] | None = None
+    runtime_s: Found[float] | None = None
+    node_pool: Found[str] | None = None
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The values without their sources."""
+        found = (getattr(self, each.name) for each in fields(self))
+        return tuple(None if each is None else each.value for each in found)
+
+    def to_spec(self) -> dict[str, Any]:
+        """Return the fields of a PodGroupSpec."""
+        spec: dict[str, Any] = {}
+        if self.queue is not None:
+            spec["queue"] = self.queue.value
+        if self.priority_class is not None:
+            spec["priority_class_name"] = self.priority_class.value
+        if self.preemptible is not None:
+            is_preemptible = self.preemptible.value
+            spec["preemptibility"] = "Preemptible" if is_preemptible else "NonPreemptible"
+        if self.runtime_s is not None:
+            spec["expected_runtime_seconds"] = self.runtime_s.value
+        return spec
+
+    def sources(self) -> dict[str, str]:
+        """Return, by the field on the wire, the object that gave the value."""
+        found = {
+            "queue": self.queue,
+            "priorityClassName": self.priority_class,
+            "preemptibility": self.preemptible,
+            "expectedRuntimeSeconds": self.runtime_s,
+        }
+        return {key: str(each) for key, each in found.items() if each is not None}
+
+    def labels(self) -> dict[str, str]:
+        """Return the labels of the PodGroup."""
+        pool = self.node_pool
+        return {} if pool is None else {names.NODE_POOL_LABEL: pool.value}
+
+
+@dataclass(frozen=True)
+class Asker:
+    """Looks up what the pods of one group ask for."""
+
+    around: Surroundings
+    problems: set[Problem]
+
+    def asked(self, links: Sequence[Link]) -> Asked:
+        """Return what the nearest of `links` to the pod ask for."""
+        return Asked(
+            queue=settings.look_up(settings.QUEUE, links, self.problems),
+            priority_class=self._priority_class(links),
+            preemptible=settings.look_up(settings.PREEMPTIBLE, links, self.problems),
+            runtime_s=settings.look_up(settings.RUNTIME, links, self.problems),
+            node_pool=settings.look_up(settings.NODE_POOL, links, self.problems),
+        )
+
+    def agreed(self, asked: Sequence[Asked], at: Reference) -> Asked:
+        """Return what the parts of a gang ask for: for each value, the first part decides."""
+        chosen: dict[str, Any] = {}
+        for each in fields(Asked):
+            found = [value for part in asked if (value := getattr(part, each.name)) is not None]
+            if not found:
+                continue
+            chosen[each.name] = found[0]
+            if any(value.value != found[0].value for value in found):
+                values = ", ".join(sorted({str(value.value) for value in found}))
+                message = (
+                    f"parts of one gang ask for different values of {each.name}: {values}; "
+                    f"{found[0].value} of {found[0]} counts"
+                )
+                self.problems.add(Problem(at, ProblemReason.PODS_DISAGREE, message))
+        return Asked(**chosen)
+
+    def completed(self, asked: Asked, row: Row, link: Link, *, pods_have_class: bool) -> Asked:
+        """Return `asked` with what fields of the object, the namespace and the row say.
+
+        `pods_have_class`: whether the pods name a PriorityClass, which the scheduler then reads.
+        """
+        changes: dict[str, Any] = {}
+        if asked.queue is None:
+            changes["queue"] = self._field(row.queue, link) or self._queue_of_namespace()
+        if asked.priority_class is None:
+            changes["priority_class"] = self._class_of(row, link, pods_have_class=pods_have_class)
+        if asked.preemptible is None and row.preemptible is not None:
+            changes["preemptible"] = Found(row.preemptible, link.reference)
+        return Asked(**{each.name: getattr(asked, each.name) for each in fields(Asked)} | changes)
+
+    def _field(self, paths: Sequence[str], link: Link) -> Found[str] | None:
+        for path in paths:
+            try:
+                found = Path(path).find(link.item)
+            except PathError as error:
+                problem = Problem(link.reference, ProblemReason.PATH_NOT_FOUND, str(error))
+                self.problems.add(problem)
+                continue
+            if isinstance(found, str) and found:
+                return Found(found, link.reference)
+        return None
+
+    def _class_of(self, row: Row, link: Link, *, pods_have_class: bool) -> Found[str] | None:
+        """Return the PriorityClass of a field, else that of the kind."""
+        known = self.around.priority_classes
+        field_value = self._field(row.priority_class, link)
+        if field_value is not None and (known is None or field_value.value in known):
+            return field_value
+        name = row.workload_class.value
+        if pods_have_class or known is None or name not in known:
+            return None
+        return Found(name, link.reference)
+
+    def _queue_of_namespace(self) -> Found[str] | None:
+        name = self.around.namespace_labels.get(names.QUEUE_LABEL)
+        return Found(name, Reference("v1", "Namespace", "", "")) if name else None
+
+    def _priority_class(self, links: Sequence[Link]) -> Found[str] | None:
+        """Return the first PriorityClass that exists; a name of none is a problem."""
+        known = self.around.priority_classes
+        for link in links:
+            found = settings.look_up(settings.PRIORITY_CLASS, (link,), self.problems)
+            if found is None:
+                continue
+            if known is None or found.value in known:
+                return found
+            message = f"the PriorityClass {found.value} does not exist and is ignored"
+            self.problems.add(Problem(found.source, ProblemReason.INVALID_VALUE, message))
+        return None
+
+
+def name_of(at: Reference, value: str = "") -> str:
+    """Return the name of the PodGroup of `at`, such as `job-train-3f2a9c1d`: the end is of the UID.
+
+    `value`: what tells several PodGroups of one object apart.
+    """
+    parts = [at.kind.lower(), _fit(at.name, _MOST_NAME), at.uid[:8], _fit(value, 40)]
+    return "-".join(part for part in parts if part)
+
+
+def digest(values: object) -> str:
+    """Return eight letters that differ where `values` differ."""
+    return hashlib.sha256(repr(values).encode()).hexdigest()[:8]
+
+
+def _fit(text: str, most: int) -> str:
+    """Return `text` as a part of a name; one that had to be changed ends in a digest."""
+    fit = _NOT_IN_NAMES.sub("-", text.lower()).strip("-.")
+    if fit == text and len(fit) <= most:
+        return fit
+    return f"{fit[: most - 9]}-{digest(text)}".strip("-")

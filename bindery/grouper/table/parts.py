@@ -1,0 +1,300 @@
+"""The parts of a gang: the roles of a row, filled in for one object."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+from bindery.api.podgroup import Dependency
+from bindery.grouper.table.facts import KubeObject, Reference, mapping
+from bindery.grouper.table.groups import Problem, ProblemReason
+from bindery.grouper.table.paths import Path, PathError, Text, integer
+from bindery.grouper.table.rows import (
+    After,
+    Children,
+    Lead,
+    Paths,
+    Role,
+    Row,
+    StageCondition,
+    StageName,
+    TopologyKey,
+)
+from bindery.grouper.table.templates import metadata_links
+from bindery.grouper.table.walk import Chain, Link
+
+_MOST_PARTS: Final = 10_000
+_FIRST: Final = "0"
+_ONE: Final[Paths] = ("`1`",)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A sub-group: a leaf with pods, or an inner one."""
+
+    name: str
+    role: str
+    """The name of the role, the same for all replicas."""
+    parent: str | None = None
+    count: int | None = None
+    """How many pods there can be; None if nobody knows."""
+    least: int = 0
+    """How many must run together."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    is_inner: bool = False
+    holds: tuple[str, ...] = ()
+    """The names of the parts directly below it, where the object lists them."""
+    own_kind: str | None = None
+    """The kind of the object that makes the pods of this part alone."""
+    metadata: tuple[Link, ...] = ()
+    """The labels and annotations of its templates, nearest to the pod first."""
+    template: Mapping[str, Any] | None = None
+    after: tuple[Dependency, ...] = ()
+    topology: Mapping[TopologyKey, str] = field(default_factory=dict)
+    """Paths to the topology of the part, from `scope`."""
+    scope: Mapping[str, Any] = field(default_factory=dict)
+
+
+class Observed:
+    """The pods of a group, by their labels."""
+
+    def __init__(self, chains: Sequence[Chain]) -> None:
+        """`chains` are sorted, the oldest pod first."""
+        self.chains = chains
+        self._by_label: dict[tuple[str, str], list[Chain]] = {}
+        for chain in chains:
+            for pair in chain.pod.labels.items():
+                self._by_label.setdefault(pair, []).append(chain)
+
+    def having(self, labels: Mapping[str, str]) -> Sequence[Chain]:
+        """Return the chains of the pods with all of `labels`."""
+        if not labels:
+            return self.chains
+        found = min((self._by_label.get(pair, []) for pair in labels.items()), key=len)
+        return [chain for chain in found if labels.items() <= chain.pod.labels.items()]
+
+
+class Filler:
+    """Fills in the roles of a row."""
+
+    def __init__(self, row: Row, link: Link, observed: Observed, problems: set[Problem]) -> None:
+        self._row, self._at, self._observed = row, link.reference, observed
+        self._item: KubeObject = link.item or {}
+        self._problems = problems
+
+    def parts(self) -> tuple[Part, ...]:
+        """Return the parts, each after its parent; the one of a row without roles has no name."""
+        if not self._row.roles:
+            return (self._whole(),)
+        found: list[Part] = []
+        for role in self._row.roles:
+            for scope in self._scopes(role):
+                try:
+                    found.extend(self._of_role(role, scope, found))
+                except PathError as error:
+                    self._tell(error)
+            if len(found) > _MOST_PARTS:
+                self._tell(PathError(f"more than {_MOST_PARTS} sub-groups"))
+                return tuple(found[:_MOST_PARTS])
+        return tuple(_linked(found))
+
+    def total(self) -> int | None:
+        """Return the minimum that the row finds in the object; None if it finds none."""
+        if not self._row.min or not self._row.roles:
+            return None
+        scope = self._scope(self._item, {}, None)
+        try:
+            return _count(self._row.min, scope)
+        except PathError:
+            return None
+
+    def _whole(self) -> Part:
+        row = self._row
+        scope = self._scope(self._item, {}, None)
+        least, count = 1, None
+        try:
+            count = _count(row.count, scope) if row.count else None
+            least = _count(row.min or row.left or row.count or _ONE, scope)
+        except PathError as error:
+            self._tell(error)
+        template = _template(row.template, scope)
+        links = metadata_links(self._at, template, ())
+        return Part("", "", None, count, least, metadata=links, template=template)
+
+    def _scopes(self, role: Role) -> Iterator[dict[str, Any]]:
+        """Yield what the paths of `role` start at: the object, or each element of its list."""
+        if role.each is None:
+            yield {**self._item, "_root": self._item}
+            return
+        try:
+            found = Path(role.each).find(self._item)
+        except PathError as error:
+            self._tell(error)
+            return
+        if isinstance(found, Mapping):
+            pairs = sorted(found.items())
+        else:
+            pairs = list(enumerate(found)) if isinstance(found, list) else []
+        for index, (key, element) in enumerate(pairs):
+            if isinstance(element, Mapping):
+                yield {**element, "_root": self._item, "_key": key, "_index": index}
+            else:
+                yield {"_value": element, "_root": self._item, "_key": key, "_index": index}
+
+    def _of_role(self, role: Role, scope: dict[str, Any], before: Sequence[Part]) -> Iterator[Part]:
+        if role.skip is not None and Path(role.skip).find(scope):
+            return
+        name = Text(role.name).fill(scope)
+        scope["_name"] = name
+        part = Part(
+            name=name,
+            role=name,
+            own_kind=role.owner,
+            template=_template(role.template, scope),
+            after=tuple(_dependencies(role.after, scope, before)),
+            topology=role.topology,
+            scope=scope,
+        )
+        if role.holds:
+            held = next(filter(None, (Path(path).find(scope) for path in role.holds)), ())
+            yield replace(part, is_inner=True, holds=tuple(str(each) for each in held))
+            return
+        metadata = [Path(path).find(scope) for path in role.metadata]
+        part = replace(part, metadata=metadata_links(self._at, part.template, metadata))
+        if role.children is None:
+            part = self._filled(part, role, role.pods, scope)
+            if part.count != 0:
+                yield part
+            return
+        yield from self._replicas(part, role, role.children, scope)
+
+    def _replicas(
+        self, part: Part, role: Role, children: Children, scope: dict[str, Any]
+    ) -> Iterator[Part]:
+        """Yield an inner part and one for each of its replicas."""
+        replicas = min(_count(children.count, scope), _MOST_PARTS)
+        found: list[Part] = []
+        for replica in range(replicas):
+            inside = {**scope, "_replica": replica}
+            name = Text(children.name).fill(inside)
+            leaf = replace(part, name=name, parent=part.name, after=())
+            leaf = self._filled(leaf, role, children.pods, inside)
+            if leaf.count != 0:
+                found.extend(_led(leaf, children.lead, inside))
+        if found:
+            yield replace(part, is_inner=True, metadata=(), template=None)
+            yield from found
+
+    def _filled(
+        self, part: Part, role: Role, labels: Mapping[str, str], scope: dict[str, Any]
+    ) -> Part:
+        """Return `part` with its labels and counts."""
+        told = {key: Text(text).fill(scope) for key, text in labels.items()}
+        inside = self._scope(scope, told, role.owner)
+        times = _count(role.times, inside)
+        count: int | None = None
+        least = 1
+        try:
+            count = _count(role.count, inside) if role.count else None
+            least = _count(role.min or role.left or role.count or _ONE, inside)
+        except PathError as error:
+            self._tell(error)
+        count = None if count is None else count * times
+        return replace(part, labels=told, count=count, least=least * times)
+
+    def _scope(
+        self, scope: Mapping[str, Any], labels: Mapping[str, str], kind: str | None
+    ) -> dict[str, Any]:
+        """Return `scope` with what is known of the pods with `labels`."""
+        chains = self._observed.having(labels)
+        succeeded = sum(chain.pod.phase == "Succeeded" for chain in chains)
+        return {"_root": self._item, **scope, "_succeeded": succeeded, "_owner": _own(chains, kind)}
+
+    def _tell(self, error: PathError) -> None:
+        message = f"the row of {self._row.kind}: {error}"
+        self._problems.add(Problem(self._at, ProblemReason.PATH_NOT_FOUND, message))
+
+
+def own_links(chain: Chain, kind: str | None) -> tuple[Link, ...]:
+    """Return the links of `chain` that only pods of its part have: the pod and its own owner."""
+    own = (link for link in chain.links[1:] if kind is not None and link.reference.kind == kind)
+    return (chain.links[0], *own)
+
+
+def _own(chains: Sequence[Chain], kind: str | None) -> KubeObject | None:
+    """Return the object that makes the pods, seen from the newest of them."""
+    own = own_links(chains[-1], kind)[1:] if chains else ()
+    return own[0].item if own else None
+
+
+def _led(leaf: Part, lead: Lead | None, scope: Mapping[str, Any]) -> Iterator[Part]:
+    """Yield `leaf`; or, if its first pod comes first, a part for that pod and one for the rest."""
+    if lead is None or leaf.count is None or leaf.count < 2 or not Path(lead.when).find(scope):
+        yield leaf
+        return
+    first, rest = f"{leaf.name}.first", f"{leaf.name}.rest"
+    yield replace(leaf, is_inner=True, labels={}, metadata=(), template=None)
+    labels = {**leaf.labels, lead.label: _FIRST}
+    least = min(1, leaf.least)
+    yield replace(leaf, name=first, parent=leaf.name, labels=labels, count=1, least=least)
+    after = (Dependency(sub_group=first, condition=lead.condition.value),)
+    count, least = leaf.count - 1, leaf.least - least
+    yield replace(leaf, name=rest, parent=leaf.name, count=count, least=least, after=after)
+
+
+def _dependencies(
+    stages: Sequence[After], scope: dict[str, Any], before: Sequence[Part]
+) -> Iterator[Dependency]:
+    for stage in stages:
+        if stage.when is not None and not Path(stage.when).find(scope):
+            continue
+        items = [scope] if stage.each is None else Path(stage.each).find(scope) or []
+        for item in items:
+            condition = _condition(stage, item)
+            if stage.role is not None:
+                names = [Text(stage.role).fill(item)]
+            else:
+                names = [part.name for part in before if part.parent is None]
+            for name in names:
+                yield Dependency(sub_group=name, condition=condition)
+
+
+def _condition(stage: After, item: object) -> StageName:
+    text = Text(stage.condition).fill(item)
+    try:
+        return StageCondition(text).value
+    except ValueError as error:
+        raise PathError(f"{text!r} is not a condition of a stage") from error
+
+
+def _linked(parts: Sequence[Part]) -> Iterator[Part]:
+    """Yield `parts` with the parents that hold them, and without dependencies on missing roles."""
+    names = {part.name for part in parts}
+    parents = {held: part.name for part in parts for held in part.holds}
+    empty = {part.name for part in parts if part.holds and names.isdisjoint(part.holds)}
+    for part in parts:
+        if part.name in empty:
+            continue
+        known = tuple(each for each in part.after if each.sub_group in names)
+        parent = part.parent or parents.get(part.name)
+        yield replace(part, after=known, parent=parent)
+
+
+def _template(path: str | None, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    found = None if path is None else Path(path).find(scope)
+    return mapping(found) or None
+
+
+def _count(paths: Paths, scope: Mapping[str, Any]) -> int:
+    """Return the number that the first of `paths` leads to.
+
+    Raises:
+        PathError: none leads to a number.
+    """
+    for path in paths:
+        found = Path(path).find(scope)
+        if found is not None:
+            return max(0, integer(found))
+    raise PathError(f"nothing is at {', '.join(paths)}")
+
+
+__all__ = ["Filler", "Observed", "Part", "Reference", "own_links"]
