@@ -23,7 +23,7 @@ from bindery.grouper.objects import (
     facts_of,
 )
 from bindery.grouper.owners import KindKey, Missing, Owners
-from bindery.grouper.table.assembly import Surroundings
+from bindery.grouper.table.asked import Surroundings
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import Wanted
 from bindery.grouper.table.loading import Table

@@ -118,7 +118,7 @@ class Asker:
         """
         changes: dict[str, Any] = {}
         if asked.queue is None:
-            changes["queue"] = self._field(row.queue, link) or self._queue_of_namespace()
+            changes["queue"] = self._field(row.queue, link) or self._queue_of(link.reference.namespace)
         if asked.priority_class is None:
             changes["priority_class"] = self._class_of(row, link, pods_have_class=pods_have_class)
         if asked.preemptible is None and row.preemptible is not None:
@@ -148,9 +148,9 @@ class Asker:
             return None
         return Found(name, link.reference)
 
-    def _queue_of_namespace(self) -> Found[str] | None:
+    def _queue_of(self, namespace: str) -> Found[str] | None:
         name = self.around.namespace_labels.get(names.QUEUE_LABEL)
-        return Found(name, Reference("v1", "Namespace", "", "")) if name else None
+        return Found(name, Reference("v1", "Namespace", namespace, "")) if name else None
 
     def _priority_class(self, links: Sequence[Link]) -> Found[str] | None:
         """Return the first PriorityClass that exists; a name of none is a problem."""
