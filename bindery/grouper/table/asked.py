@@ -118,7 +118,8 @@ class Asker:
         """
         changes: dict[str, Any] = {}
         if asked.queue is None:
-            changes["queue"] = self._field(row.queue, link) or self._queue_of(link.reference.namespace)
+            of_field = self._field(row.queue, link)
+            changes["queue"] = of_field or self._queue_of(link.reference.namespace)
         if asked.priority_class is None:
             changes["priority_class"] = self._class_of(row, link, pods_have_class=pods_have_class)
         if asked.preemptible is None and row.preemptible is not None:
