@@ -43,6 +43,13 @@ MADE_BY_LABEL: Final = f"{GROUP}/made-by"
 MADE_BY_GROUPER: Final = "grouper"
 SUB_GROUP_LABEL: Final = f"{GROUP}/sub-group"
 """On a pod: the sub-group of its PodGroup that it belongs to."""
+MARK_ANNOTATIONS: Final = (
+    "pod-group-name",  # KAI-Scheduler
+    "scheduling.k8s.io/group-name",  # Volcano
+    "scheduling.volcano.sh/group-name",
+)
+MARK_LABELS: Final = ("kueue.x-k8s.io/pod-group-name",)
+"""By these keys others mark the pods of a gang: the grouper writes a PodGroup for each value."""
 ROLE_LABEL: Final = f"{GROUP}/role"
 """On a pod: the role that it plays in its PodGroup."""
 PREEMPTIBLE_ANNOTATION: Final = f"{GROUP}/preemptible"
@@ -72,6 +79,8 @@ SEGMENT_PREFERRED_KEY: Final = f"{GROUP}/segment-preferred"
 """The level that is tried first for a segment."""
 SKIP_GROUPER_KEY: Final = f"{GROUP}/skip-grouper"
 """The value "true" keeps the grouper off the pod, or off all pods below the owner."""
+KAI_SKIP_KEY: Final = "kai.scheduler/skip-podgrouper"
+"""The same of KAI-Scheduler. Operators that mark pods write it too, so a mark comes first."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the

@@ -14,10 +14,8 @@ from bindery.grouper.marks import contracts
 from bindery.grouper.marks.contracts import CONTRACTS, Contract, MarkedGang
 from bindery.grouper.objects import WrittenGroup, as_mapping
 from bindery.grouper.owners import KindKey, Missing, Owners
-from bindery.grouper.table import settings
 from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import GroupPlan, Wanted
-from bindery.grouper.table.walk import link_of_pod
 from bindery.grouper.upstream import planning, trees
 from bindery.grouper.upstream.adapters import ADAPTERS
 from bindery.grouper.upstream.model import COMPOSITE, WORKLOAD, Adapter, Body, UpstreamGroup
@@ -340,8 +338,12 @@ def _object(owners: Owners, kind: KindKey, key: GangKey, name: str) -> Body | Mi
 
 
 def _key(pod: PodFacts) -> GangKey | None:
-    """Return the gang that `pod` names; None for one that the owners decide about."""
-    if names.POD_GROUP_ANNOTATION in pod.annotations or settings.is_skipped(link_of_pod(pod)):
+    """Return the gang that `pod` names; None for one that the owners decide about.
+
+    KAI-Scheduler's key for skipping means that the pods are marked already, so only ours counts.
+    """
+    skips = (pod.annotations.get(names.SKIP_GROUPER_KEY), pod.labels.get(names.SKIP_GROUPER_KEY))
+    if names.POD_GROUP_ANNOTATION in pod.annotations or "true" in skips:
         return None
     if pod.scheduling_group:
         return GangKey(UPSTREAM, pod.namespace, pod.scheduling_group)

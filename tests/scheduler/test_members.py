@@ -21,7 +21,7 @@ from schedulerworld import (
 )
 
 from bindery.api.configuration import GrouperExpectation
-from bindery.api.names import SKIP_GROUPER_KEY
+from bindery.api.names import KAI_SKIP_KEY, SKIP_GROUPER_KEY
 from bindery.api.times import timestamp
 from bindery.kube import objects as kube
 from bindery.kube.podspec import SchedulingGroup
@@ -135,6 +135,18 @@ def test_pods_of_a_controller_wait_for_the_grouper() -> None:
         report = report_of(engine, name)
         assert report.reason == JobReason.WAITING_FOR_GROUP
         assert "whether the grouper runs" in report.message
+
+
+def test_pods_that_others_have_marked_wait_for_the_grouper() -> None:
+    kueue = pod("kueue", controlled=False, labels={"kueue.x-k8s.io/pod-group-name": "g"})
+    grove, skipped = pod("grove"), pod("skipped")
+    for each in (grove, skipped):
+        each.metadata.annotations[KAI_SKIP_KEY] = "true"
+    grove.metadata.annotations["pod-group-name"] = "g"
+
+    engine = engine_with(BIG, kueue, grove, skipped, grouper=WAITING)
+
+    assert sorted(plan(engine)) == ["skipped"]
 
 
 def test_without_a_grouper_pods_of_a_controller_are_planned_alone() -> None:

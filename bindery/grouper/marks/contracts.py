@@ -22,9 +22,11 @@ from bindery.grouper.table.groups import Group, GroupPlan, Problem, ProblemReaso
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link, link_of, link_of_pod
 
-KUEUE_LABEL: Final = "kueue.x-k8s.io/pod-group-name"
 KUEUE_COUNT: Final = "kueue.x-k8s.io/pod-group-total-count"
 
+_NODE_POOL: Final = Setting(
+    (*settings.NODE_POOL.keys, kai.NODE_POOL_LABEL), settings.NODE_POOL.read
+)
 _MINIMUM: Final = Setting((*settings.MIN_MEMBER.keys, KUEUE_COUNT), settings.MIN_MEMBER.read)
 
 
@@ -79,7 +81,7 @@ CONTRACTS: Final = (
         kind=Kind(volcano.GROUP, "v1beta1", "PodGroup"),
         translate=volcano.spec_of,
     ),
-    Contract("kueue", labels=(KUEUE_LABEL,)),
+    Contract("kueue", labels=names.MARK_LABELS),
 )
 
 
@@ -129,12 +131,14 @@ def plan(gang: MarkedGang) -> GroupPlan:
         message = f"no PodGroup can be made of it: {place}: {first['msg']}"
         problem = Problem(owner, ProblemReason.GROUP_NOT_USABLE, message)
         return GroupPlan(problems=(problem,))
+    pool = settings.look_up(_NODE_POOL, _links(gang), problems)
     made = Group(
         namespace=gang.namespace,
         name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
         owner=owner,
         spec=model,
         sources=dict(sorted(sources.items())),
+        labels={names.NODE_POOL_LABEL: pool.value} if pool is not None else {},
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return GroupPlan((made,), tuple(sorted(problems)))

@@ -6,6 +6,7 @@ Field names and meanings: pkg/apis/scheduling/v2alpha2 and docs of NVIDIA/KAI-Sc
 from collections.abc import Mapping
 from typing import Any, Final
 
+from bindery.api import names
 from bindery.grouper.marks.foreign import (
     UNREADABLE,
     Body,
@@ -18,7 +19,7 @@ from bindery.grouper.marks.foreign import (
 )
 
 GROUP: Final = "scheduling.run.ai"
-POD_GROUP_ANNOTATION: Final = "pod-group-name"
+POD_GROUP_ANNOTATION: Final = names.MARK_ANNOTATIONS[0]
 """On a pod: the name of its PodGroup."""
 SUB_GROUP_LABEL: Final = "kai.scheduler/subgroup-name"
 """On a pod: the leaf of the PodGroup's tree that it belongs to."""

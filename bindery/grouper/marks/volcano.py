@@ -7,6 +7,7 @@ Field names and meanings: pkg/apis/scheduling/v1beta1 of volcano-sh/apis, and Vo
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
+from bindery.api import names
 from bindery.grouper.marks.foreign import (
     UNREADABLE,
     Body,
@@ -19,7 +20,7 @@ from bindery.grouper.marks.foreign import (
 )
 
 GROUP: Final = "scheduling.volcano.sh"
-GROUP_NAME_ANNOTATIONS: Final = ("scheduling.k8s.io/group-name", f"{GROUP}/group-name")
+GROUP_NAME_ANNOTATIONS: Final = names.MARK_ANNOTATIONS[1:]
 """On a pod: the name of its PodGroup; Volcano writes the first."""
 QUEUE_ANNOTATION: Final = f"{GROUP}/queue-name"
 MIN_MEMBER_ANNOTATION: Final = f"{GROUP}/group-min-member"

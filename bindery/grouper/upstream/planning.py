@@ -62,6 +62,7 @@ def plan(gang: Gang) -> Outcome:
     reading = _Reading(_links(gang), problems)
     wanted = tuple(_wanted(gang))
     spec = _spec(gang, reading)
+    pool = reading.value("nodePool", settings.NODE_POOL)
     if any(group.is_disrupted_whole for group in gang.below) and not gang.root.is_disrupted_whole:
         message = "the disruption mode of a group below another is ignored: its minimum protects it"
         problems.add(Problem(gang.root.reference, ProblemReason.INVALID_VALUE, message))
@@ -71,6 +72,7 @@ def plan(gang: Gang) -> Outcome:
         owner=gang.root.reference,
         spec=spec,
         sources=dict(sorted(reading.sources.items())),
+        labels={names.NODE_POOL_LABEL: pool} if pool else {},
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return Outcome(GroupPlan((made,), tuple(sorted(problems)), wanted))

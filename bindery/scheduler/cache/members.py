@@ -9,7 +9,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from bindery.api.names import POD_GROUP_ANNOTATION, SKIP_GROUPER_KEY
+from bindery.api import names
+from bindery.api.names import POD_GROUP_ANNOTATION
 from bindery.kube.membership import (
     Claims,
     GroupKey,
@@ -144,9 +145,19 @@ def _key(pod: Pod, found: Membership) -> JobKey:
 def _is_for_grouper(pod: Pod) -> bool:
     """Return whether the grouper writes a PodGroup for `pod`."""
     meta = pod.metadata
-    if "true" in (meta.annotations.get(SKIP_GROUPER_KEY), meta.labels.get(SKIP_GROUPER_KEY)):
+
+    def skips(key: str) -> bool:
+        return "true" in (meta.annotations.get(key), meta.labels.get(key))
+
+    if skips(names.SKIP_GROUPER_KEY):
         return False
-    return pod.spec.scheduling_group is not None or any(o.controller for o in meta.owner_references)
+    is_marked = any(key in meta.annotations for key in names.MARK_ANNOTATIONS)
+    if is_marked or any(key in meta.labels for key in names.MARK_LABELS):
+        return True
+    if pod.spec.scheduling_group is not None:
+        return True
+    has_controller = any(owner.controller for owner in meta.owner_references)
+    return has_controller and not skips(names.KAI_SKIP_KEY)
 
 
 def _selects_alike(one: PodGroup, other: PodGroup) -> bool:

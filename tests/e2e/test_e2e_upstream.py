@@ -1,0 +1,226 @@
+"""Upstream's PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from administrator import Administrator
+from support import Corner, binder_configuration, scheduler_configuration, wait_for
+from upstreamcorner import GATES, JOBS, Upstream, basic, gang
+
+from bindery.api.configuration import GrouperConfiguration, GrouperExpectation, LeaderElection
+from bindery.api.names import NODE_POOL_LABEL, QUEUE_LABEL
+from bindery.controlplane import find
+from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation, install
+from bindery.controlplane.plane import ControlPlane
+from bindery.controlplane.settings import Features
+from bindery.kube.objects import Pod
+from bindery.kube.resources import PODS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
+
+SCHEDULED = "PodGroupScheduled"
+
+
+@pytest.fixture(scope="module")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    """An API server of its own: the others have no such gates."""
+    features = Features(GATES, ("scheduling.k8s.io/v1alpha2",))
+    options = find.Options(state_dir=tmp_path_factory.mktemp("upstream"), features=features)
+    with find.local(options, report=print) as plane:
+        yield plane
+
+
+@pytest.fixture(scope="module")
+def admin_kubeconfig(control_plane: ControlPlane) -> Path:
+    return control_plane.admin_kubeconfig
+
+
+@pytest.fixture(scope="module")
+def installation(control_plane: ControlPlane) -> Installation:
+    return install(control_plane)
+
+
+@pytest.fixture(scope="module")
+def administrator(control_plane: ControlPlane) -> Administrator:
+    return Administrator(control_plane.admin_kubeconfig)
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components, pool: str) -> Component:
+    configuration = scheduler_configuration(pool).model_copy(
+        update={"grouper": GrouperExpectation(wait_for_groups=True)}
+    )
+    return module_components.start_scheduler(configuration).wait_ready()
+
+
+@pytest.fixture(scope="module")
+def binder(module_components: Components) -> Component:
+    return module_components.start_binder(binder_configuration()).wait_ready()
+
+
+@pytest.fixture(scope="module")
+def grouper(module_components: Components) -> Component:
+    configuration = GrouperConfiguration(leader_election=LeaderElection(enabled=False))
+    return module_components.start_grouper(configuration).wait_ready()
+
+
+@pytest.fixture
+async def upstream(corner: Corner) -> AsyncIterator[Upstream]:
+    upstream = Upstream(corner, "v1alpha2")
+    yield upstream
+    for each in await corner.client.list(upstream.kind(), namespace=corner.namespace):
+        await upstream.delete(each.metadata.name)
+
+
+async def test_a_gang_of_three_waits_for_room_for_three(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="2")
+    await upstream.create("train", gang(3))
+    await upstream.submit("train", "w0", "w1", "w2")
+
+    said = await upstream.wait_said("train", SCHEDULED, ["False", "Unschedulable"])
+    assert "2 of 3 pods fit" in said["message"]
+    assert await upstream.bound("train") == []
+
+    await corner.add_nodes("b", cpu="2")
+    await upstream.wait_bound("train", 3)
+    await upstream.wait_said("train", SCHEDULED, ["True", "Scheduled"])
+
+
+async def test_a_basic_group_is_not_held_back(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="2")
+    await upstream.create("many", basic())
+    await upstream.submit("many", "w0", "w1", "w2")
+
+    await upstream.wait_bound("many", 2)
+    await upstream.wait_said("many", SCHEDULED, ["True", "Scheduled"])
+
+
+async def test_pods_wait_for_a_group_that_comes_later(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="4")
+    await upstream.submit("late", "w0", "w1")
+
+    async def waits() -> bool:
+        said = [pod.status.conditions or [] for pod in await upstream.pods("late")]
+        return all(any("PodGroup" in c.message for c in each) for each in said)
+
+    await wait_for(waits, "the pods say what they wait for")
+    assert await upstream.bound("late") == []
+
+    await upstream.create("late", gang(2))
+    await upstream.wait_bound("late", 2)
+
+
+async def test_a_group_that_is_created_again_keeps_its_pods(
+    corner: Corner, upstream: Upstream
+) -> None:
+    await corner.add_nodes("a", cpu="3")
+    await upstream.create("ray", gang(2))
+    await upstream.submit("ray", "w0", "w1")
+    await upstream.wait_bound("ray", 2)
+    (first,) = await upstream.ours()
+    before = {pod.metadata.uid for pod in await upstream.pods("ray")}
+
+    await upstream.delete("ray")
+    await upstream.create("ray", gang(3))
+    await upstream.submit("ray", "w2")
+
+    await upstream.wait_bound("ray", 3)
+    await upstream.wait_said("ray", SCHEDULED, ["True", "Scheduled"])
+
+    async def only_the_new() -> bool:
+        return [each.metadata.uid == first.metadata.uid for each in await upstream.ours()] == [
+            False
+        ]
+
+    await wait_for(only_the_new, "the PodGroup of the old group is gone")
+    assert before <= {pod.metadata.uid for pod in await upstream.pods("ray")}
+
+
+async def test_pods_of_two_schedulers_are_an_error(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="4")
+    await upstream.submit("mixed", "other", schedulerName="somebody-else")
+    await upstream.submit("mixed", "w0", "w1")
+    await upstream.create("mixed", gang(2))
+
+    said = await upstream.wait_said("mixed", SCHEDULED, ["False", "SchedulerError"])
+    assert "pod other names somebody-else" in said["message"]
+    assert await upstream.bound("mixed") == []
+
+    await corner.delete_pod("other")
+    await upstream.wait_bound("mixed", 2)
+
+
+async def test_the_group_of_another_scheduler_is_left_alone(
+    corner: Corner, upstream: Upstream
+) -> None:
+    await corner.add_nodes("a", cpu="4")
+    await upstream.submit("theirs", "other", schedulerName="somebody-else")
+    theirs = await upstream.create("theirs", gang(1))
+    await upstream.create("ours", gang(1))
+    await upstream.submit("ours", "w0")
+
+    await upstream.wait_bound("ours", 1)
+
+    assert [each.metadata.name.startswith("podgroup-ours-") for each in await upstream.ours()] == [
+        True
+    ]
+    found = await upstream.get("theirs")
+    assert not (found.status or {}).get("conditions")
+    assert found.spec == theirs.spec
+
+
+async def test_a_queue_is_named_at_the_group(corner: Corner, upstream: Upstream) -> None:
+    queue = await corner.add_queue("small", {"resources": {"cpu": {"limit": 1}}})
+    await corner.add_nodes("a", cpu="4")
+    kind, namespace = upstream.kind(), corner.namespace
+    body = {
+        "apiVersion": kind.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "train", "namespace": namespace, "labels": {QUEUE_LABEL: queue}},
+        "spec": gang(2),
+    }
+    await corner.client.create(kind, body, namespace)
+    await upstream.submit("train", "w0", "w1")
+
+    said = await upstream.wait_said("train", SCHEDULED, ["False", "Unschedulable"])
+
+    assert queue in said["message"]
+    assert [each.spec.queue for each in await upstream.ours()] == [queue]
+
+
+async def test_a_job_that_kubernetes_makes_a_gang_is_one(
+    corner: Corner, upstream: Upstream
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    container = {"name": "w", "image": "w", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "bindery", "restartPolicy": "Never", "containers": [container]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "indexed", "namespace": corner.namespace},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": 3,
+            "parallelism": 3,
+            "template": {
+                "metadata": {"labels": {NODE_POOL_LABEL: corner.pool}},
+                "spec": spec,
+            },
+        },
+    }
+    await corner.client.create(JOBS, job, corner.namespace)
+
+    async def members() -> list[Pod]:
+        pods = await corner.client.list(PODS, namespace=corner.namespace)
+        return pods if len([p for p in pods if p.spec.scheduling_group is not None]) == 3 else []
+
+    pods = await wait_for(members, "the Job's pods are in a PodGroup")
+    assert pods[0].spec.scheduling_group is not None
+    group = pods[0].spec.scheduling_group.pod_group_name
+    await upstream.wait_said(group, SCHEDULED, ["False", "Unschedulable"])
+    assert await upstream.bound(group) == []
+
+    await corner.add_nodes("b", cpu="2")
+    await upstream.wait_bound(group, 3)
