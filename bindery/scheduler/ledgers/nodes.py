@@ -59,9 +59,10 @@ class NodeLedger:
     def _check(self, operation: Operation) -> None:
         nodes, row = self._nodes, operation.row
         request = nodes.demand(row, operation.task.shape.request)
+        idle_now, releasing, pipelined = nodes.idle, nodes.releasing, nodes.pipelined
         for index, amount in zip(request.indices, request.amounts, strict=True):
-            idle = int(nodes.idle[index, row])
-            future = idle + int(nodes.releasing[index, row]) - int(nodes.pipelined[index, row])
+            idle = int(idle_now[index, row])
+            future = idle + int(releasing[index, row]) - int(pipelined[index, row])
             # The minimum keeps idle room that is promised to other pods out.
             room = future if operation.kind is OperationKind.PIPELINE else min(idle, future)
             if amount > room:

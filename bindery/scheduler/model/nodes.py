@@ -84,7 +84,7 @@ class NodeTable:
     def idle(self) -> IntColumns:
         """Allocatable minus used; negative on an over-committed node."""
         self._make_room()
-        return self._idle[: len(self.axis), : len(self.nodes)]
+        return self._idle[: len(self.axis.names), : len(self.nodes)]
 
     @property
     def releasing(self) -> IntColumns:
@@ -348,7 +348,7 @@ class NodeTable:
         return row
 
     def _make_room(self) -> None:
-        resources, items = len(self.axis), len(self.nodes)
+        resources, items = len(self.axis.names), len(self.nodes)
         if self._idle.shape[0] >= resources and self._idle.shape[1] >= items:
             return
         self._allocatable = grown(self._allocatable, resources, items)

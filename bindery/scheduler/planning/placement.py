@@ -9,6 +9,7 @@ the same input gives the same plan.
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from operator import ge
 
 import numpy as np
 from numpy.typing import NDArray
@@ -190,15 +191,30 @@ class ShapeVectors:
     def _refresh(self, positions: NDArray[np.intp]) -> None:
         if not len(positions):
             return
-        session, request = self._session, self._shape.request
-        nodes, rows = session.state.nodes, session.order[positions]
+        session, rows = self._session, self._session.order[positions]
+        fits, fits_later = self._fits(rows)
+        for room in self._rooms:
+            fits &= room.has_room(session, self._shape, rows, False)
+            fits_later &= room.has_room(session, self._shape, rows, True)
+        self._later[positions] = fits_later
+        self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
+
+    def _fits(self, rows: Rows) -> tuple[BoolColumn, BoolColumn]:
+        """Return masks of `rows`: nodes have room for the request now, and after all releases."""
+        session, request, nodes = self._session, self._shape.request, self._session.state.nodes
+        all_idle, differs_later = nodes.idle, session.is_releasing or session.node_ledger.has_kept
+        if len(rows) == 1 and not differs_later and self._nominated is None:
+            row = int(rows[0])  # the usual case, once for each pod that is placed
+            room, here = all_idle[:, row], nodes.demand(row, request)
+            has_room = all(map(ge, room[list(here.indices)].tolist(), here.amounts))
+            return np.array([has_room]), np.array([has_room])
         fits = np.ones(len(rows), dtype=np.bool_)
         fits_later = fits.copy()
         for index, amount in nodes.demands(request, rows):
-            idle = nodes.idle[index, rows]
+            idle = all_idle[index, rows]
             if self._nominated is not None:
                 idle = idle - self._nominated.amounts[index, rows]
-            if session.is_releasing or session.node_ledger.has_kept:
+            if differs_later:
                 future = idle + nodes.releasing[index, rows] - nodes.pipelined[index, rows]
                 fits_later &= future >= amount
                 # Promised room is not idle for others: `future` is smaller where it was promised.
@@ -206,11 +222,7 @@ class ShapeVectors:
             else:
                 fits_later &= idle >= amount
             fits &= idle >= amount
-        for room in self._rooms:
-            fits &= room.has_room(session, self._shape, rows, False)
-            fits_later &= room.has_room(session, self._shape, rows, True)
-        self._later[positions] = fits_later
-        self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
+        return fits, fits_later
 
 
 class Placement:

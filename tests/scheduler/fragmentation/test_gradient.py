@@ -173,10 +173,11 @@ def test_vectors_equal_a_plain_function(states, kinds, barred, ask):
         max_size=8,
     ),
     st.lists(some_asks, min_size=1, max_size=3),
+    st.integers(1, 6),
 )
-def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks):
+def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks, most_states):
     work, nodes = workload(*kinds), columns(states, len(kinds))
-    table = GrowthTable(work, nodes.take(np.arange(nodes.count)))
+    table = GrowthTable(work, nodes.take(np.arange(nodes.count)), most_states)
     rows = np.arange(nodes.count)
     for node, devices, cpu in changes:
         row = node % nodes.count
@@ -184,7 +185,10 @@ def test_an_updated_table_equals_a_new_one(states, kinds, changes, asks):
         nodes.cpu[row] = cpu
         table.update(np.array([row]), nodes.take(np.array([row])))
         for ask in asks:
-            assert table.growths(ask, rows).tolist() == growth(work, nodes, ask)[0].tolist()
+            grown = growth(work, nodes, ask)[0]
+            assert table.growths(ask, rows).tolist() == grown.tolist()
+            unit = max(work.total_weight, 1) * work.whole
+            assert table.buckets(ask, rows).tolist() == buckets(grown, unit).tolist()
     assert table.lost.tolist() == fragmentation(work, nodes).tolist()
 
 
@@ -198,9 +202,9 @@ def test_a_share_by_memory_has_a_portion_on_each_node(states, kinds, data):
     rows = np.array(data.draw(st.permutations(range(nodes.count))))
     table = GrowthTable(work, nodes.take(np.arange(nodes.count)))
 
-    found = table.growths(Ask(1000, portions[rows]), rows, memory_mib=1)
+    found = table.growths(Ask(1000, portions[rows]), rows)
 
     expected = [growth_plainly(work, nodes, row, Ask(1000, int(portions[row]))) for row in rows]
     assert found.tolist() == expected
     again = rows[::2]
-    assert table.growths(Ask(1000, portions[again]), again, 1).tolist() == expected[::2]
+    assert table.growths(Ask(1000, portions[again]), again).tolist() == expected[::2]

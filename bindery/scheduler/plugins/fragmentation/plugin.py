@@ -26,7 +26,6 @@ from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.plugins.fragmentation.gradient import (
     Ask,
     NodeColumns,
-    buckets,
     device_growths,
 )
 from bindery.scheduler.plugins.fragmentation.table import GrowthTable
@@ -125,9 +124,7 @@ class Fragmentation:
             return _fullest(session, rows)
         table = self._table_for(session)
         table.update(rows, self._columns(session, rows))
-        share = shape.request.share
-        grown = table.growths(self._ask(session, shape, rows), rows, share.memory_mib)
-        bucket = buckets(grown, table.workload.total_weight * WHOLE)
+        bucket = table.buckets(self._ask(session, shape, rows), rows)
         return np.asarray(bucket * (_DECADE / 100.0), dtype=np.float64)
 
     def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
@@ -195,11 +192,7 @@ class Fragmentation:
         self._allowed = self._allowed_by(session, pods)
         columns = self._columns(session, rows)
         old = self._table
-        if (
-            old is not None
-            and self._built_at[:2] == key[:2]
-            and old.nodes.free.shape == columns.free.shape
-        ):
+        if old is not None and self._built_at[:2] == key[:2] and old.is_for(columns):
             old.update(rows, columns)
         else:
             self._table = GrowthTable(pods.workload(), columns)
