@@ -69,6 +69,8 @@ class Holds:
     def __init__(self) -> None:
         self._by_pod: defaultdict[Uid, dict[Carried, Hold]] = defaultdict(dict)
         self._by_request: defaultdict[Carried, set[Uid]] = defaultdict(set)
+        self._with_data: dict[Uid, None] = {}
+        """The pods with plugin data in a hold, in the order in which these came; few pods have."""
         self.assumed: dict[RequestKey, Assumption] = {}
         """Commits whose request the watch has not shown yet."""
         self.requests: dict[Carried, BindRequest] = {}
@@ -98,9 +100,9 @@ class Holds:
         known = self.requests.get(first) or self.assumed.get(first.statement)
         return known.spec if known is not None else None
 
-    def all(self) -> Iterator[tuple[Uid, Hold]]:
-        """Yield each held pod with the hold that counts."""
-        for uid in self._by_pod:
+    def with_data(self) -> Iterator[tuple[Uid, Hold]]:
+        """Yield the held pods with plugin data, each with the hold that counts."""
+        for uid in self._with_data:
             hold = self.get(uid)
             if hold is not None:
                 yield uid, hold
@@ -180,6 +182,7 @@ class Holds:
         hold = self.get(uid)
         if hold is not None and hold.data:
             self.settled[uid] = hold
+        self._with_data.pop(uid, None)
         for request in self._by_pod.pop(uid, {}):
             self._by_request[request].discard(uid)
             if not self._by_request[request]:
@@ -192,8 +195,11 @@ class Holds:
             del self._by_pod[uid][request]
             if not self._by_pod[uid]:
                 del self._by_pod[uid]
+                self._with_data.pop(uid, None)
         for uid, hold in holds.items():
             self._by_pod[uid][request] = hold
+            if hold.data:
+                self._with_data[uid] = None
         if holds:
             self._by_request[request] = set(holds)
         return sorted(before | holds.keys())

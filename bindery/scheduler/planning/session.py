@@ -293,7 +293,7 @@ class Session:
         For pods with a BindRequest, and for pods that were bound while this process was running.
         """
         holds = self._cluster.holds
-        for uid, hold in chain(holds.all(), holds.settled.items()):
+        for uid, hold in chain(holds.with_data(), holds.settled.items()):
             data = hold.data.get(plugin)
             if isinstance(data, dict):  # other clients can create requests too
                 yield uid, hold.node_name, data
