@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 from pydantic import Field, field_validator
 
 from bindery.api.base import ApiModel, NonNegative
-from bindery.api.gpus import DEFAULT_GPU_RESOURCES
+from bindery.api.gpus import DEFAULT_GPU_DEVICE_CLASSES, DEFAULT_GPU_RESOURCES
 from bindery.api.names import SCHEDULER_NAME
 from bindery.api.usage import UsageConfiguration
 
@@ -148,6 +148,9 @@ class SchedulerConfiguration(ApiModel):
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     """The resources that queues count as GPUs, as shell patterns such as `gpu.intel.com/*`. MIG
     instances always count, each as its number of compute slices."""
+    gpu_device_classes: tuple[str, ...] = DEFAULT_GPU_DEVICE_CLASSES
+    """The DeviceClasses whose devices queues count as GPUs, as shell patterns such as
+    `*.nvidia.com`: each device that resource claims have counts as one."""
     cycle_seconds: float = Field(default=1.0, gt=0)
     """The longest time between two cycles when nothing happens."""
     min_cycle_seconds: float = Field(default=0.05, ge=0)

@@ -1,4 +1,4 @@
-"""Which extended resources queues count as GPUs, and how many GPUs one of them is.
+"""Which extended resources and DeviceClasses queues count as GPUs, and how many GPUs each is.
 
 Pure. Nodes are compared by the resource itself; the quota, limit and share of GPUs apply to the sum
 over all resources.
@@ -20,6 +20,13 @@ DEFAULT_GPU_RESOURCES: Final = (
     "habana.ai/gaudi",
     "google.com/tpu",
 )
+DEFAULT_GPU_DEVICE_CLASSES: Final = (
+    "gpu.nvidia.com",
+    "mig.nvidia.com",
+    "gpu.amd.com",
+    "gpu.intel.com",
+    "gaudi.intel.com",
+)
 _MIG_PROFILE: Final = re.compile(r"(?P<slices>[12347])g\.[1-9][0-9]{0,2}gb(\.me|\.gfx|\.all)?")
 """NVIDIA's profiles: compute slices, memory, and attributes after a dot as in resource names."""
 
@@ -39,15 +46,27 @@ def unknown_profiles(resources: Sequence[str]) -> tuple[str, ...]:
 
 
 class GpuResources:
-    """The resources that match one of `patterns` (shell patterns), and MIG instances."""
+    """The resources that match one of `patterns` (shell patterns), and MIG instances.
 
-    def __init__(self, patterns: Sequence[str] = DEFAULT_GPU_RESOURCES) -> None:
-        self._patterns = tuple(patterns)
+    `classes`: patterns for the DeviceClasses of devices that resource claims have (DRA).
+    """
+
+    def __init__(
+        self,
+        patterns: Sequence[str] = DEFAULT_GPU_RESOURCES,
+        classes: Sequence[str] = DEFAULT_GPU_DEVICE_CLASSES,
+    ) -> None:
+        self._patterns, self._classes = tuple(patterns), tuple(classes)
+        self.counts_class = lru_cache(maxsize=1024)(self._counts_class)
+        """Return whether devices of a DeviceClass count, each as one GPU."""
         self.gpus_of = lru_cache(maxsize=1024)(self._gpus_of)
         """Return how many GPUs one of a resource counts, without `nvidia.com/gpu`; else 0.
 
         A MIG instance counts its compute slices, as in KAI-Scheduler.
         """
+
+    def _counts_class(self, name: str) -> bool:
+        return any(fnmatchcase(name, pattern) for pattern in self._classes)
 
     def _gpus_of(self, resource: str) -> int:
         if resource == GPU_RESOURCE:  # counts as itself

@@ -26,7 +26,8 @@ The files that `bindery scheduler run --config`, `bindery binder run --config`,
 `scheduler.configuration`, `binder.configuration` and `grouper.configuration` of the chart.
 Unknown keys are errors, with file and line.
 The scheduler rereads its file when it changes; `schedulerName`, `nodePool`, `gpuResources`,
-`leaderElection`, `tenancyPolicyEnforced`, `grouper` and `usage.source` need a restart.
+`gpuDeviceClasses`, `leaderElection`, `tenancyPolicyEnforced`, `grouper` and `usage.source`
+need a restart.
 
 This page is generated from the models by `make crds`.
 """

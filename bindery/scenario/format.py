@@ -15,7 +15,7 @@ from bindery.api.configuration import (
     PluginConfiguration,
     SchedulerConfiguration,
 )
-from bindery.api.gpus import DEFAULT_GPU_RESOURCES
+from bindery.api.gpus import DEFAULT_GPU_DEVICE_CLASSES, DEFAULT_GPU_RESOURCES
 from bindery.api.usage import UsageConfiguration
 from bindery.scenario.events import Event, Fault, InFlightRequest
 from bindery.scenario.expectations import Expectation
@@ -40,6 +40,7 @@ class ConfigurationOverrides(ScenarioModel):
     """By plugin: the factor of its scores; default 1."""
     node_pool: str = ""
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
+    gpu_device_classes: tuple[str, ...] = DEFAULT_GPU_DEVICE_CLASSES
     bind_request: BindRequestConfiguration = BindRequestConfiguration()
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     usage: UsageConfiguration = UsageConfiguration()
@@ -64,6 +65,7 @@ class ConfigurationOverrides(ScenarioModel):
         return SchedulerConfiguration(
             node_pool=self.node_pool,
             gpu_resources=self.gpu_resources,
+            gpu_device_classes=self.gpu_device_classes,
             actions=default.actions if self.actions is None else self.actions,
             plugins=plugins,
             bind_request=self.bind_request,

@@ -22,6 +22,7 @@ _FIXED = (
     "scheduler_name",
     "node_pool",
     "gpu_resources",
+    "gpu_device_classes",
     "leader_election",
     "tenancy_policy_enforced",
     "grouper",

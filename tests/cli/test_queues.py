@@ -91,6 +91,35 @@ def test_no_line_is_wider_than_the_terminal_and_bars_take_what_is_left(
     assert max(map(len, drawn)) == width
 
 
+def test_devices_of_resource_claims_are_gpus(lines: Lines, tmp_path: Path) -> None:
+    path = tmp_path / "claims.yaml"
+    path.write_text("""
+nodes: [{name: n, gpus: 1}]
+queues: [{name: q, gpu: {quota: 2}}]
+deviceClasses: [{kind: DeviceClass, metadata: {name: gpu.nvidia.com}}]
+resourceSlices:
+- kind: ResourceSlice
+  metadata: {name: n}
+  spec: {driver: d, nodeName: n, pool: {name: n}, devices: [{name: gpu-0}, {name: gpu-1}]}
+resourceClaims:
+- kind: ResourceClaim
+  metadata: {name: held}
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+  status: {allocation: {devices: {results: [{request: r, driver: d, pool: n, device: gpu-0}]}}}
+- kind: ResourceClaim
+  metadata: {name: wanted}
+  spec: {devices: {requests: [{name: r, exactly: {deviceClassName: gpu.nvidia.com}}]}}
+jobs:
+- {name: a, queue: q, pods: [{claims: [held], state: Running, node: n}]}
+- {name: b, queue: q, pods: [{claims: [wanted]}]}
+""")
+
+    title, _, row, *_ = lines("--file", str(path))
+
+    assert title == "GPUs: 3 in all, 1 allocated, 1 more asked for"
+    assert row.split()[:5] == ["q", "1", "2", "2", "2"]
+
+
 def test_cores_are_drawn_when_they_are_asked_for(lines: Lines, cluster: str) -> None:
     drawn = lines("--file", cluster, "--resource", "cpu")
 

@@ -7,15 +7,21 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 from dracorner import Driver, gpus, named, templated
-from support import Corner, Gang, binder_configuration, wait_for
+from support import Corner, Gang, binder_configuration, scheduler_configuration, wait_for
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.controlplane.components import Component, Components
 from bindery.kube.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.errors import InvalidError, NotFoundError
-from bindery.kube.resources import BIND_REQUESTS, PODS
+from bindery.kube.resources import BIND_REQUESTS, PODS, QUEUES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components, pool: str) -> Component:
+    counted = scheduler_configuration(pool).model_copy(update={"gpu_device_classes": ("*",)})
+    return module_components.start_scheduler(counted).wait_ready()
 
 
 @pytest.fixture(scope="module")
@@ -82,6 +88,34 @@ async def test_a_gang_gets_devices_from_a_template_and_the_next_pod_waits_for_th
 
     first = min(pod.metadata.name for pod in await corner.pods(gang))
     await corner.client.delete(PODS, first, corner.namespace, grace_period_s=0)
+    await corner.wait_bound(late)
+
+
+async def test_devices_of_claims_count_as_gpus_of_the_queue(corner: Corner, driver: Driver) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(3))
+    await driver.make_template("one")
+    await driver.make_claim("shared")
+    queue = await corner.add_queue("limited", {"resources": {"gpu": {"quota": 2, "limit": 2}}})
+    sharers = Gang("sharers", size=3, pod=named("shared"), queue=queue)
+    single = Gang("single", size=1, pod=templated("one"), queue=queue)
+    for gang in (sharers, single):
+        await corner.submit(gang)
+        await corner.wait_bound(gang)
+
+    late = Gang("late", size=1, pod=templated("one"), queue=queue)
+    await corner.submit(late)
+    condition = await corner.wait_condition(late, "False", "OverLimit")
+    assert f"queue {queue} holds 2 of its limit of 2 nvidia.com/gpu" in condition.message
+
+    async def counted() -> bool:
+        status = (await corner.client.get(QUEUES, queue)).status
+        return (status.allocated.get("gpu"), status.pending.get("gpu")) == ("2", "1")
+
+    await wait_for(counted, "the queue says what it holds")
+
+    (pod,) = await corner.pods(single)
+    await corner.client.delete(PODS, pod.metadata.name, corner.namespace, grace_period_s=0)
     await corner.wait_bound(late)
 
 

@@ -18,6 +18,7 @@ from bindery.api.quantity import QuantityError
 from bindery.api.times import seconds
 from bindery.kube.bindrequests import BindRequest, RequestKey, StoredBindRequest
 from bindery.kube.budgets import DisruptionBudget
+from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import (
     KubeObject,
     Meta,
@@ -61,7 +62,7 @@ class Cluster:
     def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
         self._clock = clock
-        self.state = PlanState(ResourceAxis(GpuResources(configuration.gpu_resources)))
+        self.state = PlanState(ResourceAxis(_gpus(configuration)))
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
@@ -197,6 +198,8 @@ class Cluster:
             self._apply_namespace(item, gone)
         elif isinstance(item, DisruptionBudget):
             return self._apply_budget(item, gone)
+        elif isinstance(item, ResourceClaim):
+            self._tasks.claim_changed(item, gone=gone)
         return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
 
     def job_key(self, pod: Pod) -> JobKey:
@@ -496,3 +499,7 @@ class Cluster:
         owner, count = owner_and_commit(request.spec.statement.id)
         if owner and count:
             self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
+
+
+def _gpus(configuration: SchedulerConfiguration) -> GpuResources:
+    return GpuResources(configuration.gpu_resources, configuration.gpu_device_classes)

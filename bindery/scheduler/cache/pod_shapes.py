@@ -2,12 +2,15 @@
 
 Used by tasks.py. A pod's rules about other pods, such as affinity, may refer to labels that shapes
 did not have before; then the shapes of the pods with these labels change. So do the shapes of pods
-with an image when it comes to its first node.
+with an image when it comes to its first node, and of pods whose claims have other GPUs.
 """
 
 from collections.abc import Iterable, Iterator
 
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import Pod
+from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.model.images import image_names
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.label_references import LabelReferences
@@ -26,6 +29,7 @@ class PodShapes:
         """The pods of this scheduler."""
         self._users: dict[str, dict[Uid, None]] = {}
         """Image -> the pods of this scheduler that use it."""
+        self._claims = ClaimGpus(nodes.axis.gpus.counts_class)
 
     def note(self, pod: Pod, *, ours: bool) -> Iterator[tuple[Uid, Shape]]:
         """Note a new state of `pod`; yield the other pods that it gives new shapes."""
@@ -36,26 +40,40 @@ class PodShapes:
         affected = self._references.put(
             uid, meta.namespace, meta.labels, read_rules(pod), planned=ours
         )
-        for other in sorted(affected):
-            yield other, self.of(self._planned[other], ours=True)
+        if ours:
+            ended = pod.status.phase in ENDED_POD_PHASES
+            affected = {
+                *affected,
+                *(self._claims.forget_pod(uid) if ended else self._claims.put_pod(pod)),
+            }
+        yield from self._shaped(affected)
 
     def of(self, pod: Pod, *, ours: bool) -> Shape:
         """Return the shape of `pod`, which was noted."""
         if not ours:
             return self.book.of(pod)
         seen = self._references.of(pod.metadata.namespace, pod.metadata.labels)
-        return self.book.of(pod, read_rules(pod), seen)
+        return self.book.of(pod, read_rules(pod), seen, self._claims.of(Uid(pod.metadata.uid)))
 
-    def forget(self, uid: Uid) -> None:
-        """Forget a pod."""
+    def claim_changed(self, claim: ResourceClaim, *, gone: bool) -> Iterator[tuple[Uid, Shape]]:
+        """Note a new state of `claim`; yield the pods to which it gives new shapes."""
+        yield from self._shaped(self._claims.put_claim(claim, gone=gone))
+
+    def forget(self, uid: Uid) -> Iterator[tuple[Uid, Shape]]:
+        """Forget a pod; yield the pods to which this gives new shapes."""
         self._references.remove(uid)
         self._note_images(uid, None)
         self._planned.pop(uid, None)
+        yield from self._shaped(self._claims.forget_pod(uid))
 
     def images_came(self, names: Iterable[str]) -> Iterator[tuple[Uid, Shape]]:
         """Yield the pods to which new images on nodes give new shapes."""
         users = {uid: None for name in names for uid in self._users.get(name, ())}
-        for uid in users:
+        yield from self._shaped(users)
+
+    def _shaped(self, pods: Iterable[Uid]) -> Iterator[tuple[Uid, Shape]]:
+        """Yield `pods` with their shapes."""
+        for uid in sorted(pods):
             yield uid, self.of(self._planned[uid], ours=True)
 
     def _note_images(self, uid: Uid, pod: Pod | None) -> None:

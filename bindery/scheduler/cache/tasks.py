@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
+from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
@@ -138,6 +139,10 @@ class TaskStore:
         """Update the pods that use images `names`, which no node had before."""
         self._reshape(self._shapes.images_came(names))
 
+    def claim_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
+        """Update the pods that have GPUs by `claim`."""
+        self._reshape(self._shapes.claim_changed(claim, gone=gone))
+
     def _reshape(self, shapes: Iterable[tuple[Uid, Shape]]) -> None:
         """Enter pods again with new shapes."""
         for uid, shape in shapes:
@@ -157,7 +162,7 @@ class TaskStore:
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod."""
         self._holds.pod_gone(uid)
-        self._shapes.forget(uid)
+        self._reshape(self._shapes.forget(uid))
         self._evicting.discard(uid)
         self._bound_in.pop(uid, None)
         task = self._state.tasks.get(uid)
@@ -258,7 +263,7 @@ class TaskStore:
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""
         self._state.tasks.pop(uid, None)
-        self._shapes.forget(uid)
+        self._reshape(self._shapes.forget(uid))
         self._evicting.discard(uid)
         self.charges.devices.forget(uid)
 

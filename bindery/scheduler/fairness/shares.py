@@ -6,6 +6,7 @@ Made once a session from the queue table. The queue ledger has the holdings at a
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.api import quantity
 from bindery.api.names import GPU_RESOURCE
@@ -25,12 +26,20 @@ NOTHING = 1000.0
 class Shares:
     """Quota, weight, limit and fair share of every queue; arrays are [resource, queue]."""
 
-    def __init__(self, state: PlanState, ledger: QueueLedger, past: PastUsage, now: float) -> None:
+    def __init__(
+        self,
+        state: PlanState,
+        ledger: QueueLedger,
+        total: NDArray[np.int64],
+        past: PastUsage,
+        now: float,
+    ) -> None:
+        """`total`: the amounts to divide [resource]."""
         queues, axis = state.queues, state.axis
         self._ledger = ledger
         self._axis, self._entries = axis, list(queues.entries)
         self.quota, self.weight, self.limit = queues.rules()
-        self.total: Amounts = state.nodes.total().astype(np.float64)
+        self.total: Amounts = total.astype(np.float64)
         """[resource]: the amounts to divide."""
         self.pending = ledger.rolled_up(queues.pending).astype(np.float64)
         self.request: Amounts = ledger.allocated + self.pending

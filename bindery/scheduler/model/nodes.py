@@ -7,11 +7,12 @@ row of a deleted node is used again for a new one.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api import quantity
 from bindery.api.gpureservation import ReservationResources
 from bindery.api.gpushare import WHOLE
 from bindery.api.names import GPU_MODEL_LABEL, GPU_RESOURCE
@@ -195,8 +196,12 @@ class NodeTable:
         amount = gpu_amount(min(portion, WHOLE), request.share.devices)
         return request.instead(self.axis.index(GPU_RESOURCE), amount)
 
-    def total(self) -> NDArray[np.int64]:
-        """Return the amounts that ready nodes offer to queues [resource], with GPUs by model."""
+    def total(self, further: Sequence[Mapping[int, int]] = ()) -> NDArray[np.int64]:
+        """Return the amounts that ready nodes offer to queues [resource], with GPUs by model.
+
+        `further`: row -> number of GPUs that are no resources of the node; `NO_ROW` for GPUs that
+        several nodes can use.
+        """
         ready = self._ready_rows()
         # Pods of other schedulers may hold more than their node has.
         offered = np.maximum((self.allocatable - self.foreign)[:, ready], 0)
@@ -206,7 +211,13 @@ class NodeTable:
                 offered[gpu] += offered[index] * gpus
         for row, cards in self._cards.all():  # allocatable of these nodes counts shares, not cards
             offered[gpu, ready == row] = cards
+        more = np.zeros(len(self.nodes) + 1, dtype=np.int64)  # the last is that of NO_ROW
+        for by_row in further:
+            for row, count in by_row.items():
+                more[row] += count * quantity.scale(GPU_RESOURCE)
+        offered[gpu] += more[ready]
         total = offered.sum(axis=1)
+        total[gpu] += more[NO_ROW]
         if self._models:
             models = np.fromiter((self._models.get(row, NO_ROW) for row in ready), np.intp)
             known = models != NO_ROW

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from weakref import WeakValueDictionary
 
-from bindery.api import gpushare
+from bindery.api import gpushare, quantity
 from bindery.api.gpus import unknown_profiles
 from bindery.api.gpushare import WHOLE, GpuAsk, GpuShare
 from bindery.api.hami import assignment, requests, wishes
@@ -97,6 +97,8 @@ class Shape:
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
     host_ports: frozenset[HostPort] = frozenset()
+    claimed_gpus: int = 0
+    """The GPUs of its resource claims; `request` has them as `counted_gpus`."""
     images: UsedImages = NO_IMAGES
     namespace: str = ""
     """The namespace, if rules of pods refer to it."""
@@ -135,13 +137,14 @@ class ShapeBook:
         pod: Pod,
         rules: PodRules = NO_RULES,
         seen: tuple[str, Mapping[str, str]] | None = None,
+        claimed_gpus: int = 0,
     ) -> Shape:
         """Return the shape of `pod`.
 
         `rules`: the rules of the pod. `seen`: its namespace and labels, as far as rules of any pod
-        refer to them; None if none does.
+        refer to them; None if none does. `claimed_gpus`: the GPUs that queues count for its claims.
         """
-        plain = self._plain(pod)
+        plain = self._plain(pod, claimed_gpus)
         if rules is NO_RULES and seen is None:
             return plain
         namespace, labels = seen or ("", {})
@@ -151,7 +154,7 @@ class ShapeBook:
             shape = self._ruled[key] = _ruled(plain, rules, namespace, labels)
         return shape
 
-    def _plain(self, pod: Pod) -> Shape:
+    def _plain(self, pod: Pod, claimed_gpus: int) -> Shape:
         spec = _effective_spec(pod)
         annotations = {
             key: pod.metadata.annotations[key]
@@ -170,8 +173,9 @@ class ShapeBook:
                 spec.node_selector,
                 spec.affinity and spec.affinity.node_affinity,
                 spec.tolerations,
-                # Claims differ from pod to pod: the shape has only whether there are any.
+                # Claims differ from pod to pod: the shape has whether there are any, and GPUs.
                 bool(spec.resource_claims),
+                claimed_gpus,
                 any(_is_claim(volume) for volume in spec.volumes or ()),
                 annotations,
                 _forged_annotation(pod),
@@ -181,7 +185,7 @@ class ShapeBook:
         )
         shape = self._shapes.get(key)
         if shape is None:
-            shape = self._new(pod, spec, annotations, images)
+            shape = _claiming(self._new(pod, spec, annotations, images), claimed_gpus, self.axis)
             # A node with these resources may appear, so this refusal is not cached.
             if shape.refusal is not _TOO_MANY_RESOURCES:
                 self._shapes[key] = shape
@@ -252,6 +256,16 @@ class ShapeBook:
             host_ports=host_ports(spec),
             images=images,
         )
+
+
+def _claiming(shape: Shape, gpus: int, axis: ResourceAxis) -> Shape:
+    """Return `shape` with `gpus` that queues count for claims. They do not change its places."""
+    if not gpus:
+        return shape
+    index, units = axis.index(GPU_RESOURCE), gpus * quantity.scale(GPU_RESOURCE)
+    _, counted = shape.request.counted_gpus or (index, 0)
+    request = replace(shape.request, counted_gpus=(index, counted + units))
+    return replace(shape, request=request, claimed_gpus=gpus)
 
 
 def _effective_spec(pod: Pod) -> PodSpec:

@@ -119,7 +119,9 @@ class Session:
         self._was_releasing = bool(self.state.nodes.releasing.any())
         self.node_ledger = NodeLedger(self.state.nodes)
         self.queue_ledger = QueueLedger(self.state.queues, self.state.nodes)
-        self.shares = Shares(self.state, self.queue_ledger, past or nothing_past(), now)
+        offers = [plugin.offered_gpus(self.state) for plugin in plugins.gpu_offers]
+        total = self.state.nodes.total(offers)
+        self.shares = Shares(self.state, self.queue_ledger, total, past or nothing_past(), now)
         """The fair share of each queue."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]

@@ -25,6 +25,7 @@ from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows, SortKey
+from bindery.scheduler.model.views import StateView
 from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
 
@@ -424,6 +425,15 @@ class NodeRoom(Protocol):
 
     def no_room_text(self, shape: Shape) -> str:
         """Return the text for the nodes without room, after their count: `insufficient …`."""
+        ...
+
+
+@runtime_checkable
+class OffersGpus(Protocol):
+    """Has GPUs that nodes do not have as resources, for the total that queues share."""
+
+    def offered_gpus(self, state: StateView) -> Mapping[int, int]:
+        """Return node row -> number of such GPUs; `NO_ROW` for GPUs that several nodes can use."""
         ...
 
 

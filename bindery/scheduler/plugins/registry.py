@@ -63,6 +63,7 @@ class PluginSet:
     task_validity: Sequence[points.TaskValid] = field(init=False)
     task_node_filters: Sequence[points.TaskNodeFilter] = field(init=False)
     rooms: Sequence[points.NodeRoom] = field(init=False)
+    gpu_offers: Sequence[points.OffersGpus] = field(init=False)
     waits: Sequence[points.WorthWaiting] = field(init=False)
     release_gates: Sequence[points.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
@@ -109,6 +110,7 @@ class PluginSet:
         self.task_validity = [p for p in self.plugins if isinstance(p, points.TaskValid)]
         self.task_node_filters = [p for p in self.plugins if isinstance(p, points.TaskNodeFilter)]
         self.rooms = [p for p in self.plugins if isinstance(p, points.NodeRoom)]
+        self.gpu_offers = [p for p in self.plugins if isinstance(p, points.OffersGpus)]
         self.waits = [p for p in self.plugins if isinstance(p, points.WorthWaiting)]
         self.release_gates = [p for p in self.plugins if isinstance(p, points.WaitsForRelease)]
         strategies = (p.gpu_strategy() for p in self.plugins if isinstance(p, points.GpuStrategy))

@@ -7,7 +7,7 @@ k8s.io/dynamic-resource-allocation 0.36.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from dataclasses import dataclass, field
 
 from bindery.api.quantity import QuantityError, nano
@@ -124,6 +124,10 @@ class Inventory:
         if pool is not None:
             del self._slices[pool][name]
             self._rebuild(pool)
+
+    def pools(self) -> Collection[Pool]:
+        """Return all pools."""
+        return self._pools.values()
 
     def pool(self, pool: PoolId) -> Pool | None:
         """Return the pool `pool`, if it exists."""

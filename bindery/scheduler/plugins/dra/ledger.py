@@ -116,7 +116,12 @@ class ClaimLedger:
         Raises:
             ClaimError: a claim cannot be allocated, whatever is free.
         """
-        return tuple(self._prepared(need) for need in needs if self._needs_devices(need))
+        return tuple(self._prepared(need) for need in needs if self.needs_devices(need))
+
+    def needs_devices(self, need: Reference) -> bool:
+        """Return whether the claim has no devices, or devices under release."""
+        state = self.state_of(need)
+        return state.allocation is None or state.is_released
 
     def reach(self, need: Reference) -> NodeSelector | None:
         """Return the nodes with access to the claim's devices; None for all, or without devices."""
@@ -184,7 +189,7 @@ class ClaimLedger:
                 raise LedgerRefusalError(
                     f"resource claim {need.key.name} is being released", fits_later=True
                 )
-        wanted = [need for need in needs if self._needs_devices(need)]
+        wanted = [need for need in needs if self.needs_devices(need)]
         if wanted:
             self._allocate(wanted, row, is_promise, undo)
         given = []
@@ -290,10 +295,6 @@ class ClaimLedger:
             return self._cache.prepared(need.claim.spec.devices)
         except ClaimError as error:
             raise ClaimError(f"resource claim {need.key.name}: {error}") from error
-
-    def _needs_devices(self, need: Reference) -> bool:
-        state = self.state_of(need)
-        return state.allocation is None or state.is_released
 
     def _is_full(self, need: Reference, task: Task) -> bool:
         users = self.state_of(need).users

@@ -23,15 +23,18 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.sharedclaims import SHARING_GROUPS
 from bindery.kube.store import Change
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.model.views import StateView
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import ClaimError
+from bindery.scheduler.plugins.dra.gpu_offers import GpuOffers
 from bindery.scheduler.plugins.dra.ledger import ClaimLedger
 from bindery.scheduler.plugins.dra.node_fit import NodeFit
+from bindery.scheduler.plugins.dra.quota import over_limit
 from bindery.scheduler.plugins.dra.references import ClaimKey, ClaimReferenceError
 from bindery.scheduler.plugins.view import SessionView
 
@@ -44,6 +47,7 @@ class DynamicResources:
     def __init__(self) -> None:
         self._cache = ClaimCache()
         self._node_fit = NodeFit(self._cache)
+        self._offers = GpuOffers(self._cache)
         self._last: ClaimLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
@@ -68,6 +72,16 @@ class DynamicResources:
         given = ((uid, data) for uid, _, data in session.handed_over(self.name))
         self._last = ClaimLedger(self._cache, self._node_fit, state, given)
         return self._last
+
+    def offered_gpus(self, state: StateView) -> Mapping[int, int]:
+        """Return the devices that count as GPUs by node row."""
+        return self._offers.by_row(state.nodes, state.axis.gpus.counts_class)
+
+    def over_capacity(
+        self, session: SessionView, job: Job, tasks: Sequence[Task]
+    ) -> Refusal | None:
+        """Refuse `tasks` whose shared claims would exceed a limit of GPUs."""
+        return over_limit(session, job, tasks)
 
     def invalid_task(self, session: SessionView, task: Task) -> Refusal | None:  # the protocol's
         """Refuse a task with unusable claims."""
