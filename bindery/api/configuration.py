@@ -179,6 +179,11 @@ class SchedulerConfiguration(ApiModel):
     usage: UsageConfiguration = UsageConfiguration()
     """Time-based shares: what queues used in the past lowers what they get over quota."""
 
+    @property
+    def counted_as_gpus(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
+        """The resources and the DeviceClasses that queues count as GPUs."""
+        return self.gpu_resources, self.gpu_device_classes
+
     @field_validator("plugins")
     @classmethod
     def _names_are_unique(

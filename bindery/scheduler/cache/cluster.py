@@ -62,7 +62,7 @@ class Cluster:
     def __init__(self, configuration: SchedulerConfiguration, clock: Callable[[], float]) -> None:
         self._configuration = configuration
         self._clock = clock
-        self.state = PlanState(ResourceAxis(_gpus(configuration)))
+        self.state = PlanState(ResourceAxis(GpuResources(*configuration.counted_as_gpus)))
         self.holds = Holds()
         self.failures = FailureMemory(configuration.failed_node_cooldown_seconds)
         self.groups: dict[JobKey, PodGroup] = {}
@@ -499,7 +499,3 @@ class Cluster:
         owner, count = owner_and_commit(request.spec.statement.id)
         if owner and count:
             self.commit_counts[owner] = max(self.commit_counts.get(owner, 0), count)
-
-
-def _gpus(configuration: SchedulerConfiguration) -> GpuResources:
-    return GpuResources(configuration.gpu_resources, configuration.gpu_device_classes)
