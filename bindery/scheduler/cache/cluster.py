@@ -189,10 +189,7 @@ class Cluster:
         elif isinstance(item, Queue):
             self._apply_queue(item, gone)
         elif isinstance(item, PriorityClass):
-            if gone:
-                self.priority_classes.remove(item.metadata.name)
-            else:
-                self.priority_classes.put(item)
+            self.priority_classes.put(item, gone=gone)
             self._tasks.priority_class_changed(item.metadata.name)
         elif isinstance(item, Namespace):
             self._apply_namespace(item, gone)

@@ -22,14 +22,12 @@ class PriorityClasses:
     def __contains__(self, name: str) -> bool:
         return name in self._classes
 
-    def put(self, item: PriorityClass) -> None:
-        """Add or update a class."""
-        self._classes[item.metadata.name] = item
-        self._find_default()
-
-    def remove(self, name: str) -> None:
-        """Remove a class."""
-        self._classes.pop(name, None)
+    def put(self, item: PriorityClass, *, gone: bool) -> None:
+        """Add or update a class, or remove it if it is `gone`."""
+        if gone:
+            self._classes.pop(item.metadata.name, None)
+        else:
+            self._classes[item.metadata.name] = item
         self._find_default()
 
     def value(self, name: str | None) -> int | None:
