@@ -196,7 +196,7 @@ class Cluster:
         elif isinstance(item, DisruptionBudget):
             return self._apply_budget(item, gone)
         elif isinstance(item, ResourceClaim):
-            self._tasks.claim_changed(item, gone=gone)
+            self._tasks.reshape(self._tasks.shapes.claim_changed(item, gone=gone))
         return not isinstance(item, StoredBindRequest)  # its Statements follow one by one
 
     def job_key(self, pod: Pod) -> JobKey:
@@ -395,7 +395,8 @@ class Cluster:
             )
             self._apply_node(node, gone=True)  # its old state is no longer true either
             return
-        self._tasks.images_came(nodes.images.put(row, node.status.images or ()))
+        images = nodes.images.put(row, node.status.images or ())
+        self._tasks.reshape(self._tasks.shapes.images_came(images))
         if not known:
             self._tasks.charges.node_came(name, row)
             self._tasks.resize_shares(nodes.smallest_device_mib())

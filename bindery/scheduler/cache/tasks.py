@@ -5,11 +5,10 @@ their statuses, as a task is always withdrawn before it changes and entered agai
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.names import DEFAULT_QUEUE, NODE_POOL_LABEL
-from bindery.kube.claims import ResourceClaim
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
@@ -59,7 +58,7 @@ class TaskStore:
         self._defects = defects
         self._default_priority = priority_classes.default
         self._holds = holds
-        self._shapes = PodShapes(state.nodes)
+        self.shapes = PodShapes(state.nodes)
         self._grants = Grants(holds, trusts_records=self._trusts_records)
         self._scheduler_name = configuration.scheduler_name
         self._node_pool = configuration.node_pool
@@ -74,7 +73,7 @@ class TaskStore:
         self._stuck_before = -math.inf
         """Releasing pods whose grace period ended before this time are stuck; epoch seconds."""
         self.charges = Charges(state)
-        self._expected = ExpectedReservations(self._shapes.book)
+        self._expected = ExpectedReservations(self.shapes.book)
 
     # -- pods ----------------------------------------------------------------------------------
 
@@ -126,8 +125,8 @@ class TaskStore:
 
     def _shape(self, pod: Pod, *, ours: bool) -> Shape:
         """Return the shape of `pod`; enter the pods again that its rules give new shapes."""
-        self._reshape(self._shapes.note(pod, ours=ours))
-        return self._shapes.of(pod, ours=ours)
+        self.reshape(self.shapes.note(pod, ours=ours))
+        return self.shapes.of(pod, ours=ours)
 
     def note_nomination(self, pod: Pod, *, gone: bool) -> bool:
         """Note whether another scheduler has nominated `pod`; return whether that is news."""
@@ -135,15 +134,7 @@ class TaskStore:
             return self._state.nominations.remove(Uid(pod.metadata.uid))
         return self._state.nominations.put(pod, self._shape(pod, ours=False).request)
 
-    def images_came(self, names: Sequence[str]) -> None:
-        """Update the pods that use images `names`, which no node had before."""
-        self._reshape(self._shapes.images_came(names))
-
-    def claim_changed(self, claim: ResourceClaim, *, gone: bool) -> None:
-        """Update the pods that have GPUs by `claim`."""
-        self._reshape(self._shapes.claim_changed(claim, gone=gone))
-
-    def _reshape(self, shapes: Iterable[tuple[Uid, Shape]]) -> None:
+    def reshape(self, shapes: Iterable[tuple[Uid, Shape]]) -> None:
         """Enter pods again with new shapes."""
         for uid, shape in shapes:
             task = self._state.tasks.get(uid)
@@ -162,7 +153,7 @@ class TaskStore:
     def remove_pod(self, uid: Uid) -> None:
         """Remove a pod."""
         self._holds.pod_gone(uid)
-        self._reshape(self._shapes.forget(uid))
+        self.reshape(self.shapes.forget(uid))
         self._evicting.discard(uid)
         self._bound_in.pop(uid, None)
         task = self._state.tasks.get(uid)
@@ -255,15 +246,15 @@ class TaskStore:
 
     def resize_shares(self, device_mib: int) -> None:
         """Set the memory of the smallest GPU; if it changed, enter shares by memory again."""
-        if device_mib == self._shapes.book.device_mib:
+        if device_mib == self.shapes.book.device_mib:
             return
-        new, tasks = self._shapes.book.renew(device_mib), list(self._state.tasks.items())
-        self._reshape((uid, new.get(task.shape, task.shape)) for uid, task in tasks)
+        new, tasks = self.shapes.book.renew(device_mib), list(self._state.tasks.items())
+        self.reshape((uid, new.get(task.shape, task.shape)) for uid, task in tasks)
 
     def purge(self, uid: Uid) -> None:
         """Remove a pod after an error halfway through its intake. The caller then recounts."""
         self._state.tasks.pop(uid, None)
-        self._reshape(self._shapes.forget(uid))
+        self.reshape(self.shapes.forget(uid))
         self._evicting.discard(uid)
         self.charges.devices.forget(uid)
 
