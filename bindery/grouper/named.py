@@ -185,10 +185,6 @@ class NamedGangs:
         """Return whether pods name this gang."""
         return root in self._roots
 
-    def namespace(self, root: str) -> str:
-        """Return the namespace of a gang that is there."""
-        return self._roots[root].namespace
-
     def uses_upstream(self) -> bool:
         """Return whether pods of ours are in groups of upstream's."""
         return any(key.source == UPSTREAM for key in self._pods)
@@ -215,19 +211,16 @@ class NamedGangs:
 
     # ---- plans ----------------------------------------------------------------------------------
 
-    def plan(self, root: str, namespace_labels: Mapping[str, str]) -> Planned:
+    def plan(self, root: str) -> Planned:
         """Return the PodGroup of a gang that is there."""
         key = self._roots[root]
-        if key.source == UPSTREAM:
-            planned = self._plan_upstream(key, namespace_labels)
-        else:
-            planned = self._plan_marked(key, namespace_labels)
+        planned = self._plan_upstream(key) if key.source == UPSTREAM else self._plan_marked(key)
         self._forget_owners(root)
         self._owners_of[root] = planned.uids
         self._owned.update(dict.fromkeys(planned.uids, root))
         return planned
 
-    def _plan_marked(self, key: GangKey, namespace_labels: Mapping[str, str]) -> Planned:
+    def _plan_marked(self, key: GangKey) -> Planned:
         contract = next(each for each in CONTRACTS if each.name == key.source)
         body, is_installed = self._named_by(contract, key)
         if body is None and is_installed is None:
@@ -239,7 +232,6 @@ class NamedGangs:
             pods=list(self._pods[key].values()),
             body=body,
             is_kind_installed=bool(is_installed),
-            namespace_labels=namespace_labels,
         )
         made = contracts.plan(gang)
         return Planned(made, tuple(group.owner.uid for group in made.groups))
@@ -257,7 +249,7 @@ class NamedGangs:
             return None, found is not Missing.NOT_INSTALLED
         return found, True
 
-    def _plan_upstream(self, key: GangKey, namespace_labels: Mapping[str, str]) -> Planned:
+    def _plan_upstream(self, key: GangKey) -> Planned:
         objects = _Objects(self._owners, key)
         try:
             tree = trees.tree(objects, key.name)
@@ -276,7 +268,6 @@ class NamedGangs:
             pods=[pod for each in keys for pod in self._pods.get(each, {}).values()],
             strangers=[pod for each in keys for pod in self._strangers.get(each, {}).values()],
             workloads=workload,
-            namespace_labels=namespace_labels,
             demands_one_priority=adapter.demands_one_priority,
         )
         outcome = self._with_controllers(gang, key)

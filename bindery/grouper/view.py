@@ -174,9 +174,7 @@ class View:
 
     def plan_named(self, root: str) -> tuple[Planned, frozenset[str]]:
         """Return the plan of a gang that pods name, and the PodGroups with bound pods, by UID."""
-        known = self._namespaces.objects.get(("", self._named.namespace(root)))
-        labels = known.metadata.labels if known is not None else {}
-        return self._named.plan(root, labels), self._named.bound_under(root)
+        return self._named.plan(root), self._named.bound_under(root)
 
     def find_named(self, wanted: Wanted, root: str) -> Mapping[str, Any] | Missing:
         """Return the object that a plan of the workload `root` names, or why it is missing."""

@@ -1,6 +1,7 @@
 """`bindery migrate`: what other schedulers' objects become, what does not carry over, bad input."""
 
 import io
+import re
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +22,17 @@ SPECS: dict[str, Any] = {
 }
 
 
+def shortened(text: str) -> str:
+    """Return `text` without the names of plugins, of which there are more and more."""
+    return re.sub(r"^#     - name: \w+\n", "", text, flags=re.MULTILINE)
+
+
 @pytest.mark.parametrize("peer", ["kai", "volcano"])
 def test_a_file_of_objects_is_translated(command_line: CommandLine, peer: str) -> None:
     done = command_line("migrate", peer, str(GIVEN / f"{peer}.yaml"))
 
     assert done.returncode == 0
-    assert done.stdout == (GOLDEN / f"migrate-{peer}.yaml").read_text()
+    assert shortened(done.stdout) == (GOLDEN / f"migrate-{peer}.yaml").read_text()
     assert done.stderr == (GOLDEN / f"migrate-{peer}.txt").read_text()
 
 

@@ -171,7 +171,6 @@ def test_the_queue_comes_from_the_nearest_object_that_has_one() -> None:
     labelled = pods("a")
     labelled[0] = replace(labelled[0], labels={names.QUEUE_LABEL: "of-pod"})
     layers: dict[str, dict[str, Any]] = {
-        "of-namespace": {"namespace_labels": {names.QUEUE_LABEL: "of-namespace"}},
         "of-pod": {"pods": labelled},
         "of-job": {"workloads": {"work": workload()}, "controllers": {AT_JOB: job("of-job")}},
         "of-workload": {"workloads": {"work": workload(**{names.QUEUE_LABEL: "of-workload"})}},

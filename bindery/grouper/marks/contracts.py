@@ -6,7 +6,7 @@ says what the gang needs.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Final
 
 from pydantic import ValidationError
@@ -97,7 +97,6 @@ class MarkedGang:
     """The object that the mark names."""
     is_kind_installed: bool = False
     """Whether the kind of that object is installed: then pods wait for the object."""
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
 
 
 def contract_of(pod: PodFacts) -> tuple[Contract, str] | None:
@@ -161,8 +160,7 @@ def _add_settings(
         least = read("minMember", _MINIMUM)
         spec["minMember"] = 1 if least is None else least
     if "queue" not in spec:
-        queue = read("queue", settings.QUEUE) or gang.namespace_labels.get(names.QUEUE_LABEL)
-        spec["queue"] = queue or names.DEFAULT_QUEUE
+        spec["queue"] = read("queue", settings.QUEUE) or ""
     if "priorityClassName" not in spec:
         spec["priorityClassName"] = read("priorityClassName", settings.PRIORITY_CLASS)
     if "preemptibility" not in spec:

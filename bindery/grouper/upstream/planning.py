@@ -39,7 +39,6 @@ class Gang:
     """Workloads by name."""
     controllers: Mapping[tuple[str, str, str], Body] = field(default_factory=dict)
     """API group, kind and name -> an object that a Workload was made for."""
-    namespace_labels: Mapping[str, str] = field(default_factory=dict)
     demands_one_priority: bool = False
 
 
@@ -114,9 +113,8 @@ def _living(pods: Iterable[PodFacts]) -> list[PodFacts]:
 
 def _spec(gang: Gang, reading: "_Reading") -> PodGroupSpec:
     root = gang.root
-    queue = reading.value("queue", settings.QUEUE)
     fields: dict[str, Any] = {
-        "queue": queue or gang.namespace_labels.get(names.QUEUE_LABEL) or names.DEFAULT_QUEUE,
+        "queue": reading.value("queue", settings.QUEUE) or "",
         "priority_class_name": root.priority_class
         or reading.value("priorityClassName", settings.PRIORITY_CLASS),
         "expected_runtime_seconds": reading.value("expectedRuntimeSeconds", settings.RUNTIME),
