@@ -1,36 +1,335 @@
-from bindery.grouper.table import PodFacts, Reference, load, plan, root
+"""The walk to the owner, and what labels and annotations on the way ask for."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from bindery.api import names
+from bindery.grouper.table import (
+    Group,
+    GroupPlan,
+    PodFacts,
+    ProblemReason,
+    Reference,
+    Surroundings,
+    load,
+    plan,
+    pod_facts,
+    root,
+)
 
 TABLE = load()
+QUEUE = names.QUEUE_LABEL
+NO_META: Mapping[str, str] = {}
 
 
-def test_the_pods_of_a_job_are_one_gang_in_the_queue_that_the_job_names() -> None:
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {
-            "name": "train",
-            "namespace": "default",
-            "uid": "11111111-aaaa",
-            "labels": {"scheduling.bindery.dev/queue": "research"},
-        },
-        "spec": {"parallelism": 2, "completions": 2},
+def job(name: str = "train", spec: Mapping[str, Any] | None = None, **metadata: Any) -> Any:
+    found = {"name": name, "namespace": "default", "uid": f"{name}-uid", **metadata}
+    spec = {"parallelism": 2, "completions": 2} if spec is None else spec
+    return {"apiVersion": "batch/v1", "kind": "Job", "metadata": found, "spec": spec}
+
+
+def cron_job(**metadata: Any) -> Any:
+    found = {"name": "cron", "namespace": "default", "uid": "cron-uid", **metadata}
+    return {"apiVersion": "batch/v1", "kind": "CronJob", "metadata": found}
+
+
+def owned(item: Any, owner: Any) -> Any:
+    meta = owner["metadata"]
+    reference = {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": meta["name"],
+        "uid": meta["uid"],
+        "controller": True,
     }
-    controller = Reference("batch/v1", "Job", "train", "11111111-aaaa", "default")
-    pods = [PodFacts(f"pod-{i}", f"train-{i}", "default", {}, {}, controller) for i in range(2)]
+    item["metadata"]["ownerReferences"] = [reference]
+    return item
 
-    found = plan({"11111111-aaaa": job}, pods, TABLE)
 
-    assert [group.name for group in found.groups] == ["job-train-11111111"]
-    assert found.groups[0].spec.queue == "research"
-    assert found.groups[0].pods == ("pod-0", "pod-1")
-    assert found.groups[0].sources["queue"] == "Job/train"
-    assert root(pods[0], {"11111111-aaaa": job}) == controller
+def pods_of(owner: Any, count: int = 2, **meta: Mapping[str, str]) -> list[PodFacts]:
+    at = owner["metadata"]
+    controller = Reference(owner["apiVersion"], owner["kind"], at["name"], at["uid"], "default")
+    labels, annotations = meta.get("labels", NO_META), meta.get("annotations", NO_META)
+    return [
+        PodFacts(f"pod-{i}", f"{at['name']}-{i}", "default", labels, annotations, controller)
+        for i in range(count)
+    ]
+
+
+def planned(pods: list[PodFacts], *owners: Any, **around: Any) -> GroupPlan:
+    by_uid = {item["metadata"]["uid"]: item for item in owners}
+    return plan(by_uid, pods, TABLE, Surroundings(**around))
+
+
+def only(found: GroupPlan) -> Group:
+    (group,) = found.groups
+    return group
+
+
+def reasons(found: GroupPlan) -> list[tuple[str, str]]:
+    return [(str(each.object), each.reason.value) for each in found.problems]
+
+
+def test_the_nearest_to_the_pod_wins_and_is_named() -> None:
+    cron = cron_job(labels={QUEUE: "far"}, annotations={names.PREEMPTIBLE_ANNOTATION: "false"})
+    child = owned(job(annotations={QUEUE: "near"}), cron)
+
+    group = only(planned(pods_of(child), cron, child))
+
+    assert (group.spec.queue, group.spec.preemptibility) == ("near", "NonPreemptible")
+    assert group.sources["queue"] == "Job/train"
+    assert group.sources["preemptibility"] == "CronJob/cron"
+
+    near = planned(pods_of(child, labels={QUEUE: "nearest"}), cron, child)
+    assert only(near).spec.queue == "nearest"
+    assert only(near).sources["queue"] == "Job/train (pod template)"
+
+
+def test_our_key_comes_before_that_of_another_scheduler_in_the_same_object() -> None:
+    both = job(labels={"kai.scheduler/queue": "theirs"}, annotations={QUEUE: "ours"})
+    theirs = job(labels={"kai.scheduler/queue": "theirs"})
+
+    assert only(planned(pods_of(both), both)).spec.queue == "ours"
+    assert only(planned(pods_of(theirs), theirs)).spec.queue == "theirs"
+
+
+def test_removing_a_label_removes_its_effect() -> None:
+    with_label, without = job(labels={QUEUE: "research"}), job()
+
+    assert only(planned(pods_of(with_label), with_label)).spec.queue == "research"
+    assert only(planned(pods_of(without), without)).spec == spec_of(without)
+
+
+def spec_of(item: Any) -> Any:
+    return only(planned(pods_of(item), item)).spec
+
+
+def test_the_newest_pod_tells_the_template() -> None:
+    old, new = pods_of(job())
+    old = replace(old, created="2026-01-01T00:00:00Z", labels={QUEUE: "old"})
+    new = replace(new, created="2026-01-02T00:00:00Z", labels={QUEUE: "new"})
+
+    assert only(planned([new, old], job())).spec.queue == "new"
+
+
+def test_a_namespace_gives_the_queue_that_nobody_else_names() -> None:
+    found = planned(pods_of(job()), job(), namespace_labels={QUEUE: "team"})
+
+    assert only(found).spec.queue == "team"
+    assert only(found).sources["queue"] == "Namespace/default"
+
+
+def test_the_class_of_a_kind_counts_if_it_exists_and_the_pods_have_none() -> None:
+    pods = pods_of(job())
+    classed = [replace(pod, priority_class="high") for pod in pods]
+
+    exists = frozenset({"train", "high"})
+    assert only(planned(pods, job(), priority_classes=exists)).spec.priority_class_name == "train"
+    assert only(planned(pods, job(), priority_classes=frozenset())).spec.priority_class_name is None
+    assert only(planned(classed, job(), priority_classes=exists)).spec.priority_class_name is None
+
+
+def test_a_class_that_does_not_exist_is_ignored_and_said() -> None:
+    asking = job(annotations={names.PRIORITY_CLASS_KEY: "gone"})
+
+    found = planned(pods_of(asking), asking, priority_classes=frozenset({"high"}))
+
+    assert only(found).spec.priority_class_name is None
+    assert reasons(found) == [("Job/train", "InvalidValue")]
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        (names.MIN_MEMBER_KEY, "many"),
+        (names.MIN_MEMBER_KEY, "-1"),
+        (names.EXPECTED_RUNTIME_ANNOTATION, "0"),
+        (names.EXPECTED_RUNTIME_ANNOTATION, "nan"),
+        (names.PREEMPTIBLE_ANNOTATION, "perhaps"),
+        (names.SEGMENT_SIZE_KEY, "0"),
+        (QUEUE, " "),
+    ],
+)
+def test_a_value_without_meaning_is_ignored_and_said_at_its_object(key: str, value: str) -> None:
+    asking = job(annotations={key: value})
+
+    found = planned(pods_of(asking), asking)
+
+    assert only(found).spec == spec_of(job())
+    assert reasons(found) == [("Job/train", "InvalidValue")]
+    assert key in found.problems[0].message
+
+
+def test_a_minimum_above_the_pods_is_kept_and_said() -> None:
+    asking = job(annotations={names.MIN_MEMBER_KEY: "5"})
+
+    found = planned(pods_of(asking), asking)
+
+    assert only(found).spec.min_member == 5
+    assert reasons(found) == [("Job/train", "MinimumTooHigh")]
+    assert "there are at most 2 pods" in found.problems[0].message
+
+
+@pytest.mark.parametrize(
+    ("spec", "status", "succeeded", "minimum"),
+    [
+        ({"parallelism": 4, "completions": 4}, {}, 0, 4),
+        ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, 3, 4),  # 3 + the last one
+        ({"parallelism": 4, "completions": 4}, {"succeeded": 3}, 0, 1),  # they were removed
+        ({"parallelism": 4, "completions": 10}, {"succeeded": 9}, 0, 1),
+        ({"parallelism": 4, "completions": 10}, {"succeeded": 2}, 2, 4),
+        ({"parallelism": 8, "completions": 3}, {}, 0, 3),
+        ({"parallelism": 8}, {"succeeded": 1}, 1, 8),
+        ({}, {}, 0, 1),
+        ({"parallelism": 6, "completions": 6}, {"failedIndexes": "1,4-5"}, 0, 3),
+        ({"parallelism": 0, "completions": 6}, {}, 0, 0),
+    ],
+)
+def test_a_job_needs_the_pods_that_are_left(
+    spec: Any, status: Any, succeeded: int, minimum: int
+) -> None:
+    item = {**job(spec=spec), "status": status}
+    pods = pods_of(item, succeeded + 1)
+    pods = [*(replace(pod, phase="Succeeded") for pod in pods[1:]), pods[0]]
+
+    assert only(planned(pods, item)).spec.min_member == minimum
+
+
+def test_an_annotated_minimum_shrinks_with_the_last_pods() -> None:
+    item = job(spec={"parallelism": 4, "completions": 10}, annotations={names.MIN_MEMBER_KEY: "3"})
+
+    tail = {**item, "status": {"succeeded": 9}}
+    assert only(planned(pods_of(item), item)).spec.min_member == 3
+    assert only(planned(pods_of(tail, 1), tail)).spec.min_member == 1
+    assert planned(pods_of(tail, 1), tail).problems == ()
+
+
+def test_the_owner_with_controller_true_is_followed() -> None:
+    pod = {
+        "metadata": {
+            "name": "p",
+            "uid": "p-uid",
+            "namespace": "default",
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "ConfigMap", "name": "c", "uid": "c-uid"},
+                {
+                    "apiVersion": "batch/v1",
+                    "kind": "Job",
+                    "name": "train",
+                    "uid": "train-uid",
+                    "controller": True,
+                },
+            ],
+        }
+    }
+
+    assert only(planned([pod_facts(pod)], job())).owner.name == "train"
+
+
+@pytest.mark.parametrize("key", [names.SKIP_GROUPER_KEY, "kai.scheduler/skip-podgrouper"])
+def test_the_grouper_keeps_off(key: str) -> None:
+    skipping = job(annotations={key: "true"})
+
+    assert planned(pods_of(skipping), skipping) == GroupPlan()
+    assert planned(pods_of(job(), labels={key: "true"}), job()) == GroupPlan()
+
+
+def test_pods_that_name_their_group_are_left_alone() -> None:
+    named = pods_of(job(), annotations={names.POD_GROUP_ANNOTATION: "mine"})
+    upstream = [replace(pod, scheduling_group="theirs") for pod in pods_of(job())]
+
+    assert planned(named, job()) == GroupPlan()
+    assert planned(upstream, job()) == GroupPlan()
 
 
 def test_an_owner_that_was_not_given_is_wanted_and_its_pods_wait() -> None:
-    controller = Reference("batch/v1", "Job", "train", "job-1", "default")
-
-    found = plan({}, [PodFacts("pod-0", "train-0", "default", {}, {}, controller)], TABLE)
+    found = planned(pods_of(job()))
 
     assert found.groups == ()
-    assert [(each.kind, each.uid) for each in found.wanted] == [("Job", "job-1")]
+    assert [(each.kind, each.name, each.uid) for each in found.wanted] == [
+        ("Job", "train", "train-uid")
+    ]
+
+
+def test_the_walk_ends_below_an_owner_that_cannot_be_read() -> None:
+    child = owned(job(), cron_job())
+
+    found = planned(pods_of(child), child, unreadable={"cron-uid": "it is gone"})
+
+    assert only(found).owner.kind == "Job"
+    assert reasons(found) == [("Job/train", "OwnerNotReadable")]
+    assert "CronJob/cron cannot be read: it is gone" in found.problems[0].message
+
+
+def test_owners_in_a_circle_end_the_walk() -> None:
+    first, second = job("a"), job("b")
+    owned(first, second)
+    owned(second, first)
+
+    found = planned(pods_of(first), first, second)
+
+    assert len(found.groups) == 1
+    assert "form a cycle" in found.problems[0].message
+
+
+def test_parts_that_ask_for_different_queues_are_one_gang_in_the_first_one() -> None:
+    item = {
+        "apiVersion": "kubeflow.org/v1",
+        "kind": "PyTorchJob",
+        "metadata": {"name": "pt", "namespace": "default", "uid": "pt-uid"},
+        "spec": {
+            "pytorchReplicaSpecs": {
+                "Master": {"template": {"metadata": {"labels": {QUEUE: "first"}}}},
+                "Worker": {"template": {"metadata": {"labels": {QUEUE: "second"}}}},
+            }
+        },
+    }
+    found = planned(pods_of(item, 1), item)
+
+    assert only(found).spec.queue == "first"
+    assert reasons(found) == [("PyTorchJob/pt", ProblemReason.PODS_DISAGREE.value)]
+    assert "first, second" in found.problems[0].message
+
+
+def test_segments_without_a_level_are_said() -> None:
+    item = job(annotations={names.SEGMENT_SIZE_KEY: "2"})
+
+    found = planned(pods_of(item), item)
+
+    assert only(found).spec.topology is None
+    assert reasons(found) == [("Job/train", "InvalidValue")]
+
+
+def test_a_field_that_a_row_needs_and_that_is_missing_is_said_at_the_object() -> None:
+    item = {
+        "apiVersion": "amlarc.azureml.com/v1alpha1",
+        "kind": "AmlJob",
+        "metadata": {"name": "aml", "namespace": "default", "uid": "aml-uid"},
+        "spec": {},
+    }
+    found = planned(pods_of(item), item)
+
+    assert only(found).spec.min_member == 1
+    assert reasons(found) == [("AmlJob/aml", "PathNotFound")]
+    assert "AZUREML_NODE_COUNT" in found.problems[0].message
+
+
+def test_names_of_any_kind_become_names_of_pod_groups() -> None:
+    long, odd = job("x" * 253), job("Ünïcode.Name_")
+    odd["metadata"]["uid"] = "1234567890"
+
+    assert len(only(planned(pods_of(long), long)).name) < 240
+    assert only(planned(pods_of(odd), odd)).name.isascii()
+
+
+def test_the_root_of_a_pod_is_the_top_of_its_chain() -> None:
+    cron = cron_job()
+    child = owned(job(), cron)
+    (pod, _) = pods_of(child)
+
+    assert root(pod, {"train-uid": child, "cron-uid": cron}).name == "cron"
+    assert root(pod, {"train-uid": child}).name == "cron"
+    assert root(pod, {}).name == "train"

@@ -1,0 +1,89 @@
+"""PodGroups are a function of the owners and the set of pods: no order matters."""
+
+import random
+from dataclasses import replace
+from typing import Any
+
+import goldens
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from bindery.grouper.table import KubeObject, PodFacts, load, plan
+
+TABLE = load()
+GOLDENS = {name: goldens.load_golden(name) for name in goldens.names()}
+KEYS = ("min-member", "queue", "topology-required", "preemptible")
+VALUES = ("1", "3", "true", "research", "")
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(GOLDENS)), st.integers(min_value=0))
+def test_any_order_of_the_objects_gives_the_same_groups(name: str, seed: int) -> None:
+    golden, shuffle = GOLDENS[name], random.Random(seed).shuffle
+    owners, pods = list(golden.owners.items()), list(golden.pods)
+    shuffle(owners)
+    shuffle(pods)
+
+    shuffled = {uid: reordered(item, shuffle) for uid, item in owners}
+
+    assert plan(shuffled, pods, TABLE) == plan(golden.owners, golden.pods, TABLE)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(GOLDENS)), st.data())
+def test_what_came_in_between_leaves_no_trace(name: str, data: st.DataObject) -> None:
+    """Events arrive in any order, values are set and removed again: the end is what counts."""
+    golden = GOLDENS[name]
+    known: dict[str, PodFacts] = {}
+    for pod in data.draw(st.permutations(golden.pods)):
+        key, value = data.draw(st.sampled_from(KEYS)), data.draw(st.sampled_from(VALUES))
+        annotations = {**pod.annotations, f"scheduling.bindery.dev/{key}": value}
+        known[pod.uid] = replace(pod, annotations=annotations)
+        plan(golden.owners, known.values(), TABLE)  # whatever it says: nothing may fail
+        known[pod.uid] = pod
+
+    assert plan(golden.owners, known.values(), TABLE) == plan(golden.owners, golden.pods, TABLE)
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.sampled_from(sorted(GOLDENS)), st.data())
+def test_an_owner_of_any_shape_harms_no_other_workload(name: str, data: st.DataObject) -> None:
+    golden = GOLDENS[name]
+    broken = {uid: damaged(item, data) for uid, item in golden.owners.items()}
+    job = goldens.load_golden("job")
+    groups = plan(job.owners, job.pods, TABLE).groups
+
+    found = plan({**broken, **job.owners}, [*golden.pods, *job.pods], TABLE)
+
+    assert set(pods_of(groups)) <= set(pods_of(found.groups))
+    for group in found.groups:
+        assert sum(uid in each.pods for uid in group.pods for each in found.groups) == len(
+            group.pods
+        )
+
+
+def pods_of(groups: Any) -> list[str]:
+    return [uid for group in groups for uid in group.pods]
+
+
+def reordered(item: KubeObject, shuffle: Any) -> dict[str, Any]:
+    """Return `item` with the keys of all mappings in another order."""
+    found = list(item.items())
+    shuffle(found)
+    return {k: reordered(v, shuffle) if isinstance(v, dict) else v for k, v in found}
+
+
+def damaged(item: KubeObject, data: st.DataObject) -> dict[str, Any]:
+    """Return `item` with any value somewhere in its spec."""
+    spec = item.get("spec")
+    if not isinstance(spec, dict) or not spec:
+        return dict(item)
+    junk = st.sampled_from((None, -1, 0, 2**40, "x", "3", [], {}, [None], {"a": None}, True, 1.5))
+    key = data.draw(st.sampled_from(sorted(spec)))
+    inner = spec[key]
+    if isinstance(inner, dict) and inner and data.draw(st.booleans()):
+        deeper = data.draw(st.sampled_from(sorted(inner)))
+        return {**item, "spec": {**spec, key: {**inner, deeper: data.draw(junk)}}}
+    if isinstance(inner, list) and inner and data.draw(st.booleans()):
+        return {**item, "spec": {**spec, key: [*inner, data.draw(junk)]}}
+    return {**item, "spec": {**spec, key: data.draw(junk)}}
