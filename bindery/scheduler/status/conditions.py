@@ -26,8 +26,8 @@ from bindery.scheduler.status.gangs import (
     gang_status,
     same_words,
 )
+from bindery.scheduler.status.nominations import POD_SCHEDULED, overdue
 
-POD_SCHEDULED = "PodScheduled"
 _BINDING_SHOWN_AFTER_S = 10.0
 """Delay of the state Binding. Most gangs are bound sooner, which saves the write.
 
@@ -57,7 +57,8 @@ class ConditionWrite:
     is_urgent: bool
     """Failures are urgent. Successes wait until no commit is in flight."""
     nominated_node: str | None = None
-    """For a pod: the node where room is being made, "" for none. None means no change."""
+    """For a pod: the node where room is being made, or that it is being prepared for; "" for none.
+    None means no change."""
     patience_s: float = 0.0
     """Delay before the write, in which a newer one may replace it."""
     state: str | None = None
@@ -86,6 +87,15 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
     for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
             yield from _pod_write(pod, _unschedulable(why), "", now)
+    yield from _nominations(cluster, now)
+
+
+def _nominations(cluster: Cluster, now: float) -> Iterator[ConditionWrite]:
+    for pod, node_name, said in overdue(cluster, now):
+        new = dated(said, said if said in (pod.status.conditions or ()) else None, now)
+        yield ConditionWrite(
+            Subject.POD, pod.metadata, new, (new,), is_urgent=True, nominated_node=node_name
+        )
 
 
 def _job_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
