@@ -63,6 +63,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         has_own_priority=pod.spec.priority is not None,
         created=pod.metadata.creation_timestamp or "",
         pod_status=status,
+        runs=pod.status.phase == "Running",
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
         says_preemptible=_SAYS.get(

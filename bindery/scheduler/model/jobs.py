@@ -82,6 +82,8 @@ class Task:
     created: str
     pod_status: TaskStatus
     """The status by the pod object alone, without BindRequests and committed evictions."""
+    runs: bool = False
+    """Whether its containers run; planning does not read it."""
     pod_node: str = ""
     has_own_priority: bool = True
     """Whether the pod object has a priority; otherwise the default PriorityClass applies."""
