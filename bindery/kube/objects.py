@@ -299,6 +299,7 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     reclaimable: bool = True
     preempt_min_runtime_seconds: float | None = None
     reclaim_min_runtime_seconds: float | None = None
+    max_run_time_seconds: float | None = None
     namespaces: NamespaceRule | None = None
     priority_classes: dict[str, NamespaceRule] = msgspec.field(default_factory=dict)
     non_preemptible: NamespaceRule | None = None
