@@ -244,9 +244,9 @@ class Owners:
             for task in (watching, filling):
                 task.cancel()
             await asyncio.gather(watching, filling, return_exceptions=True)
-            kind.mirror = kind.resource = None
-            for owner in mirror.objects.values():
-                self._lose(owner.metadata.uid)
+        kind.mirror = kind.resource = None
+        for owner in mirror.objects.values():
+            self._lose(owner.metadata.uid)
 
     async def _when_filled(self, kind: _Kind, mirror: Reflector[OwnerObject]) -> None:
         await mirror.synced.wait()

@@ -135,12 +135,12 @@ class Writer:
 
 def _with_queue_kept(stored: WrittenGroup, wanted: Group) -> tuple[Group, list[Notice]]:
     """Return `wanted` with the stored queue while pods are bound in it: they stay charged to it."""
-    queue = stored.spec.get("queue", names.DEFAULT_QUEUE)
+    queue = stored.spec.get("queue", "")
     if not stored.status.queue or queue == wanted.spec.queue:
         return wanted, []
     message = (
-        f"PodGroup {wanted.name} stays in queue {queue} while pods of it are bound, and then goes "
-        f"to queue {wanted.spec.queue}"
+        f"PodGroup {wanted.name} stays in queue {stored.status.queue} while pods of it are bound, "
+        f"and goes to {wanted.spec.queue or 'the default queue of its namespace'} after that"
     )
     kept = replace(wanted, spec=wanted.spec.model_copy(update={"queue": queue}))
     return kept, [Notice(wanted.owner, Reason.QUEUE_KEPT, message)]

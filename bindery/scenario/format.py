@@ -24,15 +24,7 @@ from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue
 
-Action = Literal[
-    "allocate",
-    "backfill",
-    "consolidation",
-    "reclaim",
-    "preempt",
-    "stalegangeviction",
-    "runtimelimit",
-]
+Action = Literal["allocate", "backfill", "consolidation", "reclaim", "preempt", "stalegangeviction"]
 
 
 class ConfigurationOverrides(ScenarioModel):

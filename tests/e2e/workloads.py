@@ -65,9 +65,9 @@ class Maker:
         }
 
     def cron_job(self, name: str, size: int) -> dict[str, Any]:
-        """Return a CronJob that starts a Job each minute."""
+        """Return a CronJob that starts no Job by itself."""
         job = self.job(name, size)
-        spec = {"schedule": "* * * * *", "jobTemplate": {"spec": job["spec"]}}
+        spec = {"schedule": "* * * * *", "suspend": True, "jobTemplate": {"spec": job["spec"]}}
         return {
             "apiVersion": "batch/v1",
             "kind": "CronJob",

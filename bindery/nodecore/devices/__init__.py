@@ -1,1 +1,0 @@
-"""The device manager: which devices of plugins a container gets."""

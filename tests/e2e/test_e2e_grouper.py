@@ -1,0 +1,142 @@
+"""Workloads of the real kube-controller-manager become gangs, with nobody writing a PodGroup."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from administrator import Plain
+from support import Corner, metric, samples, scheduler_configuration, wait_for
+from traps import ready
+from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
+
+from bindery.api import names
+from bindery.api.configuration import GrouperExpectation
+from bindery.controlplane.components import Component, Components
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+
+@pytest.fixture(scope="module")
+def scheduler(module_components: Components, pool: str) -> Component:
+    configuration = scheduler_configuration(pool).model_copy(
+        update={"grouper": GrouperExpectation(wait_for_groups=True)}
+    )
+    return module_components.start_scheduler(configuration).wait_ready()
+
+
+@pytest.fixture(scope="module")
+def grouper(module_components: Components) -> Component:
+    return module_components.start_grouper().wait_ready()
+
+
+@pytest.fixture
+def maker(corner: Corner) -> Maker:
+    return Maker(corner)
+
+
+async def test_each_kind_of_kubernetes_gets_the_pod_groups_that_it_needs(
+    maker: Maker, grouper: Component
+) -> None:
+    await maker.corner.add_nodes("a", cpu="16")
+    made = [
+        (JOBS, maker.job("train", 3)),
+        (CRON_JOBS, maker.cron_job("nightly", 2)),
+        (DEPLOYMENTS, maker.server("Deployment", "web", 2)),
+        (STATEFUL_SETS, maker.server("StatefulSet", "store", 2)),
+    ]
+    owners = {body["kind"]: await maker.create(resource, body) for resource, body in made}
+    await start_now(maker, "nightly", owners["CronJob"])
+
+    groups = {
+        group.metadata.owner_references[0].name: group for group in await maker.wait_groups(4)
+    }
+
+    assert groups["train"].spec["minMember"] == 3
+    assert groups["train"].spec["members"] == [{"controller": owners["Job"].metadata.uid}]
+    assert groups["nightly-now"].spec["minMember"] == 2
+    assert groups["store"].spec["minMember"] == 1
+    (web,) = (group for name, group in groups.items() if name.startswith("web-"))
+    assert web.spec["minMember"] == 0
+    assert web.metadata.owner_references[0].kind == "ReplicaSet"
+    for group in groups.values():
+        assert group.metadata.labels[names.MADE_BY_LABEL] == names.MADE_BY_GROUPER
+        assert group.metadata.labels[names.NODE_POOL_LABEL] == maker.corner.pool
+    for app, size in (("train", 3), ("nightly", 2), ("web", 2), ("store", 2)):
+        await maker.wait_bound(app, size)
+    assert metric(grouper, "bindery_grouper_writes_total", verb="create") >= 4
+    assert metric(grouper, "bindery_grouper_writes_total", verb="update") == 0, "once is enough"
+    assert metric(grouper, "bindery_api_requests_total", resource="pods", verb="patch") == 0
+    calls = [s for s in samples(grouper) if s.name == "bindery_api_requests_total"]
+    assert [s for s in calls if s.labels["code"] in ("401", "403")] == []
+
+
+async def start_now(maker: Maker, name: str, cron_job: Plain) -> None:
+    """Start a Job of a CronJob at once, as `kubectl create job --from` does."""
+    reference = {
+        "apiVersion": "batch/v1",
+        "kind": "CronJob",
+        "name": name,
+        "uid": cron_job.metadata.uid,
+        "controller": True,
+    }
+    job: dict[str, Any] = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{name}-now", "ownerReferences": [reference]},
+        "spec": cron_job.spec["jobTemplate"]["spec"],
+    }
+    await maker.create(JOBS, job)
+
+
+async def test_a_label_of_an_owner_counts_from_when_it_is_there_until_it_is_gone(
+    maker: Maker, grouper: Component
+) -> None:
+    job = await maker.create(JOBS, maker.job("train", 2))
+    await maker.wait_groups(1)
+
+    async def spec_has(field: str, value: str | None) -> None:
+        async def has() -> bool:
+            return [group.spec.get(field) for group in await maker.groups()] == [value]
+
+        await wait_for(has, f"{field} is {value}")
+
+    async def label(value: str | None) -> None:
+        patch = {"metadata": {"labels": {names.QUEUE_LABEL: value}}}
+        await maker.corner.client.patch(
+            JOBS, job.metadata.name, patch, namespace=maker.corner.namespace
+        )
+
+    await label("research")
+    await spec_has("queue", "research")
+    (group,) = await maker.groups()
+    assert "Job/train" in group.metadata.annotations[names.SOURCES_ANNOTATION]
+
+    await label(None)
+    await spec_has("queue", None)
+
+
+async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(
+    maker: Maker, grouper: Component, components: Components
+) -> None:
+    corner = maker.corner
+    options = [f"--node-pool={corner.pool}", f"--name-prefix={corner.namespace}-", "--cpu=4"]
+    await ready(components.start_hollow_nodes(1, [*options, "--remove-on-exit"]))
+    grouper.kill()
+    seconds = {names.HOLLOW_RUN_SECONDS_ANNOTATION: "0.5"}
+    await maker.create(JOBS, maker.job("train", 4, annotations=seconds))
+
+    async def says_so() -> bool:
+        pods = await maker.pods("train")
+        messages = [c.message for pod in pods for c in pod.status.conditions or ()]
+        return len([message for message in messages if "the grouper" in message]) == 4
+
+    await wait_for(says_so, "its pods say that they wait for a group")
+    await asyncio.to_thread(grouper.restart)
+
+    async def complete() -> bool:
+        job = await corner.client.get(JOBS, "train", corner.namespace)
+        return bool((job.status or {}).get("succeeded") == 4)
+
+    await wait_for(complete, "the Job is complete")
+    assert len(await maker.groups()) == 1
+    assert metric(grouper, "bindery_grouper_writes_total", verb="update") == 0
