@@ -1,7 +1,7 @@
-"""`bindery grouper run`: reads the configuration and the rows, and groups pods until it is stopped.
+"""`bindery grouper`: runs the grouper, and shows its rows and what they make of manifests.
 
-Called by the `bindery` command; `bindery.grouper.process` takes over. A configuration or a row that
-cannot be used ends with exit code 2 before anything is done.
+Called by the `bindery` command; `bindery.grouper.process` or `workloads` takes over. A
+configuration or a row that cannot be used ends with exit code 2 before anything is done.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ import typer
 from bindery.api import yamlfile
 from bindery.api.configuration import GrouperConfiguration
 from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
-from bindery.cli.options import examples
+from bindery.cli.options import Format, examples
 from bindery.grouper import process
 from bindery.grouper.table.loading import Table, load
 from bindery.kube.errors import KubeError
@@ -27,11 +27,6 @@ from bindery.observability import interpreter, logs
 from bindery.observability.listening import LOOPBACK, ListenError, Listening
 
 app = typer.Typer(help="Writes PodGroups for Jobs and other workloads.", no_args_is_help=True)
-
-
-@app.callback()
-def grouper() -> None:
-    """Keep `run` a subcommand although it is the only one."""
 
 
 @app.command(
@@ -78,6 +73,59 @@ def run(
     except KubeError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from error
+
+
+RowsOption = Annotated[
+    list[Path] | None,
+    typer.Option("--rows", metavar="FILE", help="A file with rows of yours; may be repeated."),
+]
+
+
+@app.command(
+    epilog=examples(
+        ("grouper rows", "all kinds, and how each becomes gangs"),
+        ("grouper rows --rows mine.yaml -o yaml", "the rows themselves, with those of a file"),
+    )
+)
+def rows(
+    row_files: RowsOption = None,
+    output: Annotated[Format, typer.Option("-o", "--output")] = Format.TEXT,
+) -> None:
+    """Show the table of kinds: what is a group, where its minimum comes from, and its stages."""
+    from bindery.cli.workloads import show_rows
+
+    show_rows(load(row_files or ()), output)
+
+
+@app.command(
+    epilog=examples(
+        ("grouper plan examples/workloads/jobset.yaml", "the PodGroup of a JobSet"),
+        ("grouper plan job.yaml --rows mine.yaml", "with a row of yours"),
+    )
+)
+def plan(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...")],
+    row_files: RowsOption = None,
+) -> None:
+    """Print the PodGroups that manifests would become, without a cluster.
+
+    The files have owners such as Jobs, and pods if there are any, also as kubectl get -o yaml
+    prints them. For an owner without pods, the pods that its controller makes first are assumed.
+    """
+    from bindery.cli.workloads import show_plan
+
+    raise typer.Exit(show_plan(files, load(row_files or ())))
+
+
+@app.command(
+    "import-karta",
+    epilog=examples(("grouper import-karta karta.yaml > rows.yaml", "rows from Karta objects")),
+)
+def import_karta(file: Annotated[Path, typer.Argument(metavar="FILE")]) -> None:
+    """Print the rows for Karta objects (run.ai/v1alpha1). What has no row is named on stderr."""
+    from bindery.cli.workloads import show_imported
+
+    show_imported(file)
 
 
 def load_rows(path: Path | None) -> tuple[GrouperConfiguration, Table]:

@@ -1,0 +1,135 @@
+"""`bindery grouper rows`, `plan` and `import-karta`: offline, for people and for programs."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+from commandline import CommandLine
+
+from bindery.grouper.table import load
+
+JOB = """apiVersion: batch/v1
+kind: Job
+metadata: {name: train, labels: {scheduling.bindery.dev/queue: research}}
+spec: {parallelism: 4, completions: 4, template: {spec: {}}}
+"""
+THING = "{apiVersion: example.com/v1, kind: Thing, metadata: {name: it}, spec: {nodes: 3}}\n"
+ROWS = """apiVersion: scheduling.bindery.dev/v1alpha1
+kind: GrouperTable
+rows:
+- match: {group: example.com, kind: Thing}
+  min: spec.nodes
+"""
+KARTA = """apiVersion: run.ai/v1alpha1
+kind: Karta
+spec:
+  structureDefinition:
+    rootComponent: {name: thing, kind: {group: example.com, version: v1, kind: Thing}}
+    childComponents:
+    - {name: node, scaleDefinition: {replicasPath: .spec.nodes}}
+    - {name: odd, scaleDefinition: {replicasPath: .spec.nodes * 2}}
+  instructions:
+    gangScheduling: {podGroup: {subGroups: [{componentName: node}, {componentName: odd}]}}
+"""
+
+
+def written(folder: Path, text: str, name: str = "file.yaml") -> str:
+    path = folder / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_the_table_of_kinds_can_be_read(command_line: CommandLine) -> None:
+    done = command_line("grouper", "rows")
+
+    assert done.returncode == 0
+    assert done.stdout.splitlines()[0].split() == ["KIND", "GROUP", "MINIMUM", "STAGES", "CLASS"]
+    assert "Job.batch" in done.stdout
+    assert "executor after driver (Ready)" in done.stdout
+
+
+def test_programs_get_the_rows_themselves(command_line: CommandLine, tmp_path: Path) -> None:
+    mine = written(tmp_path, ROWS)
+
+    as_json = command_line("grouper", "rows", "--rows", mine, "-o", "json")
+    as_yaml = command_line("grouper", "rows", "--rows", mine, "-o", "yaml")
+
+    rows = json.loads(as_json.stdout)
+    assert {"match": {"group": "example.com", "kind": "Thing"}, "min": ["spec.nodes"]} in rows
+    assert yaml.safe_load(as_yaml.stdout) == rows
+
+
+def test_a_manifest_shows_the_pod_group_that_it_becomes(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    done = command_line("grouper", "plan", written(tmp_path, JOB))
+
+    (group,) = yaml.safe_load_all(done.stdout)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert group["kind"] == "PodGroup"
+    assert (group["spec"]["minMember"], group["spec"]["queue"]) == (4, "research")
+
+
+def test_a_row_of_ones_own_can_be_tried(command_line: CommandLine, tmp_path: Path) -> None:
+    thing, rows = written(tmp_path, THING, "thing.yaml"), written(tmp_path, ROWS, "rows.yaml")
+
+    without = command_line("grouper", "plan", thing)
+    done = command_line("grouper", "plan", thing, "--rows", rows)
+
+    assert "note: Thing/it UnknownKind: there is no row for Thing.example.com" in without.stderr
+    assert (done.returncode, done.stderr) == (0, "")
+    assert yaml.safe_load(done.stdout)["spec"]["minMember"] == 3
+
+
+def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: Path) -> None:
+    wrapper = "{apiVersion: batch/v1, kind: CronJob, metadata: {name: nightly}}"
+    pod = """{apiVersion: v1, kind: Pod, metadata: {name: p, ownerReferences: [
+      {apiVersion: batch/v1, kind: Job, name: gone, uid: x, controller: true}]}}"""
+
+    done = command_line(
+        "grouper", "plan", written(tmp_path, wrapper, "a.yaml"), written(tmp_path, pod, "b.yaml")
+    )
+
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "note: CronJob/nightly: its pods belong to Job; add one" in done.stderr
+    assert "warning: Job/gone is not in the files: add it" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["plan", "rows.yaml", "--rows", "broken.yaml"], "broken.yaml:5: rows[0].mim: unknown key"),
+        (["rows", "--rows", "absent.yaml"], "cannot be read"),
+        (["plan", "list.yaml"], "list.yaml:1: this is no Kubernetes object"),
+        (["import-karta", "rows.yaml"], "has no object of kind Karta"),
+        (["import-karta", "karta.yaml"], "karta.yaml:1: spec.structureDefinition"),
+    ],
+)
+def test_bad_input_ends_with_code_2(
+    command_line: CommandLine, tmp_path: Path, arguments: list[str], message: str
+) -> None:
+    written(tmp_path, ROWS, "rows.yaml")
+    written(tmp_path, ROWS.replace("  min:", "  mim:"), "broken.yaml")
+    written(tmp_path, "[1, 2]", "list.yaml")
+    written(tmp_path, "{apiVersion: run.ai/v1alpha1, kind: Karta}", "karta.yaml")
+    files = [str(tmp_path / each) if each.endswith(".yaml") else each for each in arguments]
+
+    done = command_line("grouper", *files)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+
+
+def test_karta_objects_become_rows_that_can_be_loaded(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    done = command_line("grouper", "import-karta", written(tmp_path, KARTA))
+
+    assert done.returncode == 0
+    assert "warning: Thing: the component odd is left out" in done.stderr
+    row = load([Path(written(tmp_path, done.stdout, "rows.yaml"))]).row(
+        "example.com", "v1", "Thing"
+    )
+    assert row is not None
+    assert row.count == ("spec.nodes",)
