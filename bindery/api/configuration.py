@@ -21,6 +21,7 @@ DEFAULT_ACTIONS: Final = (
     "reclaim",  # between queues, by fair share
     "preempt",  # inside a queue, by priority
     "stalegangeviction",  # what is left of gangs that have lost their minimum
+    "runtimelimit",  # gangs that have run for as long as they may
 )
 DEFAULT_PLUGINS: Final = (
     "predicates",  # hard filters: selectors, affinity, taints, readiness

@@ -156,13 +156,33 @@ class PodGroupSpec(ApiModel):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
     """Whether others may be evicted for the gang. Default: what its pods have."""
     run_time_limit_seconds: float | None = Field(default=None, gt=0)
-    """How long the gang may run."""
+    """How long the gang may run, without the times in which it waits. Default: as its queue says,
+    whose limit applies as well."""
+
+
+class PodCounts(ApiModel):
+    """How many pods a gang has. `bound` and `running` overlap, the others do not."""
+
+    pending: int = 0
+    """Those without a node."""
+    bound: int = 0
+    """Those with a node that have not ended."""
+    running: int = 0
+    """Those of the bound pods whose containers run."""
+    succeeded: int = 0
+    failed: int = 0
 
 
 class PodGroupStatus(ApiModel):
     """What the scheduler found."""
 
     state: GangState = GangState.WAITING
+    since: str | None = Field(default=None, json_schema_extra={"format": "date-time"})
+    """When the gang came into its state."""
+    pods: PodCounts = PodCounts()
+    """Written some seconds late, so that a start or an end of many pods is one write."""
+    ran_seconds: float = 0.0
+    """How long the gang was in the state Running before its present state."""
     queue: str = ""
     """The queue that its bound pods are charged to. While it is set, the admission policy lets
     `spec.queue` be changed only by those who may assign to the new queue."""
@@ -189,6 +209,16 @@ class PodGroup(CustomResource):
             PrinterColumn(name="Queue", json_path=".spec.queue"),
             PrinterColumn(name="Min", type="integer", json_path=".spec.minMember"),
             PrinterColumn(name="State", json_path=".status.state"),
+            PrinterColumn(name="Since", type="date", json_path=".status.since"),
+            PrinterColumn(name="Pending", type="integer", json_path=".status.pods.pending"),
+            PrinterColumn(name="Bound", type="integer", json_path=".status.pods.bound"),
+            PrinterColumn(name="Running", type="integer", json_path=".status.pods.running"),
+            PrinterColumn(
+                name="Succeeded", type="integer", json_path=".status.pods.succeeded", priority=1
+            ),
+            PrinterColumn(
+                name="Failed", type="integer", json_path=".status.pods.failed", priority=1
+            ),
             PrinterColumn(
                 name="Reason", json_path='.status.conditions[?(@.type=="Scheduled")].reason'
             ),

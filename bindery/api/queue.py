@@ -73,6 +73,8 @@ class QueueSpec(ApiModel):
     """How long a gang of this queue runs before a gang of the same queue may preempt it."""
     reclaim_min_runtime_seconds: float | None = Field(default=None, ge=0)
     """How long a gang of this queue runs before another queue may reclaim from it."""
+    max_run_time_seconds: float | None = Field(default=None, gt=0)
+    """How long a gang of this queue, or of one below it, may run. Default: without end."""
     namespaces: NamespaceRule | None = None
     """The namespaces whose pods may use this queue and those below it. Default: all."""
     priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict, max_length=100)

@@ -234,8 +234,19 @@ class ConditionedStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=Tru
     conditions: list[Condition] | None = None
 
 
+class PodCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    pending: int = 0
+    bound: int = 0
+    running: int = 0
+    succeeded: int = 0
+    failed: int = 0
+
+
 class PodGroupStatus(ConditionedStatus, frozen=True, rename="camel", kw_only=True, gc=False):
     state: str = ""
+    since: str | None = None
+    pods: PodCounts = msgspec.field(default_factory=PodCounts)
+    ran_seconds: float = 0.0
     queue: str = ""
 
 
@@ -288,6 +299,7 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     reclaimable: bool = True
     preempt_min_runtime_seconds: float | None = None
     reclaim_min_runtime_seconds: float | None = None
+    max_run_time_seconds: float | None = None
     namespaces: NamespaceRule | None = None
     priority_classes: dict[str, NamespaceRule] = msgspec.field(default_factory=dict)
     non_preemptible: NamespaceRule | None = None

@@ -65,6 +65,8 @@ class Pod:
         requests: the requests of the pod as a whole (pod-level resources), None without them.
         limits: the limits of the pod as a whole.
         qos_class: the class in the pod's status; computed when it is None.
+        overhead: what running the pod takes beyond its containers.
+        priority: its priority, None without one.
     """
 
     uid: str
@@ -75,6 +77,8 @@ class Pod:
     requests: Resources | None = None
     limits: Resources | None = None
     qos_class: QosClass | None = None
+    overhead: Resources = field(default_factory=dict)
+    priority: int | None = None
 
     @property
     def all_containers(self) -> Iterator[Container]:
@@ -118,6 +122,8 @@ class Pod:
             requests=None if whole is None else resources(whole.get("requests")),
             limits=None if whole is None else resources(whole.get("limits")),
             qos_class=QosClass(found) if found else None,
+            overhead=resources(spec.get("overhead")),
+            priority=spec.get("priority"),
         )
 
 
@@ -178,6 +184,22 @@ def total(pod: Pod, kind: str = "requests") -> dict[str, int]:
     return {
         **{name: long_running_total(pod, wanted, name) for name in names},
         **{name: amount for name, amount in whole.items() if _is_pod_level(name)},
+    }
+
+
+def requests_with_overhead(pod: Pod) -> dict[str, int]:
+    """Return what the pod takes of the node: its requests and its overhead."""
+    wanted = total(pod)
+    for name, amount in pod.overhead.items():
+        wanted[name] = wanted.get(name, 0) + amount
+    return wanted
+
+
+def limits_with_overhead(pod: Pod) -> dict[str, int]:
+    """Return the pod's limits; overhead is added where there is one."""
+    return {
+        name: amount + pod.overhead.get(name, 0) if amount else amount
+        for name, amount in total(pod, "limits").items()
     }
 
 

@@ -24,7 +24,15 @@ from bindery.scenario.jobs import ScenarioJob
 from bindery.scenario.nodes import HyperNode, ScenarioNode, Topology
 from bindery.scenario.queues import ScenarioQueue
 
-Action = Literal["allocate", "backfill", "consolidation", "reclaim", "preempt", "stalegangeviction"]
+Action = Literal[
+    "allocate",
+    "backfill",
+    "consolidation",
+    "reclaim",
+    "preempt",
+    "stalegangeviction",
+    "runtimelimit",
+]
 
 
 class ConfigurationOverrides(ScenarioModel):

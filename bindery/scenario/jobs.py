@@ -189,6 +189,10 @@ class ScenarioJob(ScenarioModel):
     """How long it may stay below its minimum; negative: for ever."""
     preemption_delay: Duration = 0.0
     expected_runtime: Duration | None = None
+    run_time_limit: Duration | None = None
+    """How long it may run."""
+    ran: Duration = 0.0
+    """How long it ran before, which counts for its limit."""
     spread_devices: bool = False
     """Whether no two of its pods share a device."""
     recreate: bool = True

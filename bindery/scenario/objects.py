@@ -171,6 +171,7 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
             reclaimable=queue.reclaimable,
             preempt_min_runtime_seconds=queue.preempt_min_runtime,
             reclaim_min_runtime_seconds=queue.reclaim_min_runtime,
+            max_run_time_seconds=queue.max_run_time,
             namespaces=_rule(queue.namespaces),
             priority_classes={
                 name: _converted(rule, NamespaceRule)
@@ -224,9 +225,11 @@ def group_object(
             preemption_delay_seconds=job.preemption_delay,
             staleness_grace_period_seconds=job.staleness_grace,
             expected_runtime_seconds=job.expected_runtime,
+            run_time_limit_seconds=job.run_time_limit,
         ),
         status=PodGroupStatus(
-            conditions=None if stale_since is None else [_unscheduled_condition(stale_since)]
+            ran_seconds=job.ran,
+            conditions=None if stale_since is None else [_unscheduled_condition(stale_since)],
         ),
     )
 

@@ -59,6 +59,8 @@ class ScenarioQueue(ScenarioModel):
     models: dict[str, ModelShare] = Field(default_factory=dict)
     reclaimable: bool = True
     state: Literal["Open", "Closed"] = "Open"
+    max_run_time: Duration | None = None
+    """How long its jobs may run; default: without end."""
     namespaces: NamespaceRule | None = None
     """The namespaces that may use it; default: all."""
     priority_classes: dict[str, NamespaceRule] = Field(default_factory=dict)

@@ -1,10 +1,12 @@
 """The chart's resources on a real API server: what each component may do, and what not."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 import pytest
 import yaml
 
+from bindery.api.configuration import SchedulerConfiguration
 from bindery.controlplane import checkout
 from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.install import Installation, install, render
@@ -122,7 +124,7 @@ def test_the_api_server_takes_the_deployments_under_the_restricted_standard(
         document for document in render(control_plane, {}) if document["kind"] == "Deployment"
     ]
 
-    assert len(deployments) == 3  # the scheduler, the binder, the webhook
+    assert len(deployments) == 4  # the scheduler, the binder, the grouper, the webhook
     for deployment in deployments:
         spec = deployment["spec"]
         assert isinstance(spec, dict)
@@ -192,7 +194,7 @@ def install_second(plane: ControlPlane, *settings: str) -> str:
     chart = str(checkout.directory("charts/bindery"))
     command = [str(plane.helm_path), f"--kubeconfig={plane.admin_kubeconfig}", "install", "second"]
     options = ["--namespace=two", "--dry-run=server", "--skip-crds"]
-    shared = ["priorityClasses.enabled=false", "webhook.enabled=false"]
+    shared = [f"{name}.enabled=false" for name in ("priorityClasses", "webhook", "grouper")]
     return plane.run([*command, chart, *options, f"--set={','.join([*shared, *settings])}"])
 
 
@@ -211,13 +213,93 @@ def test_helm_refuses_a_second_binder_or_scheduler_of_a_pool_and_names_the_first
     assert "bindery-scheduler-b" in install_second(plane, "binder.enabled=false", pool)
 
 
+def named(documents: list[dict[str, object]], kind: str) -> dict[str, dict[str, Any]]:
+    """Return the `documents` of `kind` by name."""
+    found: list[dict[str, Any]] = [each for each in documents if each["kind"] == kind]
+    return {each["metadata"]["name"]: each for each in found}
+
+
+POOLS: Mapping[str, object] = {
+    "scheduler": {"configuration": {"cycleSeconds": 2, "backfill": {"reservations": 3}}},
+    "nodePools": [
+        {"name": ""},
+        {"name": "b", "replicas": 1, "configuration": {"backfill": {"reservations": 0}}},
+    ],
+}
+
+
+def test_a_release_has_a_scheduler_for_each_node_pool_and_the_rest_once(
+    control_plane: ControlPlane,
+) -> None:
+    one, two = render(control_plane, {}), render(control_plane, POOLS)
+    for kind in {str(each["kind"]) for each in one} - {"PodDisruptionBudget"}:
+        of_one = set(named(one, kind))
+        of_b = {
+            name.replace("bindery-scheduler", "bindery-scheduler-b")
+            for name in of_one
+            if name == "bindery-scheduler"
+        }
+        shared = kind in ("ServiceAccount", "ClusterRole", "ClusterRoleBinding")
+        assert set(named(two, kind)) == of_one | (set() if shared else of_b), kind
+
+    texts = [
+        item["data"]["scheduler.yaml"]
+        for item in (
+            named(two, "ConfigMap")["bindery-scheduler"],
+            named(two, "ConfigMap")["bindery-scheduler-b"],
+        )
+    ]
+    first, second = (SchedulerConfiguration.model_validate(yaml.safe_load(text)) for text in texts)
+    assert (first.node_pool, second.node_pool) == ("", "b")
+    assert (first.cycle_seconds, second.cycle_seconds) == (2, 2)
+    assert (first.backfill.reservations, second.backfill.reservations) == (3, 0)
+
+
+def test_the_schedulers_of_a_release_share_no_pods_and_no_configuration(
+    control_plane: ControlPlane,
+) -> None:
+    documents = render(control_plane, POOLS)
+    deployments = named(documents, "Deployment")
+    selectors = [item["spec"]["selector"]["matchLabels"] for item in deployments.values()]
+    assert len({frozenset(each.items()) for each in selectors}) == len(selectors)
+
+    for name, item in deployments.items():
+        if "scheduler" in name:
+            pod = item["spec"]["template"]["spec"]
+            assert pod["volumes"][0]["configMap"]["name"] == name
+            assert pod["serviceAccountName"] == "bindery-scheduler"
+            policy = named(documents, "NetworkPolicy")[name]
+            assert policy["spec"]["podSelector"] == item["spec"]["selector"]
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({"nodePools": [{"name": "a"}, {"name": "a"}]}, 'the pool "a" twice'),
+        (
+            {"nodePools": [{"name": "a"}], "scheduler": {"configuration": {"nodePool": "b"}}},
+            "either nodePools or scheduler.configuration.nodePool",
+        ),
+        ({"nodePools": [{"name": "A"}]}, "nodePools/0/name"),
+        ({"nodePools": [{"name": "a", "configuration": {"nodePool": "b"}}]}, "nodePools/0/config"),
+    ],
+)
+def test_node_pools_that_contradict_each_other_are_refused(
+    control_plane: ControlPlane, values: dict[str, object], message: str
+) -> None:
+    with pytest.raises(ControlPlaneError, match=message):
+        render(control_plane, values)
+
+
 def test_each_deployment_has_a_budget_and_a_network_policy_that_keeps_its_metrics(
     control_plane: ControlPlane,
 ) -> None:
     documents = render(control_plane, {})
     for kind in ("PodDisruptionBudget", "NetworkPolicy"):
         names = {d["metadata"]["name"] for d in documents if d["kind"] == kind}  # type: ignore[index]
-        assert names == {"bindery-scheduler", "bindery-binder", "bindery-webhook"}
+        assert names == {
+            f"bindery-{name}" for name in ("scheduler", "binder", "grouper", "webhook")
+        }
     text = yaml.safe_dump_all([d for d in documents if d["kind"] == "NetworkPolicy"])
     control_plane.kubectl(
         "create",

@@ -39,14 +39,23 @@ class Driver:
         return self.corner.namespace
 
     async def publish(self, node: str, devices: Sequence[Mapping[str, Any]]) -> None:
+        await self._publish(node, devices, {"nodeName": node})
+
+    async def publish_to_all(self, pool: str, devices: Sequence[Mapping[str, Any]]) -> None:
+        """Offer devices that every node can use."""
+        await self._publish(pool, devices, {"allNodes": True})
+
+    async def _publish(
+        self, pool: str, devices: Sequence[Mapping[str, Any]], reach: Mapping[str, Any]
+    ) -> None:
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "ResourceSlice",
-            "metadata": {"name": f"{self.class_name}-{node}"},
+            "metadata": {"name": f"{self.class_name}-{pool}"},
             "spec": {
                 "driver": self.name,
-                "nodeName": node,
-                "pool": {"name": node, "generation": 1, "resourceSliceCount": 1},
+                **reach,
+                "pool": {"name": pool, "generation": 1, "resourceSliceCount": 1},
                 "devices": list(devices),
             },
         }

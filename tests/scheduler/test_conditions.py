@@ -80,7 +80,7 @@ def test_what_an_object_says_already_is_not_written() -> None:
     writes = writes_of(engine)
     modify(
         engine.cluster,
-        group("g", 9, conditions=writes["g"].all_conditions),
+        told(engine, writes["g"]),
         *(pod(f"g-{i}", group="g", conditions=writes[f"g-{i}"].all_conditions) for i in range(9)),
     )
 
@@ -278,4 +278,9 @@ def told(engine: Engine, write: ConditionWrite) -> PodGroup:
     """Return the PodGroup of `write` as it is once that has been written."""
     (known,) = [each for each in engine.cluster.groups.values() if each.metadata == write.meta]
     status = replace(known.status, conditions=list(write.all_conditions), state=str(write.state))
+    if write.figures is not None:
+        figures = write.figures
+        status = replace(
+            status, pods=figures.pods, since=figures.since, ran_seconds=figures.ran_seconds
+        )
     return replace(known, status=status)

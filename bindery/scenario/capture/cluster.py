@@ -247,6 +247,7 @@ def _queue_entry(queue: Queue) -> Entry:
     for key, least_s in (
         ("preemptMinRuntime", spec.preempt_min_runtime_seconds),
         ("reclaimMinRuntime", spec.reclaim_min_runtime_seconds),
+        ("maxRunTime", spec.max_run_time_seconds),
     ):
         if least_s is not None:
             entry[key] = format_duration(least_s)
@@ -307,6 +308,8 @@ def _gang_entry(group: PodGroup) -> Entry:
     for key, value in (
         ("preemptionDelay", spec.preemption_delay_seconds or None),
         ("expectedRuntime", spec.expected_runtime_seconds),
+        ("runTimeLimit", spec.run_time_limit_seconds),
+        ("ran", group.status.ran_seconds or None),
         ("stalenessGrace", spec.staleness_grace_period_seconds),
     ):
         if value is not None:

@@ -14,6 +14,7 @@ from bindery.scheduler.actions.making_room import MakeRoom
 from bindery.scheduler.actions.preempt import PreemptRule
 from bindery.scheduler.actions.reclaim import ReclaimRule
 from bindery.scheduler.actions.reserving import Reserver
+from bindery.scheduler.actions.run_time_limit import RunTimeLimit
 from bindery.scheduler.actions.stale_gang_eviction import StaleGangEviction
 
 Maker = Callable[[SchedulerConfiguration], Action]
@@ -40,6 +41,7 @@ ACTIONS: dict[str, Maker] = {
     "backfill": _backfill,
     **_MAKING_ROOM,
     "stalegangeviction": lambda it: StaleGangEviction(it.staleness_grace_period_seconds),
+    "runtimelimit": lambda _: RunTimeLimit(),
 }
 """Name -> function that makes the action."""
 

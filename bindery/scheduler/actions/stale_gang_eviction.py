@@ -6,19 +6,21 @@ evicts it, its issue 2208), and only the rest of that sub-group is evicted. A ga
 pod is finishing, not stale.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 
 from bindery.api.times import timestamp
+from bindery.scheduler.actions.evicting import evict, running
 from bindery.scheduler.cache.staleness import Staleness
-from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model import gangs
-from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
+
+_REASON = "its gang has had less than its minimum for too long"
 
 
 class StaleGangEviction:
@@ -53,7 +55,7 @@ class StaleGangEviction:
             if is_due and not is_spared:
                 commit = None
                 with session.guarded(job):
-                    commit = _evict(session, job, tasks)
+                    commit = evict(session, job, tasks, _REASON)
                 if commit is not None:
                     yield commit
 
@@ -76,11 +78,11 @@ def _stale_parts(job: Job) -> Iterator[_Part]:
         return
     if not job.is_satisfied:
         if TaskStatus.BINDING not in statuses and not job.is_promised:
-            yield job, "", _running(job)
+            yield job, "", running(job)
         return
     for group in gangs.optional(job.tree, job.lacking) if job.tree is not None else ():
         leaves = {leaf.name for leaf in group.leaves()}
-        tasks = [task for task in _running(job) if task.sub_group in leaves]
+        tasks = [task for task in running(job) if task.sub_group in leaves]
         in_order = TaskStatus.BINDING not in {
             task.status for task in job.tasks.values() if task.sub_group in leaves
         }
@@ -112,19 +114,3 @@ def _report(session: Session, job: Job, outlook: str) -> None:
         else replace(refusal, message=f"{refusal.message}; {text}")
     )
     session.stale.append(job)
-
-
-def _running(job: Job) -> list[Task]:
-    tasks = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
-    return sorted((task for task in tasks if task.row != NO_ROW), key=lambda task: task.order)
-
-
-def _evict(session: Session, job: Job, tasks: Sequence[Task]) -> Commit | None:
-    """Return the committed eviction of `tasks`, last pod first; None if a ledger refuses."""
-    with session.statement() as statement:
-        try:
-            for task in reversed(tasks):
-                statement.evict(task, "its gang has had less than its minimum for too long")
-        except LedgerRefusalError:
-            return None
-        return Commit(job, session.commit(statement), is_gang=True)

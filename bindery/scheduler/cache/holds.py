@@ -107,6 +107,12 @@ class Holds:
             if hold is not None:
                 yield uid, hold
 
+    def created(self, uid: Uid) -> str | None:
+        """Return when the request was created that holds the pod `uid`; None if none is shown."""
+        holds = self._by_pod.get(uid)
+        known = self.requests.get(_first(holds)) if holds else None
+        return known.metadata.creation_timestamp if known is not None else None
+
     def assume(self, request: RequestKey, spec: bindrequest.BindRequestSpec, now: float) -> None:
         """Add holds for the pods of `request`, which is about to be written."""
         self.assumed[request] = Assumption(spec, now)

@@ -18,6 +18,7 @@ from bindery.api.names import (
     ROLE_LABEL,
     SPREAD_DEVICES_ANNOTATION,
 )
+from bindery.api.states import GangState
 from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
@@ -63,6 +64,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         has_own_priority=pod.spec.priority is not None,
         created=pod.metadata.creation_timestamp or "",
         pod_status=status,
+        runs=pod.status.phase == "Running",
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
         says_preemptible=_SAYS.get(
@@ -140,6 +142,10 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.preemption_delay_s = group.spec.preemption_delay_seconds
     job.staleness_grace_s = group.spec.staleness_grace_period_seconds
     job.runtime_s = _positive(group.spec.expected_runtime_seconds)
+    job.run_time_limit_s = _positive(group.spec.run_time_limit_seconds)
+    runs = group.status.state == GangState.RUNNING
+    job.ran_s = group.status.ran_seconds
+    job.running_since = seconds(group.status.since) if runs else None
     job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
     job.invalid = None
     try:

@@ -29,6 +29,9 @@ _BY_REASON: Final[Mapping[str, str]] = {
         "Make it preemptible (a priority below 100, or spec.preemptibility), use another queue, "
         "or ask an administrator to allow it in the queue."
     ),
+    Reason.RUN_TIME_EXCEEDED: (
+        "Raise spec.runTimeLimitSeconds or the limit of the queue, or create the workload again."
+    ),
     Reason.NOT_ENOUGH_PODS: "Create the missing pods, or lower spec.minMember.",
     Reason.BELOW_MINIMUM: (
         "Check why its other pods ended (kubectl get pods); their replacements count when "

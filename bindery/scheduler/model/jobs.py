@@ -82,6 +82,8 @@ class Task:
     created: str
     pod_status: TaskStatus
     """The status by the pod object alone, without BindRequests and committed evictions."""
+    runs: bool = False
+    """Whether its containers run; planning does not read it."""
     pod_node: str = ""
     has_own_priority: bool = True
     """Whether the pod object has a priority; otherwise the default PriorityClass applies."""
@@ -189,6 +191,12 @@ class Job:
     """Waiting time before other pods may be evicted for it."""
     runtime_s: float = math.inf
     """Expected runtime of the gang; infinite if its PodGroup has none."""
+    run_time_limit_s: float = math.inf
+    """How long it may run by its PodGroup."""
+    ran_s: float = 0.0
+    """How long it ran before its present state, by the status of its PodGroup."""
+    running_since: float | None = None
+    """Since when it runs by that status: seconds since the epoch; None if it does not."""
     staleness_grace_s: float | None = None
     """Longest time below its minimum after it has run; None means the configured value."""
     tree: Group | None = None
@@ -275,6 +283,18 @@ class Job:
         # Negative counts: the largest count wins, and of equal counts the first name.
         elsewhere = [(-count, name) for name, count in self.charged.items() if count]
         return min(elsewhere)[1] if elsewhere else self.named_queue
+
+    def run_time_s(self, now: float) -> float:
+        """Return for how long the gang has run, until `now` (seconds since the epoch).
+
+        Times without its minimum do not count. Before its status says that it runs, the bindings
+        of its pods count.
+        """
+        since = self.running_since
+        if since is None and self.is_satisfied:
+            bound = (task.bound_at for task in self.tasks.values() if task.bound_at is not None)
+            since = max(bound, default=None)
+        return self.ran_s + (max(0.0, now - since) if since is not None else 0.0)
 
     @property
     def is_constrained(self) -> bool:

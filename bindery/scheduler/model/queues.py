@@ -4,6 +4,7 @@ Written by the cluster cache and by the queue ledger. A queue that only a job na
 so that the pods are counted before the Queue object exists.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
@@ -63,6 +64,7 @@ class QueueEntry:
     reclaimable: bool = True
     preempt_min_runtime_s: float | None = None
     reclaim_min_runtime_s: float | None = None
+    max_run_time_s: float = math.inf
     access: QueueSpec | None = None
     """The spec, if it has rules about who may use the queue."""
 
@@ -165,6 +167,8 @@ class QueueTable:
         entry.reclaimable = queue.spec.reclaimable
         entry.preempt_min_runtime_s = queue.spec.preempt_min_runtime_seconds
         entry.reclaim_min_runtime_s = queue.spec.reclaim_min_runtime_seconds
+        limit_s = queue.spec.max_run_time_seconds
+        entry.max_run_time_s = math.inf if limit_s is None else limit_s
         entry.access = queue.spec if has_rules(queue.spec) else None
         self._rules[row], problems = _rules(queue.spec, self.axis)
         problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
@@ -267,6 +271,13 @@ class QueueTable:
             return JobReason.QUEUE_INVALID, f"queue {top.name} is its own ancestor"
         return None
 
+    def run_time_limit(self, row: int) -> tuple[float, str]:
+        """Return the shortest run time limit of a queue and its ancestors, and whose it is."""
+        entries = [self.entries[at] for at in self.chain(row)]
+        return min(
+            ((entry.max_run_time_s, entry.name) for entry in entries), default=(math.inf, "")
+        )
+
     def is_sound(self, row: int) -> bool:
         """Return whether the queue and all its ancestors exist and are valid, open or closed.
 
@@ -338,6 +349,7 @@ def _other_problems(spec: QueueSpec) -> list[str]:
     for name, runtime_s in (
         ("preemptMinRuntimeSeconds", spec.preempt_min_runtime_seconds),
         ("reclaimMinRuntimeSeconds", spec.reclaim_min_runtime_seconds),
+        ("maxRunTimeSeconds", spec.max_run_time_seconds),
     ):
         if runtime_s is not None and runtime_s < 0:
             problems.append(f"spec.{name}: {runtime_s:g} is negative")

@@ -34,6 +34,8 @@ class JobReason(StrEnum):
     VOLUMES_UNKNOWN = "VolumesUnknown"
     """Its volumes have not been read yet."""
     VOLUMES_NOT_READY = "VolumesNotReady"
+    RUN_TIME_EXCEEDED = "RunTimeExceeded"
+    """It has run for as long as its PodGroup or its queue allows."""
     OVER_LIMIT = "OverLimit"
     """A queue would be above its limit."""
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"

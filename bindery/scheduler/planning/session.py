@@ -5,6 +5,7 @@ that are computed once a cycle, and opens Statements. Promises (pipelined pods) 
 of the session. Closing discards them, so between cycles the columns have the true state.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
@@ -39,6 +40,7 @@ from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.memory import Memory
 from bindery.scheduler.planning.placement import FilterCache, Placement
 from bindery.scheduler.planning.reservations import Reservations
+from bindery.scheduler.planning.run_times import RunTimeLimit, exceeded
 from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.plugins.registry import PluginSet
 from bindery.scheduler.plugins.view import PackingStrategies
@@ -316,6 +318,19 @@ class Session:
             pods, namespaces = self._cluster.pods, self._cluster.namespaces
             self._access[job] = refusal_of_job(self.state.queues, job, pods, namespaces)
         return self._access[job]
+
+    @cached_property
+    def has_run_time_limits(self) -> bool:
+        """Whether any queue or PodGroup limits run times."""
+        return any(entry.max_run_time_s < math.inf for entry in self.state.queues.entries) or any(
+            job.run_time_limit_s < math.inf for job in self.state.jobs.values()
+        )
+
+    def exceeded_limit(self, job: Job) -> RunTimeLimit | None:
+        """Return the run time limit that `job` has reached; None if it may go on."""
+        if not self.has_run_time_limits:  # asked for every job
+            return None
+        return exceeded(self.state.queues, job, self.now)
 
     def pending_since(self, job: Job) -> float:
         """Return the latest creation of `job` and its pending pods: seconds since the epoch."""

@@ -51,6 +51,14 @@ def without_gpus(session: "SessionView", rows: Rows) -> BoolColumn:
     return ~offers
 
 
+class RunTimeLimitView(Protocol):
+    """A limit of run time."""
+
+    def text(self) -> str:
+        """Return the limit as the end of a sentence."""
+        ...
+
+
 class MemoryView(Protocol):
     """The results of earlier cycles."""
 
@@ -165,6 +173,10 @@ class SessionView(Protocol):
 
     def queue_problem(self, row: int) -> tuple[str, str] | None:
         """Return why the queue at `row` cannot be used: (reason, message), or None."""
+        ...
+
+    def exceeded_limit(self, job: Job) -> RunTimeLimitView | None:
+        """Return the run time limit that `job` has reached; None if it may go on."""
         ...
 
     def access_refusal(self, job: Job) -> AccessRefusal | None:

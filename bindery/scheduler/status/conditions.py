@@ -18,6 +18,7 @@ from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
 from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
+from bindery.scheduler.status.figures import GangFigures, figures
 from bindery.scheduler.status.gangs import (
     GangStatus,
     charged_queue,
@@ -26,8 +27,8 @@ from bindery.scheduler.status.gangs import (
     gang_status,
     same_words,
 )
+from bindery.scheduler.status.nominations import POD_SCHEDULED, overdue
 
-POD_SCHEDULED = "PodScheduled"
 _BINDING_SHOWN_AFTER_S = 10.0
 """Delay of the state Binding. Most gangs are bound sooner, which saves the write.
 
@@ -36,6 +37,10 @@ _COMING_SHOWN_AFTER_S = 2.0
 """Delay of conditions of gangs whose pods are still being created, for the same reason."""
 _GROUPED_WITHIN_S = 15.0
 """Age from which a pod that waits for its PodGroup has a condition."""
+
+
+_COUNTS_SHOWN_AFTER_S = 5.0
+"""Delay of counts of pods, in which the pods of a gang usually start."""
 
 
 class Subject(Enum):
@@ -57,11 +62,16 @@ class ConditionWrite:
     is_urgent: bool
     """Failures are urgent. Successes wait until no commit is in flight."""
     nominated_node: str | None = None
-    """For a pod: the node where room is being made, "" for none. None means no change."""
+    """For a pod: the node where room is being made, or that it is being prepared for; "" for none.
+    None means no change."""
     patience_s: float = 0.0
     """Delay before the write, in which a newer one may replace it."""
     state: str | None = None
     """The state of a gang."""
+    figures: GangFigures | None = None
+    """The figures of a gang."""
+    is_minor: bool = False
+    """Whether only counts of pods change. Such writes wait for each other."""
     queue: str | None = None
     """The queue that a gang's bound pods are charged to, "" for none. None means no change.
 
@@ -86,6 +96,15 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
     for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
             yield from _pod_write(pod, _unschedulable(why), "", now)
+    yield from _nominations(cluster, now)
+
+
+def _nominations(cluster: Cluster, now: float) -> Iterator[ConditionWrite]:
+    for pod, node_name, said in overdue(cluster, now):
+        new = dated(said, said if said in (pod.status.conditions or ()) else None, now)
+        yield ConditionWrite(
+            Subject.POD, pod.metadata, new, (new,), is_urgent=True, nominated_node=node_name
+        )
 
 
 def _job_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
@@ -110,10 +129,12 @@ def _group_write(
         if new is not None
     ]
     state = group.status.state or GangState.WAITING
+    counted = figures(job, group, status.state, now)
     queue = charged_queue(job, is_guarded=cluster.is_guarded)
     moves = queue is not None and queue != group.status.queue
     is_same = all(same_words(old, new) for old, new in old_and_new)
-    if state == status.state and not moves and is_same:
+    is_minor = state == status.state and not moves and is_same
+    if is_minor and counted.pods == group.status.pods:
         return
     dated_ones = [dated(new, old, now) for old, new in old_and_new]
     kinds = {condition.type for condition in dated_ones}
@@ -124,10 +145,12 @@ def _group_write(
         group.metadata,
         dated_ones[0],
         (*others, *dated_ones),
-        is_urgent=status.scheduled.status == "False" and not is_coming,
-        patience_s=_patience_s(status, is_coming=is_coming),
+        is_urgent=status.scheduled.status == "False" and not is_coming and not is_minor,
+        patience_s=_COUNTS_SHOWN_AFTER_S if is_minor else _patience_s(status, is_coming=is_coming),
         state=status.state,
         queue=queue if moves else None,
+        figures=counted,
+        is_minor=is_minor,
     )
 
 

@@ -25,7 +25,10 @@ from bindery.scheduler.planning.reports import JobReport
 
 _ENDED = frozenset(status for status in TaskStatus if status.has_ended)
 _LEAVING = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK})
-_REASONS = {"stalegangeviction": "StaleGangEviction"}
+_REASONS = {
+    "stalegangeviction": "StaleGangEviction",
+    "runtimelimit": JobReason.RUN_TIME_EXCEEDED.value,
+}
 """Action -> reason, for actions with several words; the names of others are capitalized."""
 _HAS_ITS_MINIMUM = frozenset({GangState.BINDING, GangState.RUNNING, GangState.FINISHED})
 

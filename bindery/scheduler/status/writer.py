@@ -2,7 +2,8 @@
 
 Each object has at most one waiting write; a newer one replaces it. Failures are written at once,
 but at most every few seconds while only their message changes. Successes wait until no commit is in
-flight, so that status writes do not delay a burst of gangs.
+flight, so that status writes do not delay a burst of gangs. Writes that change only counts of pods
+are made one by one at any time, at most 20 a second.
 """
 
 import asyncio
@@ -17,7 +18,7 @@ import structlog
 from bindery.kube.client import Client, PatchKind
 from bindery.kube.errors import ConflictError, KubeError, NotFoundError
 from bindery.kube.lease import Leadership
-from bindery.kube.objects import Condition
+from bindery.kube.objects import Condition, PodCounts
 from bindery.kube.resources import POD_GROUPS, PODS, Resource
 from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.status.conditions import ConditionWrite, Subject
@@ -51,7 +52,10 @@ class _Written:
     def says(self, write: ConditionWrite) -> bool:
         """Return whether the written content is the same as `write`."""
         same_queue = write.queue is None or write.queue == self.write.queue
-        return self.is_like(write) and same_queue and _words(self.write) == _words(write)
+        # Times of a state are not compared: they are computed from the state before it.
+        same_pods = _pods(self.write) == _pods(write)
+        same_words = _words(self.write) == _words(write)
+        return self.is_like(write) and same_queue and same_pods and same_words
 
     def is_like(self, write: ConditionWrite) -> bool:
         """Return whether `write` differs at most in its message."""
@@ -122,21 +126,25 @@ class StatusWriter:
                     await asyncio.sleep(0.05)  # lets one cycle's writes gather
                 continue
             await asyncio.gather(*(self._write(write) for write in due[:CONCURRENT_WRITES]))
-            if self._is_busy() and not any(write.is_urgent for write in due):
+            if all(self._is_lazy(write) for write in due):
                 await asyncio.sleep(TRICKLE_S)
 
     def _due(self) -> list[ConditionWrite]:
-        now, busy = self._clock(), self._is_busy()
+        now = self._clock()
         due: list[ConditionWrite] = []
         for uid, (since, write) in self._waiting.items():
-            # While commits are in flight, one success per round.
-            if busy and not write.is_urgent and any(not each.is_urgent for each in due):
+            # One of these per round.
+            if self._is_lazy(write) and any(self._is_lazy(each) for each in due):
                 continue
             if self._is_due(uid, write, now - since, now):
                 due.append(write)
             if len(due) == CONCURRENT_WRITES:
                 break
         return due
+
+    def _is_lazy(self, write: ConditionWrite) -> bool:
+        """Return whether `write` has to leave room for others: counts, and successes in a burst."""
+        return write.is_minor or (not write.is_urgent and self._is_busy())
 
     def _is_due(self, uid: Uid, write: ConditionWrite, waited_s: float, now: float) -> bool:
         if now - self._failed.get(uid, -math.inf) < TRY_AGAIN_AFTER_S:
@@ -161,6 +169,8 @@ class StatusWriter:
             status["nominatedNodeName"] = write.nominated_node or None
         if write.state is not None:
             status["state"] = write.state
+        if write.figures is not None:
+            status |= write.figures.to_wire()
         metadata = {"uid": write.meta.uid}
         if write.queue is not None:
             status["queue"] = write.queue or None
@@ -188,6 +198,10 @@ class StatusWriter:
             return
         self._failed.pop(uid, None)
         self._written[uid] = _Written(write, self._clock())
+
+
+def _pods(write: ConditionWrite) -> PodCounts | None:
+    return write.figures.pods if write.figures is not None else None
 
 
 def _words(write: ConditionWrite) -> list[tuple[str, str, str, str]]:

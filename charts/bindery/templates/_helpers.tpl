@@ -5,11 +5,40 @@ app.kubernetes.io/version: {{ .Chart.AppVersion | quote }}
 app.kubernetes.io/managed-by: {{ .Release.Service }}
 {{- end }}
 
-{{/* Takes (dict "root" $ "component" "scheduler"). */}}
+{{/* Takes (dict "root" $ "component" "scheduler"), here and below; "suffix" tells the schedulers of
+several node pools apart. */}}
 {{- define "bindery.selector" -}}
 app.kubernetes.io/name: bindery
 app.kubernetes.io/instance: {{ .root.Release.Name }}
-app.kubernetes.io/component: {{ .component }}
+app.kubernetes.io/component: {{ .component }}{{ .suffix | default "" }}
+{{- end }}
+
+{{/* The name of the objects of a component. */}}
+{{- define "bindery.name" -}}
+{{ .root.Release.Name }}-{{ .component }}{{ .suffix | default "" }}
+{{- end }}
+
+{{/* The schedulers of the release as JSON: the suffix of their names, and their values. One for each of
+nodePools, whose values come before those of scheduler; without nodePools, that of scheduler. */}}
+{{- define "bindery.schedulers" -}}
+{{- $shared := .Values.scheduler }}
+{{- $found := list }}
+{{- $names := list }}
+{{- if and .Values.nodePools $shared.configuration.nodePool }}
+{{- fail "set either nodePools or scheduler.configuration.nodePool: nodePools names the pools of all schedulers" }}
+{{- end }}
+{{- range .Values.nodePools }}
+{{- if has .name $names }}{{ fail (printf "nodePools has the pool %q twice" .name) }}{{ end }}
+{{- $names = append $names .name }}
+{{- $values := mergeOverwrite (deepCopy $shared) (deepCopy (omit . "name")) }}
+{{- $suffix := "" }}
+{{- if .name }}
+{{- $suffix = printf "-%s" .name }}
+{{- $_ := set $values.configuration "nodePool" .name }}
+{{- end }}
+{{- $found = append $found (dict "suffix" $suffix "values" $values) }}
+{{- end }}
+{{- $found | default (list (dict "suffix" "" "values" $shared)) | toJson }}
 {{- end }}
 
 {{/* The ServiceAccount of a component, and the binding of its two roles to it. */}}
@@ -52,10 +81,18 @@ subjects:
 {{- printf "bindery-%s%s" .component (ternary "" (printf "-%s" $pool) (empty $pool)) }}
 {{- end }}
 
-{{/* The ConfigMap in which the scheduler of the node pool keeps past usage. */}}
-{{- define "bindery.usage" -}}
-{{- $pool := .Values.scheduler.configuration.nodePool | default "" }}
-{{- printf "bindery-usage%s" (ternary "" (printf "-%s" $pool) (empty $pool)) }}
+{{/* The ConfigMaps in which the schedulers keep past usage, as JSON. Takes (dict "root" $ "recorded" false);
+"recorded": only those that exist. */}}
+{{- define "bindery.usages" -}}
+{{- $names := list }}
+{{- $recorded := .recorded }}
+{{- range include "bindery.schedulers" .root | fromJsonArray }}
+{{- if or (not $recorded) (eq (dig "usage" "source" "none" .values.configuration) "record") }}
+{{- $pool := .values.configuration.nodePool | default "" }}
+{{- $names = append $names (printf "bindery-usage%s" (ternary "" (printf "-%s" $pool) (empty $pool))) }}
+{{- end }}
+{{- end }}
+{{- $names | toJson }}
 {{- end }}
 
 {{/* Leader election. The Lease is made here and belongs to the release, so that helm refuses a second
@@ -72,7 +109,7 @@ release. */}}
 {{- if eq .component "grouper" }}
 {{- $mend = "set grouper.enabled=false: one grouper serves the whole cluster" }}
 {{- else if eq .component "scheduler" }}
-{{- $mend = "set scheduler.configuration.nodePool to a pool that no other release has" }}
+{{- $mend = "set nodePools, or scheduler.configuration.nodePool, to pools that no other release has" }}
 {{- end }}
 {{- fail (printf "release %s in namespace %s has this cluster's %s already; %s" $owner $of $name $mend) }}
 {{- end }}
@@ -139,7 +176,7 @@ subjects:
 apiVersion: v1
 kind: ConfigMap
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
+  name: {{ include "bindery.name" . }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 data:
@@ -159,7 +196,7 @@ data:
 apiVersion: apps/v1
 kind: Deployment
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
+  name: {{ include "bindery.name" . }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 spec:
@@ -233,7 +270,7 @@ spec:
             {{- end }}
       volumes:
         - name: configuration
-          configMap: {name: {{ .root.Release.Name }}-{{ $file }}}
+          configMap: {name: {{ .root.Release.Name }}-{{ $file }}{{ .suffix | default "" }}}
         {{- if eq .component "webhook" }}
         # Certificates pass through a file on their way into the server.
         - name: temporary
@@ -258,7 +295,7 @@ values reach its metrics. */}}
 apiVersion: policy/v1
 kind: PodDisruptionBudget
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
+  name: {{ include "bindery.name" . }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 spec:
@@ -271,7 +308,7 @@ spec:
 apiVersion: networking.k8s.io/v1
 kind: NetworkPolicy
 metadata:
-  name: {{ .root.Release.Name }}-{{ .component }}
+  name: {{ include "bindery.name" . }}
   namespace: {{ .root.Release.Namespace }}
   labels: {{- include "bindery.labels" .root | nindent 4 }}
 spec:

@@ -70,7 +70,7 @@ class Upstream:
             return
 
     async def submit(self, group: str, *names: str, cpu: str = "1", **spec: Any) -> None:
-        """Create pods of a PodGroup."""
+        """Create pods of a PodGroup, one after the other."""
         for name in names:
             container = {
                 "name": "worker",

@@ -1,19 +1,13 @@
 """Upstream's PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
 
-from collections.abc import AsyncIterator, Iterator
-from pathlib import Path
+from collections.abc import AsyncIterator
 
 import pytest
-from administrator import Administrator
-from support import Corner, binder_configuration, scheduler_configuration, wait_for
+from dracorner import Driver, gpus
+from support import Corner, wait_for
 from upstreamcorner import GATES, JOBS, Upstream, basic, gang
 
-from bindery.api.configuration import GrouperConfiguration, GrouperExpectation, LeaderElection
 from bindery.api.names import NODE_POOL_LABEL, QUEUE_LABEL
-from bindery.controlplane import find
-from bindery.controlplane.components import Component, Components
-from bindery.controlplane.install import Installation, install
-from bindery.controlplane.plane import ControlPlane
 from bindery.controlplane.settings import Features
 from bindery.kube.objects import Pod
 from bindery.kube.resources import PODS
@@ -23,55 +17,17 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "g
 SCHEDULED = "PodGroupScheduled"
 
 
-@pytest.fixture(scope="module")
-def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
-    """An API server of its own: the others have no such gates."""
-    features = Features(GATES, ("scheduling.k8s.io/v1alpha2",))
-    options = find.Options(state_dir=tmp_path_factory.mktemp("upstream"), features=features)
-    with find.local(options, report=print) as plane:
-        yield plane
-
-
-@pytest.fixture(scope="module")
-def admin_kubeconfig(control_plane: ControlPlane) -> Path:
-    return control_plane.admin_kubeconfig
-
-
-@pytest.fixture(scope="module")
-def installation(control_plane: ControlPlane) -> Installation:
-    return install(control_plane)
-
-
-@pytest.fixture(scope="module")
-def administrator(control_plane: ControlPlane) -> Administrator:
-    return Administrator(control_plane.admin_kubeconfig)
-
-
-@pytest.fixture(scope="module")
-def scheduler(module_components: Components, pool: str) -> Component:
-    configuration = scheduler_configuration(pool).model_copy(
-        update={"grouper": GrouperExpectation(wait_for_groups=True)}
-    )
-    return module_components.start_scheduler(configuration).wait_ready()
-
-
-@pytest.fixture(scope="module")
-def binder(module_components: Components) -> Component:
-    return module_components.start_binder(binder_configuration()).wait_ready()
-
-
-@pytest.fixture(scope="module")
-def grouper(module_components: Components) -> Component:
-    configuration = GrouperConfiguration(leader_election=LeaderElection(enabled=False))
-    return module_components.start_grouper(configuration).wait_ready()
+VERSION = "v1alpha2"
+FEATURES = Features(GATES, ("scheduling.k8s.io/v1alpha2",))
+IS_NEXT = False
 
 
 @pytest.fixture
-async def upstream(corner: Corner) -> AsyncIterator[Upstream]:
-    upstream = Upstream(corner, "v1alpha2")
-    yield upstream
-    for each in await corner.client.list(upstream.kind(), namespace=corner.namespace):
-        await upstream.delete(each.metadata.name)
+async def driver(corner: Corner) -> AsyncIterator[Driver]:
+    driver = Driver(corner)
+    await driver.make_class()
+    yield driver
+    await driver.clean()
 
 
 async def test_a_gang_of_three_waits_for_room_for_three(corner: Corner, upstream: Upstream) -> None:
@@ -224,3 +180,40 @@ async def test_a_job_that_kubernetes_makes_a_gang_is_one(
 
     await corner.add_nodes("b", cpu="2")
     await upstream.wait_bound(group, 3)
+
+
+async def test_three_hundred_pods_share_a_claim_of_their_group(
+    corner: Corner, upstream: Upstream, driver: Driver
+) -> None:
+    count = 300  # more than one claim has room for single consumers
+    await corner.add_nodes("a", "b", "c", cpu="8")
+    await driver.publish_to_all("fabric", gpus(1))
+    await driver.make_template("channel")
+    claims = [{"name": "channel", "resourceClaimTemplateName": "channel"}]
+    group = await upstream.create("wide", gang(count, resourceClaims=claims))
+    names = [f"w{index}" for index in range(count)]
+
+    await upstream.submit("wide", *names, cpu="10m", resourceClaims=claims)
+    await upstream.wait_bound("wide", count)
+
+    (claim,) = await driver.claims()
+    assert claim.status.allocation is not None
+    (consumer,) = claim.status.reserved_for
+    assert (consumer.resource, consumer.name) == ("podgroups", "wide")
+    assert (consumer.api_group, consumer.uid) == ("scheduling.k8s.io", group.metadata.uid)
+
+
+async def test_a_claim_that_the_group_does_not_share_is_the_pods(
+    corner: Corner, upstream: Upstream, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(2))
+    await driver.make_template("own")
+    claims = [{"name": "own", "resourceClaimTemplateName": "own"}]
+    await upstream.create("each", gang(2))
+
+    await upstream.submit("each", "w0", "w1", resourceClaims=claims)
+    await upstream.wait_bound("each", 2)
+
+    consumers = [claim.status.reserved_for for claim in await driver.claims()]
+    assert sorted(user.name for users in consumers for user in users) == ["w0", "w1"]

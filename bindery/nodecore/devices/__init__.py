@@ -1,0 +1,1 @@
+"""The device manager: which devices of plugins a container gets."""

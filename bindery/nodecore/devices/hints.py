@@ -1,0 +1,115 @@
+"""On which NUMA nodes devices can be had."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from bindery.nodecore import masks
+from bindery.nodecore.devices.state import NONE, Devices, DeviceState, Ids
+from bindery.nodecore.pods import Container, Pod, total
+from bindery.nodecore.topology.hints import Hint, ResourceHints
+
+Reusable = Mapping[str, Ids]
+"""Resource -> devices of the pod's init containers that its later containers can have."""
+
+
+def container_hints(
+    state: DeviceState,
+    reusable: Reusable,
+    numa_nodes: Sequence[int],
+    pod: Pod,
+    container: Container,
+) -> dict[str, ResourceHints]:
+    """Return the hints for each resource of plugins that the container asks for."""
+    return {
+        resource: _hints(
+            state,
+            numa_nodes,
+            resource,
+            count,
+            state.of_container(pod.uid, container.name, resource) or NONE,
+            reusable.get(resource, NONE),
+        )
+        for resource, count in container.limits.items()
+        if state.is_known(resource)
+    }
+
+
+def pod_hints(state: DeviceState, numa_nodes: Sequence[int], pod: Pod) -> dict[str, ResourceHints]:
+    """Return the hints for each resource of plugins that the pod asks for as a whole."""
+    return {
+        resource: _hints(state, numa_nodes, resource, count, state.of_pod(pod.uid, resource), NONE)
+        for resource, count in total(pod, "limits").items()
+        if state.is_known(resource)
+    }
+
+
+def generate(
+    devices: Devices,
+    numa_nodes: Sequence[int],
+    available: Ids,
+    reusable: Ids,
+    count: int,
+) -> list[Hint]:
+    """Return a hint for each set of NUMA nodes that has `count` devices.
+
+    Reusable devices with a known place must all lie in the set. A hint is preferred if no smaller
+    set could ever have so many, counting all devices.
+
+    Args:
+        devices: all devices of the resource.
+        numa_nodes: the NUMA nodes of the machine.
+        available: the devices that can be given.
+        reusable: devices of the pod that can be given too.
+        count: how many are needed.
+    """
+    places = {
+        one: masks.mask_of(_known(device.numa_nodes, numa_nodes)) for one, device in devices.items()
+    }
+    nodes = sorted({node for place in places.values() for node in masks.nodes_of(place)})
+    nodes = nodes or sorted(numa_nodes)
+    placed = [
+        places[one] for one in reusable if one in devices and devices[one].numa_nodes is not None
+    ]
+    free = [places.get(one, 0) for one in available]
+    fewest = len(nodes)
+    found = []
+    for mask in masks.iterate(nodes):
+        if mask.bit_count() < fewest and _count(places.values(), mask) >= count:
+            fewest = mask.bit_count()
+        if all(place & mask for place in placed) and len(placed) + _count(free, mask) >= count:
+            found.append(mask)
+    return [Hint(mask, preferred=mask.bit_count() == fewest) for mask in found]
+
+
+def is_placed(devices: Devices) -> bool:
+    """Return whether any device of the resource is near a NUMA node."""
+    return any(device.numa_nodes for device in devices.values())
+
+
+def _hints(
+    state: DeviceState,
+    numa_nodes: Sequence[int],
+    resource: str,
+    count: int,
+    present: Ids,
+    reusable: Ids,
+) -> ResourceHints:
+    devices = state.devices.get(resource, {})
+    if not is_placed(devices):
+        return None
+    if present:
+        if len(present) != count:
+            return []
+        return generate(devices, numa_nodes, present, NONE, count)
+    available = state.available(resource)
+    if len(available | reusable) < count:
+        return []
+    return generate(devices, numa_nodes, available, reusable, count)
+
+
+def _known(nodes: tuple[int, ...] | None, numa_nodes: Sequence[int]) -> list[int]:
+    """Return the NUMA nodes of a device that the machine has."""
+    return [node for node in nodes or () if node in numa_nodes]
+
+
+def _count(places: Iterable[int], mask: int) -> int:
+    return sum(1 for place in places if place & mask)

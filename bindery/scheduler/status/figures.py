@@ -1,0 +1,68 @@
+"""The figures in the status of a PodGroup: counts of pods, and the time of its state. Pure.
+
+They are computed from the tasks and the present status, so that a restarted scheduler goes on where
+the last one stopped.
+"""
+
+from dataclasses import dataclass
+
+from bindery.api.states import GangState
+from bindery.api.times import seconds, timestamp
+from bindery.kube.objects import PodCounts, PodGroup, PodGroupStatus
+from bindery.scheduler.model.jobs import Job, TaskStatus
+
+_PENDING = frozenset({TaskStatus.PENDING, TaskStatus.GATED})
+
+
+@dataclass(frozen=True, slots=True)
+class GangFigures:
+    """The figures of one gang, as its status has them."""
+
+    pods: PodCounts
+    since: str | None
+    ran_seconds: float
+
+    def to_wire(self) -> dict[str, object]:
+        """Return the fields of the status; all counts, as a merge patch keeps what is left out."""
+        counts = ("pending", "bound", "running", "succeeded", "failed")
+        pods = {name: getattr(self.pods, name) for name in counts}
+        return {"pods": pods, "since": self.since, "ranSeconds": self.ran_seconds}
+
+
+def figures(job: Job, group: PodGroup, state: GangState, now: float) -> GangFigures:
+    """Return the figures of `group` in `state`. `now`: seconds since the epoch."""
+    said = group.status
+    pods = said.pods if state is GangState.FINISHED and not job.tasks else _counts(job)
+    if state == (said.state or GangState.WAITING) and said.since:
+        return GangFigures(pods, said.since, said.ran_seconds)
+    since = now
+    if state is GangState.RUNNING:  # the last of its pods to be bound completed it
+        bound = (task.bound_at for task in job.tasks.values() if task.bound_at is not None)
+        since = min(now, max(bound, default=now))
+    return GangFigures(pods, timestamp(since), _ran_s(said, now))
+
+
+def _ran_s(said: PodGroupStatus, now: float) -> float:
+    """Return for how long the gang ran before it left the state in `said`."""
+    since = seconds(said.since)
+    if said.state != GangState.RUNNING or since is None:
+        return said.ran_seconds
+    return said.ran_seconds + max(0.0, round(now - since))
+
+
+def _counts(job: Job) -> PodCounts:
+    pending = bound = running = succeeded = failed = 0
+    for task in job.tasks.values():
+        status = task.pod_status
+        if status in _PENDING:
+            pending += 1
+        elif status is TaskStatus.SUCCEEDED:
+            succeeded += 1
+        elif status is TaskStatus.FAILED:
+            failed += 1
+        else:
+            bound += 1
+            running += task.runs
+    return PodCounts(
+        pending=pending, bound=bound, running=running, succeeded=succeeded, failed=failed
+    )

@@ -1,0 +1,146 @@
+"""Upstream's API of Kubernetes 1.37: composite groups, minima that change, Jobs with scheduling."""
+
+from typing import Any
+
+import pytest
+from support import Corner, wait_for
+from upstreamcorner import JOBS, Upstream, gang
+
+from bindery.api.names import NODE_POOL_LABEL
+from bindery.controlplane.settings import Features
+from bindery.kube.objects import Pod
+from bindery.kube.resources import PODS
+
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
+
+VERSION = "v1beta1"
+FEATURES = Features(
+    (
+        "GenericWorkload",
+        "CompositePodGroup",
+        "PodGroupPreemptionPolicy",
+        "TopologyAwareWorkloadScheduling",
+        "DRAWorkloadResourceClaims",
+        "WorkloadWithJob",
+    ),
+    ("scheduling.k8s.io/v1beta1", "scheduling.k8s.io/v1alpha3"),
+)
+IS_NEXT = True
+SCHEDULED = "PodGroupInitiallyScheduled"
+
+
+async def test_a_minimum_that_is_lowered_lets_a_gang_start(
+    corner: Corner, upstream: Upstream
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    await upstream.create("train", gang(3))
+    await upstream.submit("train", "w0", "w1", "w2")
+    await upstream.wait_said("train", SCHEDULED, ["False", "Unschedulable"])
+    assert await upstream.bound("train") == []
+
+    patch = {"spec": gang(2)}
+    await corner.client.patch(upstream.kind(), "train", patch, namespace=corner.namespace)
+
+    await upstream.wait_bound("train", 2)
+    await upstream.wait_said("train", SCHEDULED, ["True", "Scheduled"])
+
+
+async def test_a_group_that_was_scheduled_stays_so(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="2")
+    await upstream.create("train", gang(2))
+    await upstream.submit("train", "w0", "w1")
+    first = await upstream.wait_said("train", SCHEDULED, ["True", "Scheduled"])
+
+    await upstream.submit("train", "big", cpu="64")
+    await corner.delete_pod("w1")
+    await upstream.submit("train", "w2")
+    await upstream.wait_bound("train", 2)
+
+    assert (await upstream.conditions("train"))[SCHEDULED] == first
+
+
+def composite(count: int, parent: str = "", **further: Any) -> dict[str, Any]:
+    made: dict[str, Any] = {
+        "schedulingPolicy": {"gang": {"minGroupCount": count}},
+        "workloadRef": {"workloadName": "work", "templateName": "whole"},
+        **further,
+    }
+    return {**made, "parentCompositePodGroupName": parent} if parent else made
+
+
+async def make_tree(upstream: Upstream, count: int) -> None:
+    """Create two groups of two pods under one of which `count` groups are needed."""
+    templates = [{"name": name, **gang(2)} for name in ("left", "right")]
+    whole = {
+        "name": "whole",
+        "schedulingPolicy": {"gang": {"minGroupCount": count}},
+        "podGroupTemplates": templates,
+    }
+    workload = {"compositePodGroupTemplates": [whole], "podGroupTemplates": None}
+    await upstream.make(upstream.kind("Workload", "v1alpha3"), "work", workload)
+    await upstream.make(upstream.kind("CompositePodGroup", "v1alpha3"), "whole", composite(count))
+    for name in ("left", "right"):
+        spec = {
+            **gang(2),
+            "parentCompositePodGroupName": "whole",
+            "workloadRef": {"workloadName": "work", "templateName": name},
+        }
+        await upstream.create(name, spec)
+
+
+@pytest.mark.parametrize(("count", "bound"), [(1, 2), (2, 0)])
+async def test_so_many_groups_of_a_composite_group_are_needed(
+    corner: Corner, upstream: Upstream, count: int, bound: int
+) -> None:
+    await corner.add_nodes("a", cpu="2")
+    await make_tree(upstream, count)
+    await upstream.submit("left", "l0", "l1")
+    await upstream.submit("right", "r0", "r1")
+    kind = upstream.kind("CompositePodGroup", "v1alpha3")
+
+    answer = ["True", "Scheduled"] if bound else ["False", "Unschedulable"]
+    await upstream.wait_said("whole", "CompositePodGroupInitiallyScheduled", answer, kind)
+
+    found = [len(await upstream.bound(name)) for name in ("left", "right")]
+    assert sorted(found) == [0, bound]
+
+    await corner.add_nodes("b", cpu="2")
+    await upstream.wait_bound("left", 2)
+    await upstream.wait_bound("right", 2)
+    for name in ("left", "right"):
+        await upstream.wait_said(name, SCHEDULED, ["True", "Scheduled"])
+
+
+async def test_the_gang_of_a_job_with_scheduling(corner: Corner, upstream: Upstream) -> None:
+    await corner.add_nodes("a", cpu="2")
+    container = {"name": "w", "image": "w", "resources": {"requests": {"cpu": "1"}}}
+    spec = {"schedulerName": "bindery", "restartPolicy": "Never", "containers": [container]}
+    job = {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": "train", "namespace": corner.namespace},
+        "spec": {
+            "completionMode": "Indexed",
+            "completions": 3,
+            "parallelism": 3,
+            "scheduling": {"schedulingPolicy": {"gang": {}}},
+            "template": {
+                "metadata": {"labels": {NODE_POOL_LABEL: corner.pool}},
+                "spec": spec,
+            },
+        },
+    }
+    await corner.client.create(JOBS, job, corner.namespace)
+
+    async def members() -> list[Pod]:
+        pods = await corner.client.list(PODS, namespace=corner.namespace)
+        return pods if len([p for p in pods if p.spec.scheduling_group is not None]) == 3 else []
+
+    pods = await wait_for(members, "the Job's pods are in a PodGroup")
+    assert pods[0].spec.scheduling_group is not None
+    group = pods[0].spec.scheduling_group.pod_group_name
+    await upstream.wait_said(group, SCHEDULED, ["False", "Unschedulable"])
+    assert await upstream.bound(group) == []
+
+    await corner.add_nodes("b", cpu="2")
+    await upstream.wait_bound(group, 3)
