@@ -5,6 +5,7 @@ tests too. Same rules as `objects`. What is written back (an allocation) is decl
 nothing of it is lost on the way.
 """
 
+import hashlib
 from typing import Final
 
 import msgspec
@@ -15,7 +16,7 @@ from bindery.kube.devices import (
     OpaqueConfiguration,
     QuantityText,
 )
-from bindery.kube.objects import Condition, KubeObject
+from bindery.kube.objects import Condition, KubeObject, RequestMapping
 from bindery.kube.podspec import NodeSelector
 from bindery.kube.resources import Resource
 
@@ -25,6 +26,11 @@ MOST_RESERVATIONS: Final = 256
 """How many pods may reserve one claim."""
 MOST_RESULTS: Final = 32
 """How many devices one claim may hold."""
+EXTENDED_ANNOTATION: Final = "resource.kubernetes.io/extended-resource-claim"
+"""With the value `true`: the claim was made for a pod's extended resources."""
+CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+"""Before the name of a DeviceClass: an extended resource that the class serves."""
+_MOST_OF_POD_NAME = 200
 
 
 # ---- what is asked ---------------------------------------------------------------
@@ -185,10 +191,40 @@ class ClaimHandover(
     """The PodGroup that the claim is reserved for, with all of its pods. None: the pod alone."""
 
 
-class Handover(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+class ExtendedHandover(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
+    """The claim that the binder creates for a pod's extended resources (KEP-5004)."""
+
+    requests: list[DeviceRequest]
+    mappings: list[RequestMapping]
+    allocation: Allocation
+
+
+class Handover(
+    msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False, omit_defaults=True
+):
     """What stands in `pluginData` of a BindRequest under `dra`."""
 
     claims: list[ClaimHandover] = msgspec.field(default_factory=list)
+    extended: ExtendedHandover | None = None
+
+
+def extended_claim_name(pod_name: str, pod_uid: str) -> str:
+    """Return the name of the claim for the extended resources of a pod.
+
+    The same pod always gets the same name, so that a repeated attempt finds its claim.
+    """
+    digest = hashlib.sha256(pod_uid.encode()).hexdigest()[:10]
+    return f"{pod_name[:_MOST_OF_POD_NAME].rstrip('.-')}-extended-resources-{digest}"
+
+
+def is_extended(claim: ResourceClaim, pod_uid: str) -> bool:
+    """Return whether `claim` was made for the extended resources of the pod with `pod_uid`."""
+    meta = claim.metadata
+    return meta.annotations.get(EXTENDED_ANNOTATION) == "true" and any(
+        owner.controller and owner.uid == pod_uid for owner in meta.owner_references
+    )
 
 
 RESOURCE_CLAIMS: Final = Resource(

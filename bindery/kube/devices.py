@@ -125,6 +125,8 @@ class DeviceConfiguration(msgspec.Struct, frozen=True, rename="camel", kw_only=T
 class DeviceClassSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     selectors: list[DeviceSelector] = msgspec.field(default_factory=list)
     config: list[DeviceConfiguration] = msgspec.field(default_factory=list)
+    extended_resource_name: str | None = None
+    """An extended resource that devices of this class serve (KEP-5004)."""
 
 
 class DeviceClass(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):

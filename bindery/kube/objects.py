@@ -63,6 +63,21 @@ class PodClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
     resource_claim_name: str | None = None
 
 
+class RequestMapping(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`ContainerExtendedResourceRequest`: the request of a claim that serves a container."""
+
+    container_name: str
+    resource_name: str
+    request_name: str
+
+
+class ExtendedClaimStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodExtendedResourceClaimStatus`: the claim that serves extended resources of a pod."""
+
+    resource_claim_name: str = ""
+    request_mappings: list[RequestMapping] = msgspec.field(default_factory=list)
+
+
 class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     resources: ResourceRequirements | None = None
@@ -76,6 +91,7 @@ class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     nominated_node_name: str = ""
     start_time: str | None = None
     resource_claim_statuses: list[PodClaimStatus] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 

@@ -22,6 +22,7 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, TaskStatus, Uid
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.effects import bind_effects
 from bindery.scheduler.planning.job_reports import job_report
@@ -66,6 +67,8 @@ class Engine:
         plugins = registry.load(configuration.plugins)
         self._plugins = plugins
         self.cluster.state.supported = plugins.supported
+        if Need.RESOURCE_CLAIMS not in plugins.supported:
+            self.cluster.state.serve(())
         self.cluster.observe(
             (watcher.watched_resources(), watcher.observe) for watcher in plugins.watchers
         )

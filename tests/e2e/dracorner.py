@@ -65,15 +65,32 @@ class Driver:
         """Offer the devices of `node` no more."""
         await self.corner.client.delete(RESOURCE_SLICES, f"{self.class_name}-{node}")
 
+    @property
+    def resource(self) -> str:
+        """The extended resource that the class serves."""
+        return f"{self.name}/card"
+
     async def make_class(self) -> None:
         expression = f'device.driver == "{self.name}"'
         body = {
             "apiVersion": "resource.k8s.io/v1",
             "kind": "DeviceClass",
             "metadata": {"name": self.class_name},
-            "spec": {"selectors": [{"cel": {"expression": expression}}]},
+            "spec": {
+                "selectors": [{"cel": {"expression": expression}}],
+                "extendedResourceName": self.resource,
+            },
         }
         await self.corner.client.create(DEVICE_CLASSES, body)
+
+    def requesting(self, count: int) -> dict[str, Any]:
+        """Return the part of a pod's spec that requests the extended resource."""
+        container = {
+            "name": "main",
+            "image": "none.invalid/work",
+            "resources": {"limits": {self.resource: str(count)}},
+        }
+        return {"containers": [container]}
 
     def request(self, **further: Any) -> dict[str, Any]:
         exactly = {"deviceClassName": self.class_name, **further}

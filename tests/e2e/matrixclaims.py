@@ -9,6 +9,7 @@ from support import Corner, Gang
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.kube.claims import FINALIZER, ResourceClaim
+from bindery.kube.resources import PODS
 
 _DRA = PluginConfiguration(name="dra")
 
@@ -70,6 +71,22 @@ class SharedClaim(World):
     async def amiss(self, corner: Corner) -> list[str]:
         count = len((await Driver(corner).claim("shared")).status.reserved_for)
         return [] if count == 2 else [f"the claim is reserved for {count} pods"]
+
+
+class ExtendedClaims(OwnClaims):
+    """Each pod requests an extended resource, for which the plugin creates a claim."""
+
+    def gang(self, corner: Corner) -> Gang:
+        name = f"{corner.namespace}-{self.name}"
+        return Gang(name, size=2, pod=Driver(corner).requesting(1))
+
+    async def held(self, corner: Corner) -> list[str]:
+        shown = [
+            f"pod {pod.metadata.name} shows a claim"
+            for pod in await corner.client.list(PODS, namespace=corner.namespace)
+            if pod.status.extended_resource_claim_status is not None
+        ]
+        return [*shown, *await self.left_over(corner)]
 
 
 def _held(claim: ResourceClaim) -> list[str]:

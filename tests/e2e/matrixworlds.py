@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from matrixclaims import OwnClaims, SharedClaim
+from matrixclaims import ExtendedClaims, OwnClaims, SharedClaim
 from matrixgpus import SharedGpus
 from matrixlocks import LockedNodes
 from matrixworld import REFUSED, World
@@ -131,6 +131,7 @@ WORLDS: Mapping[str, World] = {
     "provisioned volumes": ProvisionedVolumes(),
     "own claims": OwnClaims(),
     "shared claim": SharedClaim(),
+    "extended resources": ExtendedClaims(),
     "shared GPUs": SharedGpus(),
     "locked nodes": LockedNodes(),
 }

@@ -11,7 +11,7 @@ from support import Corner, Gang, binder_configuration, scheduler_configuration,
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.controlplane.components import Component, Components
-from bindery.kube.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim
+from bindery.kube.claims import FINALIZER, RESOURCE_CLAIMS, ResourceClaim, is_extended
 from bindery.kube.errors import InvalidError, NotFoundError
 from bindery.kube.resources import BIND_REQUESTS, PODS, QUEUES
 
@@ -296,3 +296,45 @@ async def test_the_api_server_refuses_what_does_not_compile(corner: Corner, driv
     selector = {"cel": {"expression": "device.nope == 1"}}
     with pytest.raises(InvalidError, match="undefined field 'nope'"):
         await driver.make_claim("wrong", selectors=[selector])
+
+
+async def test_devices_serve_extended_resources_and_their_claims_go_with_the_pods(
+    corner: Corner, driver: Driver
+) -> None:
+    (node,) = await corner.add_nodes("a", cpu="8")
+    await driver.publish(node, gpus(3))
+    gang = Gang("cards", size=3, pod=driver.requesting(1))
+    await corner.submit(gang)
+    await corner.wait_bound(gang)
+
+    claims = {claim.metadata.name: claim for claim in await driver.claims()}
+    assert devices_of([*claims.values()]) == [(node, f"gpu-{index}") for index in range(3)]
+    for pod in await corner.pods(gang):
+        shown = pod.status.extended_resource_claim_status
+        assert shown is not None
+        claim = claims[shown.resource_claim_name]
+        assert [user.uid for user in claim.status.reserved_for] == [pod.metadata.uid]
+        assert is_extended(claim, pod.metadata.uid)
+        assert FINALIZER in claim.metadata.finalizers
+        (mapping,) = shown.request_mappings
+        (request,) = claim.spec.devices.requests
+        assert mapping.container_name == "main"
+        assert mapping.resource_name == driver.resource
+        assert mapping.request_name == request.name == "container-0-request-0"
+
+    late = Gang("late", size=1, pod=driver.requesting(3))
+    await corner.submit(late)
+    condition = await corner.wait_condition(late, "False", "Unschedulable")
+    assert "have too few free devices for its extended resources" in condition.message
+
+    for pod in await corner.pods(gang):
+        await corner.client.delete(PODS, pod.metadata.name, corner.namespace, grace_period_s=0)
+    await corner.wait_bound(late)
+
+    async def only_its_own() -> bool:
+        (pod,) = await corner.pods(late)
+        shown = pod.status.extended_resource_claim_status
+        names = [claim.metadata.name for claim in await driver.claims()]
+        return shown is not None and names == [shown.resource_claim_name]
+
+    await wait_for(only_its_own, "the claims of the deleted pods go")

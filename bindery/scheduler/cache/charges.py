@@ -82,7 +82,7 @@ class Charges:
     def _charge_node(self, task: Task, sign: int) -> None:
         if task.row == NO_ROW:
             return
-        nodes, request = self._state.nodes, task.shape.request
+        nodes = self._state.nodes
         if sign < 0:
             self.devices.withdraw(task)
             # `resettle` finds out whether the node is still crowded without this task.
@@ -91,11 +91,7 @@ class Charges:
                 self.devices.resettle(self._others_on(task))
         else:
             self.devices.enter(task)
-        nodes.hold(task.row, request, sign)
-        if not task.is_ours:
-            nodes.hold_foreign(task.row, request, sign)
-        if task.status is TaskStatus.RELEASING:
-            nodes.release(task.row, request, sign)
+        nodes.hold_task(task, sign)
 
     def _others_on(self, task: Task) -> list[Task]:
         others = (self._state.tasks[uid] for uid in self._on_node.get(task.node_name, ()))

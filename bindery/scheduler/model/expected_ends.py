@@ -75,7 +75,7 @@ class ExpectedEnds:
         """[resource, pod], as queues count it."""
         for pod, (_, task) in enumerate(found):
             for columns, request in (
-                (self._request, task.shape.request),
+                (self._request, state.nodes.demand(task.row, task.shape.request)),
                 (self._in_queues, task.shape.request.in_queues),
             ):
                 columns[list(request.indices), pod] = request.amounts

@@ -14,5 +14,8 @@ def pods_per_node(
     """Return how many pods of `request` fit into `room` [resource, node]; at most `most` a node."""
     fit = np.full(room.shape[1], most, dtype=np.int64)
     for index, amount in nodes.demands(request, np.arange(room.shape[1])):
-        np.minimum(fit, np.maximum(room[index], 0) // amount, out=fit)
+        free = np.maximum(room[index], 0)
+        # A node may serve a resource without counting it; see `NodesView.serves`.
+        count = np.where(amount == 0, most, free // np.maximum(amount, 1))
+        np.minimum(fit, count, out=fit)
     return fit

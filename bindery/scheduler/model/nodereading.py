@@ -51,6 +51,14 @@ def devices_of(node: Node) -> tuple[str | None, int, int]:
     return model, count, memory // 2**20 if memory >= _BYTES_FROM else memory
 
 
+def offers(node: Node, resource: str) -> bool:
+    """Return whether `node` offers any of `resource`."""
+    try:
+        return quantity.parse((node.status.allocatable or {}).get(resource, "0"), resource) > 0
+    except QuantityError:  # `allocatable_of` reports it; the node is not used at all
+        return False
+
+
 def allocatable_of(node: Node) -> Mapping[str, int]:
     """Return the allocatable amounts of `node` by resource.
 

@@ -20,12 +20,13 @@ from bindery.kube.objects import Node, Taint
 from bindery.scheduler.model.columns import BoolColumn, IntColumns, grown
 from bindery.scheduler.model.devices import DeviceTable
 from bindery.scheduler.model.images import ImageTable, UsedImages
-from bindery.scheduler.model.jobs import NO_ROW
+from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus
 from bindery.scheduler.model.nodereading import (
     allocatable_of,
     decides_filters,
     devices_of,
     is_ready,
+    offers,
 )
 from bindery.scheduler.model.resources import (
     MODEL_PREFIX,
@@ -68,6 +69,9 @@ class NodeTable:
         """Row -> number of reservation pods that are needed and do not exist yet."""
         self.devices = DeviceTable(self._take_slot, self._promise_slot)
         """GPUs one by one."""
+        self.served: frozenset[int] = frozenset()
+        """Positions of the resources that device classes serve; see `serves`. Set by
+        `PlanState.serve`."""
         self.images = ImageTable()
         """Container images. They change no filter, and so not `version`."""
         self.version = 0
@@ -123,7 +127,7 @@ class NodeTable:
 
     def charge(self, row: int, request: Request) -> Request:
         """Return the amounts that a pod at `row` counts in its queue, with its GPUs by model."""
-        model, request = self._models.get(row), self.demand(row, request).in_queues
+        model, request = self._models.get(row), self._by_memory(row, request).in_queues
         gpus = self._cards.charged(row, request)
         if gpus is not None:
             request = request.instead(self.axis.index(GPU_RESOURCE), gpus)
@@ -146,12 +150,31 @@ class NodeTable:
         old = self.nodes[self.rows[node.metadata.name]]
         if old is None:
             return False
-        return devices_of(old) != devices_of(node) or shared_cards(old) != shared_cards(node)
+        if devices_of(old) != devices_of(node) or shared_cards(old) != shared_cards(node):
+            return True
+        names = [self.axis.names[index] for index in self.served]
+        return any(offers(old, name) != offers(node, name) for name in names)
 
     # -- parts of GPUs by memory: their amount differs from node to node -------------------------
 
     def demand(self, row: int, request: Request) -> Request:
         """Return `request` with the amounts that it has on the node at `row`."""
+        for index in self.served.intersection(request.indices):
+            if not self.allocatable[index, row]:
+                request = request.instead(index, 0)
+        return self._by_memory(row, request)
+
+    def serves(self, index: int, rows: NDArray[np.intp]) -> BoolColumn:
+        """Return on which of `rows` devices of a class serve the resource at `index`.
+
+        That is where the class exists and no device plugin offers the resource. There, pods hold
+        none of it in these columns; the ledger of claims counts the devices.
+        """
+        if index not in self.served:
+            return np.zeros(len(rows), dtype=np.bool_)
+        return np.asarray(self.allocatable[index, rows] == 0)
+
+    def _by_memory(self, row: int, request: Request) -> Request:
         share = request.share
         if share is None or not share.memory_mib:
             return request
@@ -171,6 +194,8 @@ class NodeTable:
                 portions = self.devices.portions(share, rows)
                 # The same formula as `gpu_amount`, over an array.
                 yield index, np.maximum(portions * 1000 // WHOLE, 1) * share.devices
+            elif index in self.served:
+                yield index, np.where(self.serves(index, rows), 0, amount)
             else:
                 yield index, amount
 
@@ -181,6 +206,13 @@ class NodeTable:
             return request.instead(self.axis.index(GPU_RESOURCE), gpus)
         memories = self.devices.known_memories() if request.is_by_memory else ()
         return self._by(request, int(max(memories))) if len(memories) else request
+
+    def least_on_nodes(self, request: Request) -> Request:
+        """Return the smallest amounts of `request` in these columns, on any node."""
+        least = self.least(request).on_nodes
+        for index in self.served.intersection(least.indices):
+            least = least.instead(index, 0)
+        return least
 
     def image_percent(self, used: UsedImages) -> NDArray[np.int64]:
         """Return how much of the images of a pod each node has, 0 to 100 [node row]."""
@@ -306,6 +338,14 @@ class NodeTable:
         request = self.demand(row, request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             self._idle[index, row] -= sign * amount
+
+    def hold_task(self, task: Task, sign: int) -> None:
+        """Add (`sign` 1) or remove (-1) a pod on its node, by its status and scheduler."""
+        self.hold(task.row, task.shape.request, sign)
+        if not task.is_ours:
+            self.hold_foreign(task.row, task.shape.request, sign)
+        if task.status is TaskStatus.RELEASING:
+            self.release(task.row, task.shape.request, sign)
 
     def set_reservation(self, request: Request) -> None:
         """Set the request of a reservation pod, also for those counted already."""

@@ -3,9 +3,10 @@
 The cluster cache owns and updates it. A session borrows it for one cycle.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.nominations import Nominations
 from bindery.scheduler.model.podcounts import PodCounts
@@ -34,6 +35,28 @@ class PlanState:
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)
         self.queues = QueueTable(self.axis)
+
+    def serve(self, resources: Iterable[str]) -> None:
+        """Set the extended resources that device classes serve; between sessions only."""
+        nodes = self.nodes
+        served = frozenset(self.axis.index(name) for name in resources if name in self.axis)
+        changed = served ^ nodes.served
+        if not changed:
+            return
+        # What a pod holds on a node without a device plugin depends on it.
+        holding = [
+            task
+            for task in self.tasks.values()
+            if task.row != NO_ROW
+            and task.status.holds_room
+            and not changed.isdisjoint(task.shape.request.indices)
+        ]
+        for task in holding:
+            nodes.hold_task(task, -1)
+        nodes.served = served
+        nodes.version += 1
+        for task in holding:
+            nodes.hold_task(task, 1)
 
     def move(self, task: Task, status: TaskStatus, row: int) -> None:
         """Set the status and row of `task`. The caller updates the ledgers."""

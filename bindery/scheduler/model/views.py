@@ -140,6 +140,14 @@ class NodesView(Protocol):
         """
         ...
 
+    def serves(self, index: int, rows: Rows) -> BoolColumn:
+        """Return on which of `rows` devices of a class serve the resource at `index`."""
+        ...
+
+    def least_on_nodes(self, request: Request) -> Request:
+        """Return the smallest amounts of `request` in these columns, on any node."""
+        ...
+
     def least(self, request: Request) -> Request:
         """Return `request` with its smallest amounts over all nodes."""
         ...

@@ -60,12 +60,12 @@ def _exceeding(session: Session, claim: Claim, room: IntColumns) -> Task | None:
     """
     # The least on any node, as some devices take more on one node than on another.
     nodes = session.state.nodes
-    asked = total(nodes.least(task.shape.request).on_nodes for task in claim.tasks)
+    asked = total(nodes.least_on_nodes(task.shape.request) for task in claim.tasks)
     left = {index: int(np.maximum(room[index], 0).sum()) for index in asked}
     if all(amount <= left[index] for index, amount in asked.items()):
         return None
     for task in claim.tasks:
-        request = nodes.least(task.shape.request)
+        request = nodes.least_on_nodes(task.shape.request)
         for index, amount in zip(request.indices, request.amounts, strict=True):
             left[index] -= amount
             if left[index] < 0:

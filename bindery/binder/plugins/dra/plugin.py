@@ -18,13 +18,19 @@ from pydantic import BaseModel, Field
 
 from bindery.api.base import ApiModel
 from bindery.api.times import timestamp
-from bindery.binder.plugins.dra import reservations
+from bindery.binder.plugins.dra import extended, reservations
 from bindery.binder.plugins.dra.conditions import wait_ready
 from bindery.binder.plugins.dra.offers import Offers
 from bindery.binder.plugins.dra.shares import Shares
 from bindery.binder.plugins.interface import BindContext, PluginError
 from bindery.kube.bindrequests import PodBinding
-from bindery.kube.claims import RESOURCE_CLAIMS, ClaimHandover, Handover, ResourceClaim
+from bindery.kube.claims import (
+    RESOURCE_CLAIMS,
+    ClaimHandover,
+    ExtendedHandover,
+    Handover,
+    ResourceClaim,
+)
 from bindery.kube.errors import NotFoundError
 
 
@@ -58,18 +64,32 @@ class DynamicResources:
 
     async def pre_bind(self, context: BindContext) -> None:
         """Allocate and reserve the claims of the pod, and wait until their devices are ready."""
-        claims = _handover(context).claims
+        handover = _handover(context)
+        claims = list(handover.claims)
         for planned in claims:
             self._shares.enter(planned, context.pod)
             await self._demand_offered(context, planned)
+        if handover.extended is not None:
+            own = await extended.created(context.client, context.pod, handover.extended)
+            await self._demand_offered(context, own)
+            claims.append(own)
         written = [await self._reserve(context, planned) for planned in claims]
+        if handover.extended is not None:
+            await extended.show(context.client, context.pod, handover.extended)
         for claim in written:
             context.waits_for = f"the devices of claim {claim.metadata.name} to be ready"
             await wait_ready(context.client, claim, self._timeout_s)
 
     async def confirm(self, context: BindContext) -> None:
         """Check that the claims are still allocated and reserved, to devices that are offered."""
-        for planned in _handover(context).claims:
+        handover = _handover(context)
+        claims = list(handover.claims)
+        if handover.extended is not None:
+            own = await extended.found(context.client, context.pod, handover.extended)
+            if own is None:
+                raise _missing_extended(context)
+            claims.append(own)
+        for planned in claims:
             try:
                 claim = await context.client.get(
                     RESOURCE_CLAIMS, planned.name, context.pod.namespace
@@ -88,16 +108,28 @@ class DynamicResources:
     async def rollback(self, context: BindContext) -> None:
         """Take back what `pre_bind` has written for this pod and this request."""
         try:
-            claims = _handover(context).claims
+            handover = _handover(context)
         except PluginError:  # then nothing was written either
             return
-        for planned in reversed(claims):
+        if handover.extended is not None:
+            await self._withdraw(context, handover.extended)
+        for planned in reversed(handover.claims):
             async with self._turn(planned):
                 self._shares.leave(planned, context.pod)
                 if await self._shares.is_used(context.client, planned, context.pod):
                     continue
                 with suppress(NotFoundError):
                     await self._release(context, planned)
+
+    async def _withdraw(self, context: BindContext, planned: ExtendedHandover) -> None:
+        """Delete the claim for the pod's extended resources, if it is the planned one."""
+        own = await extended.found(context.client, context.pod, planned)
+        if own is None:
+            return
+        async with self._turn(own):
+            with suppress(NotFoundError):
+                await self._release(context, own)
+            await extended.delete(context.client, context.pod, own)
 
     async def _demand_offered(self, context: BindContext, planned: ClaimHandover) -> None:
         """Demand the devices of a claim that this plan allocates; of others, who has allocated it.
@@ -170,6 +202,14 @@ class DynamicResources:
         if lock is None:
             lock = self._turns[planned.uid] = asyncio.Lock()
         return lock
+
+
+def _missing_extended(context: BindContext) -> PluginError:
+    return PluginError(
+        f"the resource claim for extended resources of pod {context.pod.name} does not exist",
+        reason=reservations.CLAIM_CHANGED,
+        permanent=True,
+    )
 
 
 def _missing(planned: ClaimHandover) -> PluginError:

@@ -12,7 +12,13 @@ import msgspec
 
 from bindery.api.quantity import QuantityError
 from bindery.api.states import ENDED_POD_PHASES
-from bindery.kube.claims import Allocation, DeviceClaim, Handover, ResourceClaim
+from bindery.kube.claims import (
+    Allocation,
+    DeviceClaim,
+    Handover,
+    ResourceClaim,
+    is_extended,
+)
 from bindery.kube.devices import DeviceClass, ResourceSlice
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.sharedclaims import SharingGroup
@@ -20,6 +26,7 @@ from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.plugins.dra.cel import Selectors
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim, prepare
+from bindery.scheduler.plugins.dra.extended import served_resources
 from bindery.scheduler.plugins.dra.inventory import Inventory
 from bindery.scheduler.plugins.dra.memo import remembered
 from bindery.scheduler.plugins.dra.references import ClaimKey
@@ -48,6 +55,8 @@ class ClaimCache:
     _decoded: dict[str, tuple[Mapping[str, Any], Handover]] = field(default_factory=dict)
     """Pod UID -> data for the binder, raw and decoded."""
     _prepared: dict[bytes, PreparedClaim | ClaimError] = field(default_factory=dict)
+    _served: Mapping[str, str] = field(default_factory=dict)
+    _served_at: int = 0
 
     def __post_init__(self) -> None:
         self.held = Usage(touched=self.touched)
@@ -88,6 +97,21 @@ class ClaimCache:
             lambda: prepare(spec, self.classes, self.selectors),
         )
 
+    def served(self) -> Mapping[str, str]:
+        """Return extended resource -> device class that serves it."""
+        if self._served_at != self.version:
+            self._served_at, self._served = self.version, served_resources(self.classes.values())
+        return self._served
+
+    def extended_claim(self, pod: Pod) -> ResourceClaim | None:
+        """Return the claim for the extended resources of a pod on a node; None without one."""
+        status = pod.status.extended_resource_claim_status
+        if status is None or not pod.spec.node_name:
+            return None
+        claim = self.claims.get(ClaimKey(pod.metadata.namespace, status.resource_claim_name))
+        is_its = claim is not None and is_extended(claim, pod.metadata.uid)
+        return claim if is_its else None
+
     def decoded(
         self, handed_over: Iterable[tuple[str, Mapping[str, Any]]]
     ) -> Iterator[tuple[str, Handover]]:
@@ -105,7 +129,8 @@ class ClaimCache:
             yield uid, cached[1]
 
     def _pod(self, pod: Pod, gone: bool) -> None:
-        if gone or pod.status.phase in ENDED_POD_PHASES or not pod.spec.resource_claims:
+        has_claims = pod.spec.resource_claims or pod.status.extended_resource_claim_status
+        if gone or pod.status.phase in ENDED_POD_PHASES or not has_claims:
             self.pods.pop(pod.metadata.uid, None)
         else:
             self.pods[pod.metadata.uid] = pod

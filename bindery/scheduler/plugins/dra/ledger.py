@@ -6,25 +6,34 @@ outlives the session. Invariant: every operation is undone exactly.
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from bindery.kube.claims import (
     MOST_RESERVATIONS,
     Allocation,
     ClaimHandover,
+    DeviceClaim,
+    ExtendedHandover,
     Handover,
     ResourceClaim,
+    extended_claim_name,
 )
 from bindery.kube.podspec import NodeSelector
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.plugins.dra.candidates import AllocationError
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache, readable_takes
 from bindery.scheduler.plugins.dra.claims import ClaimError, PreparedClaim
+from bindery.scheduler.plugins.dra.extended import Asked, asked
 from bindery.scheduler.plugins.dra.node_fit import IN_USE, NodeFit, Signature
 from bindery.scheduler.plugins.dra.references import (
     ClaimKey,
@@ -34,6 +43,14 @@ from bindery.scheduler.plugins.dra.references import (
 )
 from bindery.scheduler.plugins.dra.result import allocation
 from bindery.scheduler.plugins.dra.usage import Usage, UsageView
+
+
+class _Extended(NamedTuple):
+    """What a pod requests of device classes for extended resources."""
+
+    pod_uid: str
+    asked: Asked
+    prepared: PreparedClaim
 
 
 @dataclass
@@ -89,6 +106,44 @@ class ClaimLedger:
                 self._leave(task, ExitStack())
 
     # -- queries ---------------------------------------------------------------------------------
+
+    def extended(self, shape: Shape, resources: Collection[str]) -> tuple[Asked, PreparedClaim]:
+        """Return what pods of `shape` request of device classes for extended `resources`.
+
+        Raises:
+            ClaimError: it cannot be allocated, whatever is free.
+        """
+        served = self._cache.served()
+        classes = {name: served[name] for name in resources}
+        found = asked(shape.init_containers, shape.containers, classes)
+        return found, self._cache.prepared(DeviceClaim(requests=list(found.requests)))
+
+    def served_rows(self, shape: Shape, rows: Rows) -> Iterator[tuple[list[str], BoolColumn]]:
+        """Yield the extended resources of pods of `shape` that devices serve on some of `rows`.
+
+        With a mask of these rows; nodes differ in what their device plugins offer.
+        """
+        indices = sorted(self._nodes.served.intersection(shape.request.indices))
+        if not indices:
+            return
+        table = np.array([self._nodes.serves(index, rows) for index in indices])
+        for column in np.unique(table, axis=1).T:
+            if column.any():
+                names = [
+                    self._nodes.axis.names[index]
+                    for index, is_served in zip(indices, column, strict=True)
+                    if is_served
+                ]
+                yield names, np.asarray((table == column[:, None]).all(axis=0))
+
+    def resources_at(self, shape: Shape, row: int) -> list[str]:
+        """Return the extended resources of pods of `shape` that devices serve on the node."""
+        nodes, rows = self._nodes, np.array([row])
+        return [
+            nodes.axis.names[index]
+            for index in sorted(nodes.served.intersection(shape.request.indices))
+            if nodes.serves(index, rows)[0]
+        ]
 
     def needs(self, task: Task) -> tuple[Reference, ...]:
         """Return the claims of `task`.
@@ -159,8 +214,8 @@ class ClaimLedger:
     def apply(self, operation: Operation) -> None:
         """Enter `operation`; refuse it if the claims of its pod do not allow it."""
         task = operation.task
-        if task.uid not in self._cache.pods:  # a pod without claims
-            return
+        if task.uid not in self._cache.pods and not self._is_served(task, operation.row):
+            return  # a pod without claims
         # If an entry fails, leaving the stack undoes the earlier ones. Otherwise it is kept: a pod
         # can have several operations, such as an eviction and a promise on another node.
         with ExitStack() as undo:
@@ -176,6 +231,10 @@ class ClaimLedger:
         if undo:
             undo.pop().close()
 
+    def _is_served(self, task: Task, row: int) -> bool:
+        served = self._nodes.served  # empty in most clusters
+        return bool(served) and bool(self.resources_at(task.shape, row))
+
     def _take(self, task: Task, row: int, kind: OperationKind, undo: ExitStack) -> None:
         is_promise = kind is OperationKind.PIPELINE
         problem = self.check(task)
@@ -190,8 +249,10 @@ class ClaimLedger:
                     f"resource claim {need.key.name} is being released", fits_later=True
                 )
         wanted = [need for need in needs if self.needs_devices(need)]
-        if wanted:
-            self._allocate(wanted, row, is_promise, undo)
+        extended = self._extended_at(task, row)
+        further = None
+        if wanted or extended is not None:
+            further = self._allocate(wanted, extended, row, is_promise, undo)
         given = []
         for need in needs:
             state = self.state_of(need)
@@ -207,15 +268,37 @@ class ClaimLedger:
                     consumer=need.consumer,
                 )
             )
-        if not is_promise and given:  # a promise is not committed in this session
-            self._given[task.uid] = Handover(claims=given)
+        # A promise is not committed in this session.
+        if not is_promise and (given or further is not None):
+            self._given[task.uid] = Handover(claims=given, extended=further)
             undo.callback(self._given.pop, task.uid, None)
 
+    def _extended_at(self, task: Task, row: int) -> "_Extended | None":
+        """Return what the pod requests of device classes on the node; None for nothing."""
+        if not self._is_served(task, row):
+            return None
+        try:
+            found = self.extended(task.shape, self.resources_at(task.shape, row))
+        except ClaimError as error:
+            raise LedgerRefusalError(f"its extended resources: {error}") from error
+        return _Extended(task.uid, *found)
+
     def _allocate(
-        self, needs: list[Reference], row: int, is_promise: bool, undo: ExitStack
-    ) -> None:
-        """Choose devices for `needs` on the node at `row`, and enter them."""
+        self,
+        needs: list[Reference],
+        extended: "_Extended | None",
+        row: int,
+        is_promise: bool,
+        undo: ExitStack,
+    ) -> ExtendedHandover | None:
+        """Choose devices for `needs` and `extended` on the node at `row`, and enter them.
+
+        Returns:
+            The data for the binder about `extended`.
+        """
         signature = tuple(self._prepared(need) for need in needs)
+        if extended is not None:
+            signature = (*signature, extended.prepared)
         usage = self.later if is_promise else self.now
         try:
             found = self._node_fit.find(self._nodes, row, signature, usage)
@@ -228,7 +311,8 @@ class ClaimLedger:
         except AllocationError as error:
             raise LedgerRefusalError(f"cannot serve its claims: {error}") from error
         ledger = self._promised if is_promise else self._planned
-        for need, prepared, choices in zip(needs, signature, found, strict=True):
+        # The last entry may be that of `extended`.
+        for need, prepared, choices in zip(needs, signature, found, strict=False):
             state = self.state_of(need)
             chosen = allocation(prepared, state.claim.metadata.uid, choices, self._nodes.name(row))
             if state.is_released:
@@ -238,9 +322,14 @@ class ClaimLedger:
                 undo.callback(_restore, state, users, leaving)
             undo.callback(setattr, state, "allocation", state.allocation)
             state.allocation = chosen
-            taken = readable_takes(chosen)
-            ledger.enter(taken, 1)
-            undo.callback(ledger.enter, taken, -1)
+            _enter(ledger, chosen, undo)
+        if extended is None:
+            return None
+        name = self._nodes.name(row)
+        chosen = allocation(extended.prepared, extended.pod_uid, found[-1], name)
+        _enter(ledger, chosen, undo)
+        requests, mappings = extended.asked
+        return ExtendedHandover(requests=list(requests), mappings=list(mappings), allocation=chosen)
 
     def _join(self, state: ClaimState, uid: str, undo: ExitStack) -> None:
         if uid not in state.users:
@@ -266,9 +355,11 @@ class ClaimLedger:
             state.leaving.add(task.uid)
             undo.callback(state.leaving.discard, task.uid)
             if state.is_released and state.allocation is not None:
-                taken = readable_takes(state.allocation)
-                self._releasing.enter(taken, 1)
-                undo.callback(self._releasing.enter, taken, -1)
+                _enter(self._releasing, state.allocation, undo)
+        pod = self._cache.pods.get(task.uid)
+        claim = self._cache.extended_claim(pod) if pod is not None else None
+        if claim is not None and claim.status.allocation is not None:
+            _enter(self._releasing, claim.status.allocation, undo)
 
     # -- inside ----------------------------------------------------------------------------------
 
@@ -289,6 +380,15 @@ class ClaimLedger:
                 state.allocation = each.allocation
                 self._planned.enter(readable_takes(each.allocation), 1)
             state.users.add(user)
+        if handover.extended is not None:
+            self._assume_extended(task, handover.extended)
+
+    def _assume_extended(self, task: Task, planned: ExtendedHandover) -> None:
+        name = extended_claim_name(task.name, task.uid)
+        claim = self._cache.claims.get(ClaimKey(task.namespace, name))
+        shown = claim.status.allocation if claim is not None else None
+        if shown is None or shown.devices.results != planned.allocation.devices.results:
+            self._planned.enter(readable_takes(planned.allocation), 1)
 
     def _prepared(self, need: Reference) -> PreparedClaim:
         try:
@@ -314,3 +414,9 @@ def _shows(claim: ResourceClaim, user: str) -> bool:
 
 def _restore(state: ClaimState, users: set[str], leaving: set[str]) -> None:
     state.users, state.leaving = users, leaving
+
+
+def _enter(usage: Usage, devices: Allocation, undo: ExitStack) -> None:
+    taken = readable_takes(devices)
+    usage.enter(taken, 1)
+    undo.callback(usage.enter, taken, -1)

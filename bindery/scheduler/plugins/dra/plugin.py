@@ -2,32 +2,40 @@
 
 The plugin watches slices, classes and claims. It refuses pods with claims that cannot be allocated,
 and nodes without devices for them. A ledger of its own chooses the devices, and the binder plugin
-of the same name writes them. Classes with `extendedResourceName` (KEP-5004) are used by claims
-only.
+of the same name writes them. A class can serve an extended resource (KEP-5004): on nodes whose
+device plugin does not offer it, the plugin chooses devices, and the binder creates the claim.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
+import numpy as np
 
 from bindery.kube.claims import (
+    EXTENDED_ANNOTATION,
     RESOURCE_CLAIMS,
     Allocation,
     ConsumerReference,
+    DeviceClaim,
+    ExtendedHandover,
     Handover,
     ResourceClaim,
+    ResourceClaimSpec,
+    ResourceClaimStatus,
+    extended_claim_name,
 )
 from bindery.kube.devices import DEVICE_CLASSES, RESOURCE_SLICES
-from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.objects import ExtendedClaimStatus, KubeObject, Meta, OwnerReference, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.sharedclaims import SHARING_GROUPS
 from bindery.kube.store import Change
+from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.model.views import StateView
 from bindery.scheduler.plugins.dra.claim_cache import ClaimCache
 from bindery.scheduler.plugins.dra.claims import ClaimError
@@ -69,6 +77,7 @@ class DynamicResources:
         if self._last is not None:
             self._last.close()
         self._node_fit.freshen(state.nodes)
+        state.serve(self._cache.served())
         given = ((uid, data) for uid, _, data in session.handed_over(self.name))
         self._last = ClaimLedger(self._cache, self._node_fit, state, given)
         return self._last
@@ -115,6 +124,37 @@ class DynamicResources:
         if signature:
             yield from self._node_fit.failures(nodes, signature, ledger.later)
 
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` request resources that device classes serve."""
+        served = self._cache.served()
+        return bool(served) and any(
+            name in served
+            for each in (*shape.containers, *shape.init_containers)
+            if each.resources is not None
+            for name in {**(each.resources.limits or {}), **(each.resources.requests or {})}
+        )
+
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:  # noqa: ARG002  # the protocol's
+        """Return for each of `rows` whether devices serve the extended resources of one more pod.
+
+        The answer is that for after all releases; the ledger distinguishes the two.
+        """
+        nodes, ledger = session.state.nodes, session.ledger(ClaimLedger)
+        fits: BoolColumn = np.ones(len(rows), dtype=np.bool_)
+        for names, here in ledger.served_rows(shape, rows):
+            try:
+                _, prepared = ledger.extended(shape, names)
+            except ClaimError:
+                fits &= ~here
+                continue
+            for failure in self._node_fit.failures(nodes, (prepared,), ledger.later):
+                fits &= ~(here & failure.nodes[rows])
+        return fits
+
+    def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
+        """Return the text for nodes without devices for extended resources."""
+        return "have too few free devices for its extended resources"
+
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the allocations for the claims of `task`, for the binder to write."""
         handover = session.ledger(ClaimLedger).handover(task)
@@ -128,7 +168,10 @@ class DynamicResources:
     ) -> Iterable[KubeObject]:
         """Return the claims of `pod`, allocated and reserved as by the binder."""
         me = ConsumerReference(resource="pods", name=pod.metadata.name, uid=pod.metadata.uid)
-        for each in msgspec.convert(data, Handover).claims:
+        handover = msgspec.convert(data, Handover)
+        if handover.extended is not None:
+            yield from _created(pod, handover.extended, me)
+        for each in handover.claims:
             claim = self._cache.claims.get(ClaimKey(pod.metadata.namespace, each.name))
             if claim is not None:
                 yield _bound(claim, each.allocation, each.consumer or me)
@@ -147,3 +190,28 @@ def _bound(
             reserved_for=[*others, consumer],
         ),
     )
+
+
+def _created(
+    pod: Pod, planned: ExtendedHandover, consumer: ConsumerReference
+) -> Iterator[KubeObject]:
+    """Yield the claim for the pod's extended resources as the binder creates it, and the pod."""
+    meta = pod.metadata
+    name = extended_claim_name(meta.name, meta.uid)
+    owner = OwnerReference(
+        api_version="v1", kind="Pod", name=meta.name, uid=meta.uid, controller=True
+    )
+    yield ResourceClaim(
+        metadata=Meta(
+            name=name,
+            namespace=meta.namespace,
+            uid=f"extended-{meta.uid}",
+            annotations={EXTENDED_ANNOTATION: "true"},
+            owner_references=[owner],
+        ),
+        spec=ResourceClaimSpec(devices=DeviceClaim(requests=planned.requests)),
+        status=ResourceClaimStatus(allocation=planned.allocation, reserved_for=[consumer]),
+    )
+    shown = ExtendedClaimStatus(resource_claim_name=name, request_mappings=planned.mappings)
+    status = msgspec.structs.replace(pod.status, extended_resource_claim_status=shown)
+    yield msgspec.structs.replace(pod, status=status)

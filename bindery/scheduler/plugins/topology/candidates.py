@@ -128,7 +128,7 @@ class Candidates:
         """Return domain -> whether the sum of `room` is enough for all pods together."""
         nodes, has = self._session.state.nodes, np.ones(count, np.bool_)
         any_open = np.logical_or.reduce(list(self._open.values()))
-        asked = total(nodes.least(task.shape.request) for task in self._ask.tasks)
+        asked = total(nodes.least_on_nodes(task.shape.request) for task in self._ask.tasks)
         for index, amount in asked.items():
             free = np.maximum(room[index], 0) * any_open
             has &= np.bincount(at, free[inside], count) >= amount
@@ -198,7 +198,7 @@ class Candidates:
         """
         nodes, inside = self._session.state.nodes, sums.domain != NOWHERE
         at, count = sums.domain[inside], len(sums.now)
-        asked = total(nodes.least(task.shape.request) for task in self._ask.tasks)
+        asked = total(nodes.least_on_nodes(task.shape.request) for task in self._ask.tasks)
         pods = nodes.axis.index("pods")
         shares = np.zeros(count)
         counted = {index: amount for index, amount in asked.items() if index != pods}
