@@ -7,6 +7,7 @@ count as could be allocated at once.
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 
+from bindery.api.names import GPU_RESOURCE
 from bindery.kube.devices import DeviceClass
 from bindery.scheduler.model.claimed_gpus import CountsClass
 from bindery.scheduler.model.jobs import NO_ROW
@@ -43,7 +44,13 @@ class GpuOffers:
         return self._by_row
 
     def _count(self, counts_class: CountsClass) -> None:
-        classes = [item for name, item in self._cache.classes.items() if counts_class(name)]
+        # Pods that request GPUs by name get the devices of a class that serves `nvidia.com/gpu`.
+        serving = self._cache.served().get(GPU_RESOURCE)
+        classes = [
+            item
+            for name, item in self._cache.classes.items()
+            if counts_class(name) or name == serving
+        ]
         if classes != self._classes:
             self._pools, self._classes = {}, classes
         known, self._pools = self._pools, {}
