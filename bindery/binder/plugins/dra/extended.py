@@ -7,7 +7,7 @@ from the pod, so that a repeated attempt finds what an earlier one created.
 
 from collections.abc import Mapping
 from contextlib import suppress
-from typing import Any
+from typing import Any, TypeVar
 
 from bindery.binder.plugins.dra import reservations
 from bindery.binder.plugins.interface import PluginError
@@ -24,7 +24,10 @@ from bindery.kube.claims import (
 )
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, NotFoundError
-from bindery.kube.resources import PODS
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import PODS, Resource
+
+T = TypeVar("T", bound=KubeObject)
 
 
 async def created(client: Client, pod: PodView, planned: ExtendedHandover) -> ClaimHandover:
@@ -82,12 +85,26 @@ async def show(client: Client, pod: PodView, planned: ExtendedHandover) -> None:
 
 async def delete(client: Client, pod: PodView, claim: ClaimHandover) -> None:
     """Delete the claim of `pod`, whose devices have been given back, and show it no more."""
-    with suppress(NotFoundError, ConflictError):  # the pod has gone, or another has its name
-        await client.patch(
-            PODS, pod.name, _pod_patch(pod, None), namespace=pod.namespace, subresource="status"
-        )
-    with suppress(NotFoundError, ConflictError):
-        await client.delete(RESOURCE_CLAIMS, claim.name, pod.namespace, uid=claim.uid)
+    patch, namespace = _pod_patch(pod, None), pod.namespace
+    with suppress(NotFoundError):
+        try:
+            await client.patch(PODS, pod.name, patch, namespace=namespace, subresource="status")
+        except ConflictError:
+            if await _is_still(client, PODS, pod.name, namespace, pod.uid):
+                raise
+    with suppress(NotFoundError):
+        try:
+            await client.delete(RESOURCE_CLAIMS, claim.name, namespace, uid=claim.uid)
+        except ConflictError:
+            if await _is_still(client, RESOURCE_CLAIMS, claim.name, namespace, claim.uid):
+                raise
+
+
+async def _is_still(
+    client: Client, resource: Resource[T], name: str, namespace: str, uid: str
+) -> bool:
+    """Return whether an object still has this UID: else another has its name."""
+    return (await client.get(resource, name, namespace)).metadata.uid == uid
 
 
 def _pod_patch(pod: PodView, status: Mapping[str, Any] | None) -> dict[str, Any]:
