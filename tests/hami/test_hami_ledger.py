@@ -1,6 +1,6 @@
 """The ledger of HAMi's devices under Statements: what is undone leaves no trace."""
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sizes import examples
 
@@ -93,6 +93,7 @@ def test_going_back_restores_every_device(doings: list[tuple[str, int, bool]], k
 
 @settings(deadline=None, max_examples=examples(60))
 @given(steps)
+@example([("pipeline", 11, False), ("evict", 30, False), ("allocate", 59, False)])
 def test_no_plan_takes_more_of_a_device_than_it_has(doings: list[tuple[str, int, bool]]) -> None:
     with planner().engine.session() as session:
         ledger = ledger_of(session)

@@ -206,13 +206,14 @@ class HamiLedger:
         if node is None or not any(v.word in node.devices for v in wanted.request.vendors):
             return Assignment({}), Reasons()
         usage = self.usage(node_name)
-        taken = usage.later if later else usage.now
-        fitting = Fitting(node, wanted, self._requests.policies(wanted), taken, avoided)
+        policies = self._requests.policies(wanted)
+        fitting = Fitting(node, wanted, policies, usage.later if later else usage.now, avoided)
         found = fitting.run()
-        # A pod on idle devices must not take the room of a promise on the same node.
+        # A pod on idle devices must not take the room of a promise on one of them.
         if found is not None and not later and usage.promise_count:
-            beside = Fitting(node, wanted, self._requests.policies(wanted), usage.later, avoided)
-            if beside.run() is None:
+            beside = Fitting(node, wanted, policies, usage.now.joined(usage.later), avoided)
+            found = beside.run()
+            if found is None:
                 return None, Reasons.of_node(CARD_PROMISED)
         return found, fitting.reasons
 

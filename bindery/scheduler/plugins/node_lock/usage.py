@@ -39,6 +39,17 @@ class Tally:
         for each in mig:
             self.instances[each.gpu_uuid].remove(each.placement)
 
+    def joined(self, other: "Tally") -> "Tally":
+        """Return the larger use of each device, with the places of both."""
+        both = self.copy()
+        for uuid, holding in other.used.items():
+            both.used[uuid] = both.used[uuid].most(holding)
+        for uuid, placements in other.instances.items():
+            both.instances[uuid] += [
+                each for each in placements if each not in both.instances[uuid]
+            ]
+        return both
+
     def copy(self) -> "Tally":
         """Return an independent copy."""
         copied = Tally()  # holdings are immutable, lists of places are not
