@@ -15,7 +15,7 @@ from multiprocessing import get_context
 from statistics import median
 from typing import Final
 
-from benchmarks import queuetrees, roomworlds, ruleworlds, topologyworlds
+from benchmarks import deviceworlds, queuetrees, roomworlds, ruleworlds, topologyworlds
 from benchmarks.roomworlds import Outcome, World
 from benchmarks.usage import Usage
 from bindery.api.configuration import SchedulerConfiguration
@@ -39,6 +39,10 @@ class Lap:
 
     wall_s: float
     cpu_s: float
+
+    def divided(self, parts: int) -> "Lap":
+        """Return the time of one of so many equal parts."""
+        return Lap(self.wall_s / parts, self.cpu_s / parts)
 
 
 @dataclass(frozen=True)
@@ -157,12 +161,25 @@ CASES: Final = (
     ),
     _cycle("two pods a node, apart and spread", ruleworlds.apart_and_spread, 5.0, bar_at=5000),
     _cycle("reclaim in one rack", topologyworlds.reclaim_in_one_rack, 3.0),
+    _cycle(
+        "four pods a node with parts of GPUs by HAMi", deviceworlds.parts_of_gpus, 5.0, bar_at=1000
+    ),
+    Case(
+        "a gang of three on 5,000 nodes",
+        lambda gangs: cycle_in(roomworlds.gangs_of_three(gangs)).divided(gangs),
+        bar_s=0.001,
+        bar_at=3000,
+        published="kube-scheduler: 5.7 ms; 3.7 at 1,000, 5.0 at 2,000",
+        sizes=(1000, 2000, 3000),
+        unit="gangs",
+    ),
     Case("fair-share division", division_of, bar_s=0.01, bar_at=1000, unit="queues"),
 )
 """What is measured, in the order of the tables. At 500 nodes: 4,000 GPUs; 4,000 jobs run and 4,000
 wait; 80 GPUs do not fit; 2,000 GPUs for 250 pods; 41 gangs with 410 pods; 512 pods in a rack of 64
 nodes; room for 16 whole nodes in a rack of 32. At 1,000 nodes: 1,000 pods in 100 sub-groups, each
-in a HyperNode of ten nodes. At 6,000 nodes: a gang of 100 nodes among 9,600 HyperNodes."""
+in a HyperNode of ten nodes; 4,000 pods on 8,000 shared GPUs. At 6,000 nodes: a gang of 100 nodes
+among 9,600 HyperNodes."""
 
 
 def samples(runs: int) -> Iterator[Sample]:

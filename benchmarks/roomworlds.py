@@ -138,6 +138,21 @@ def scattered(nodes: int) -> World:
     return World(objects, Outcome(evicted=pods, moved=pods, promised=pods, bound=0))
 
 
+def gangs_of_three(gangs: int) -> World:
+    """Let so many gangs of three pods with a GPU each wait, on 5,000 empty nodes."""
+    nodes, size = 5000, 3
+    objects = [
+        *_nodes(nodes),
+        queue("all", nodes * GPUS),
+        *(
+            item
+            for number in range(gangs)
+            for item in gang(f"gang-{number:05}", size, "all", gpus=1)
+        ),
+    ]
+    return World(objects, Outcome(evicted=0, moved=0, promised=0, bound=gangs * size))
+
+
 def _nodes(count: int) -> Iterator[Node]:
     return (node(number) for number in range(count))
 

@@ -43,9 +43,12 @@ class CardTable:
 
     def __init__(self) -> None:
         self._cards: dict[int, SharedCards] = {}
+        self._largest_mib: int | None = 0
+        """The memory of the largest card; None if it must be looked up again."""
 
     def put(self, row: int, cards: SharedCards | None) -> None:
         """Set the cards of the node at `row`; None removes them."""
+        self._largest_mib = None
         if cards is not None:
             self._cards[row] = cards
         else:
@@ -65,7 +68,8 @@ class CardTable:
 
     def least(self, request: Request) -> int | None:
         """Return the smallest GPU units that `request` can count; None as in `charged`."""
-        largest_mib = max((cards.memory_mib for cards in self._cards.values()), default=0)
-        if not largest_mib or request.part is None:
+        if request.part is None:
             return None
-        return request.part.amount(largest_mib)
+        if self._largest_mib is None:
+            self._largest_mib = max((each.memory_mib for each in self._cards.values()), default=0)
+        return request.part.amount(self._largest_mib) if self._largest_mib else None
