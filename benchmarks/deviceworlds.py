@@ -49,7 +49,7 @@ def _with_devices(item: Node, number: int) -> Node:
         for index in range(GPUS)
     ]
     annotations = {NVIDIA.register_key: nodedevices.encode_json(devices)}
-    allocatable = {**item.status.allocatable, GPU_RESOURCE: str(GPUS * _SHARES)}
+    allocatable = {**(item.status.allocatable or {}), GPU_RESOURCE: str(GPUS * _SHARES)}
     return msgspec.structs.replace(
         item,
         metadata=msgspec.structs.replace(item.metadata, annotations=annotations),
