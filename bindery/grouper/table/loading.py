@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from pydantic import BaseModel, ValidationError
+from pydantic.alias_generators import to_camel
 
 from bindery.api import yamlfile
 from bindery.api.yamlfile import Document
@@ -112,18 +113,21 @@ def _validated(document: Document) -> RowFile:
         unknown = [item["loc"] for item in error.errors() if item["type"] == "extra_forbidden"]
         if unknown:
             location = min(unknown, key=document.line)
-            near = get_close_matches(str(location[-1]), _known_keys(), n=1)
+            near = get_close_matches(str(location[-1]), known_keys(), n=1)
             hint = f"; did you mean {near[0]}?" if near else ""
             raise document.error(location, f"unknown key{hint}") from error
         return yamlfile.validate(RowFile, document)
 
 
 @cache
-def _known_keys() -> tuple[str, ...]:
+def known_keys() -> tuple[str, ...]:
+    """Return all keys of rows and of what is in them."""
     kinds = (
         each
         for each in vars(models).values()
         if isinstance(each, type) and issubclass(each, BaseModel)
     )
-    keys = (field.alias or name for kind in kinds for name, field in kind.model_fields.items())
+    keys = (
+        field.alias or to_camel(name) for kind in kinds for name, field in kind.model_fields.items()
+    )
     return tuple(sorted(set(keys)))

@@ -55,6 +55,8 @@ class _Functions(functions.Functions):
 
 _OPTIONS: Final = jmespath.Options(custom_functions=_Functions())
 _TABLE: Final[Mapping[str, Any]] = _Functions.FUNCTION_TABLE
+OWN_FUNCTIONS: Final = frozenset(_TABLE) - frozenset(functions.Functions.FUNCTION_TABLE)
+"""The names of the functions beyond JMESPath's own."""
 
 
 class Path:
