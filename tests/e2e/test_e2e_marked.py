@@ -1,6 +1,6 @@
 """Gangs that were marked for other schedulers, on the real API server.
 
-Grove, LeaderWorkerSet and Kueue are played: the pods are as these write them.
+Grove, KubeRay and Kueue are played: the pods are as these write them.
 """
 
 from collections.abc import Iterator, Mapping
@@ -151,7 +151,7 @@ async def test_a_gang_that_grove_marked_for_kai(corner: Corner) -> None:
         },
     )
 
-    group = await wait_reason(corner, "2 of 3 pods fit")
+    group = await wait_reason(corner, "insufficient cpu")
     assert await bound(corner) == []
     assert [each.name for each in group.spec.sub_groups] == ["decode", "prefill"]
 
@@ -159,22 +159,22 @@ async def test_a_gang_that_grove_marked_for_kai(corner: Corner) -> None:
     await wait_bound(corner, "decode-0", "decode-1", "prefill-0")
 
 
-async def test_a_gang_that_leaderworkerset_marked_for_volcano(corner: Corner) -> None:
+async def test_a_gang_that_kuberay_marked_for_volcano(corner: Corner) -> None:
     await corner.add_nodes("a", cpu="2")
-    mark = {"scheduling.k8s.io/group-name": "llama-0-5d8f"}
+    mark = {"scheduling.k8s.io/group-name": "ray-llama-pg", "volcano.sh/task-spec": "workers"}
     await create(
         corner,
         VOLCANO_GROUPS,
-        "llama-0-5d8f",
+        "ray-llama-pg",
         {"minMember": 3, "minResources": {"cpu": "3"}},
     )
-    await submit(corner, "llama-0", "llama-0-1", "llama-0-2", annotations=mark)
+    await submit(corner, "llama-head", "llama-w0", "llama-w1", annotations=mark)
 
     await wait_reason(corner, "2 of 3 pods fit")
     assert await bound(corner) == []
 
     await corner.add_nodes("b", cpu="2")
-    await wait_bound(corner, "llama-0", "llama-0-1", "llama-0-2")
+    await wait_bound(corner, "llama-head", "llama-w0", "llama-w1")
 
 
 async def test_a_group_of_plain_pods_of_kueue(corner: Corner) -> None:

@@ -124,11 +124,11 @@ def test_kais_node_pool_is_ours() -> None:
     assert group.labels == {names.NODE_POOL_LABEL: "a100"}
 
 
-# -- Volcano's, as LeaderWorkerSet, KubeRay and Volcano Jobs write it -----------------------------
+# -- Volcano's, as KubeRay and Volcano Jobs write it -----------------------------------------------
 
 
 def volcano_pod(name: str, task: str = "", queue: str = "") -> PodFacts:
-    annotations = {"scheduling.k8s.io/group-name": "llama-0-1"}
+    annotations = {"scheduling.k8s.io/group-name": "ray-llama-pg"}
     if queue:
         annotations["scheduling.volcano.sh/queue-name"] = queue
     return pod(name, annotations=annotations, labels={"volcano.sh/task-spec": task} if task else {})
@@ -138,24 +138,30 @@ def volcano_group(**spec_: Any) -> dict[str, Any]:
     return {
         "apiVersion": "scheduling.volcano.sh/v1beta1",
         "kind": "PodGroup",
-        "metadata": {"namespace": "space", "name": "llama-0-1", "uid": "volcano-1"},
+        "metadata": {"namespace": "space", "name": "ray-llama-pg", "uid": "volcano-1"},
         "spec": spec_,
     }
 
 
 VOLCANO_MEMBERS = [
-    {"annotation": {"key": "scheduling.k8s.io/group-name", "value": "llama-0-1"}},
-    {"annotation": {"key": "scheduling.volcano.sh/group-name", "value": "llama-0-1"}},
+    {"annotation": {"key": "scheduling.k8s.io/group-name", "value": "ray-llama-pg"}},
+    {"annotation": {"key": "scheduling.volcano.sh/group-name", "value": "ray-llama-pg"}},
 ]
 
 
-def test_a_leaderworkersets_gang_of_volcano() -> None:
+def test_a_raycluster_of_volcano() -> None:
     body = volcano_group(minMember=4, queue="vision", minResources={"cpu": "4"})
 
     made = planned(volcano_pod("w-0"), volcano_pod("w-1"), body=body)
 
     assert spec(made) == {"minMember": 4, "queue": "vision", "members": VOLCANO_MEMBERS}
     assert ["spec.minResources" in each.message for each in made.problems] == [True]
+
+
+def test_the_row_of_leaderworkersets_knows_more_than_the_mark() -> None:
+    labels = {"leaderworkerset.sigs.k8s.io/name": "llama"}
+
+    assert contract_of(replace(volcano_pod("llama-0"), labels=labels)) is None
 
 
 def test_the_tasks_of_a_volcano_job_are_sub_groups() -> None:

@@ -53,9 +53,13 @@ class Contract:
     """The object with the name of the gang."""
     translate: Callable[[Body, Sequence[Mapping[str, str]]], Translation] | None = None
     """Returns the spec for that object and the labels of the pods."""
+    leaves: tuple[str, ...] = ()
+    """Labels of pods that are left to the rows of the table, which know more than the mark."""
 
     def gang_of(self, pod: PodFacts) -> str:
         """Return the name of the gang of `pod`; "" if it is not marked so."""
+        if any(key in pod.labels for key in self.leaves):
+            return ""
         texts = [pod.annotations.get(key) for key in self.annotations]
         texts += [pod.labels.get(key) for key in self.labels]
         return next((text for text in texts if text), "")
@@ -80,6 +84,8 @@ CONTRACTS: Final = (
         annotations=volcano.GROUP_NAME_ANNOTATIONS,
         kind=Kind(volcano.GROUP, "v1beta1", "PodGroup"),
         translate=volcano.spec_of,
+        # Its PodGroup has a minimum of 1 if the leader comes first: the workers would come singly.
+        leaves=("leaderworkerset.sigs.k8s.io/name",),
     ),
     Contract("kueue", labels=names.MARK_LABELS),
 )
