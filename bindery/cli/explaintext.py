@@ -14,10 +14,10 @@ from bindery.scheduler.insight.queue import QueueExplanation, WaitingJob
 from bindery.scheduler.insight.ranking import Ranking
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
-from bindery.scheduler.insight.waiting import Explanation, NodeCounts, PlannedEviction
+from bindery.scheduler.insight.waiting import Explanation, KeptRoom, NodeCounts, PlannedEviction
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.planning.reports import ReservationReport
+from bindery.scheduler.planning.reports import ReservationReport, StageReport
 
 _SHOWN_JOBS = 5
 _SHOWN_PODS = 12
@@ -46,6 +46,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
         yield _position_text(said.position, said.queue)
     if said.reservation is not None:
         yield _reservation_text(said.reservation)
+    yield from _kept_lines(said.kept_for_others)
     if said.victims is not None:
         yield from _victim_lines(said.victims)
     elif said.reason in (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT):
@@ -53,6 +54,40 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
     yield from ranking_lines(said.rankings)
     if said.advice:
         yield f"What to do: {said.advice}"
+
+
+def stage_lines(stages: Sequence[StageReport]) -> Iterator[str]:
+    """Yield the room of each of the later stages of a gang."""
+    for each in stages:
+        what = f"its later stage {each.stage} ({_pods(each.pods)})"
+        if each.nodes:
+            yield f"Room for {what} is kept on {listed(each.nodes)} {_until(each)}."
+        else:
+            ended = f" (until {_clock(each.until)})" if each.until is not None else ""
+            yield f"No room is kept for {what}: {each.problem}{ended}."
+
+
+def _until(stage: StageReport) -> str:
+    if stage.until is None:
+        return "until some time after the pods before it are bound"
+    return f"until {_clock(stage.until)}"
+
+
+def _clock(at: float) -> str:
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"
+
+
+def _kept_lines(kept: Sequence[KeptRoom]) -> Iterator[str]:
+    """Yield the room that is kept for others."""
+    if kept:
+        yield "Room is kept for later stages of other gangs:"
+    yield from some_lines(
+        [
+            f"  {each.job}, {each.stage.stage} ({_pods(each.stage.pods)}), on "
+            f"{listed(each.stage.nodes)} {_until(each.stage)}"
+            for each in kept
+        ]
+    )
 
 
 def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
@@ -180,7 +215,7 @@ def _position_text(place: Position, queue: str) -> str:
 def _reservation_text(kept: ReservationReport) -> str:
     start = "nobody knows when it can start"
     if kept.start is not None:
-        start = f"it is expected to start at {datetime.fromtimestamp(kept.start, UTC):%H:%M:%S} UTC"
+        start = f"it is expected to start at {_clock(kept.start)}"
     return f"Room is kept for it on {listed(kept.nodes)}; {start}."
 
 

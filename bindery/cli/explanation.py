@@ -6,17 +6,21 @@ Of a queue: its shares, and what waits in it.
 answer together.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 
+import msgspec
 import typer
 
+from bindery.api.names import SOURCES_ANNOTATION
 from bindery.cli.errors import CommandError
 from bindery.cli.explaintext import (
     outlook_lines,
     queue_lines,
     ranking_lines,
     some_lines,
+    stage_lines,
     waiting_lines,
 )
 from bindery.cli.listings import request_rows, scheduled_condition
@@ -27,7 +31,7 @@ from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump, to_wire
 from bindery.kube.bindrequests import BindRequest
-from bindery.kube.objects import Condition, Pod
+from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.queue import explain_queue
@@ -80,8 +84,12 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
             return [*lines, f"It is planned by {scheduler}, not by {ours}."]
     if about.key.is_group:
         lines.append(_group_line(snapshot, about, now))
+        lines += _source_lines(about.group)
     lines += some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))
-    return lines + list(_why(_asked(source, about), about))
+    explained = _asked(source, about)
+    if explained is not None:
+        lines += stage_lines(explained.stages)
+    return lines + list(_why(explained, about))
 
 
 def _asked(source: Source, about: Subject) -> Explanation | None:
@@ -138,6 +146,23 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
         f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound, "
         f"at least {about.group.spec.min_member} are needed."
     )
+
+
+def _source_lines(group: PodGroup | None) -> Iterator[str]:
+    """Yield which objects gave the values of a PodGroup that was written for a workload."""
+    text = group.metadata.annotations.get(SOURCES_ANNOTATION) if group is not None else None
+    if not text:
+        return
+    try:
+        sources = msgspec.json.decode(text, type=dict[str, str])
+    except msgspec.DecodeError:
+        yield f"Its annotation {SOURCES_ANNOTATION} cannot be read."
+        return
+    by_object: defaultdict[str, list[str]] = defaultdict(list)
+    for field, source in sorted(sources.items()):
+        by_object[source].append(field)
+    parts = (f"{', '.join(fields)} from {source}" for source, fields in sorted(by_object.items()))
+    yield f"Its values: {'; '.join(parts)}."
 
 
 def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:

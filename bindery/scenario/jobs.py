@@ -150,6 +150,13 @@ class TopologyConstraint(ScenarioModel):
     segments: Segments | None = None
 
 
+class Dependency(ScenarioModel):
+    """A sub-group that comes first."""
+
+    sub_group: Name
+    condition: Literal["Ready", "Complete", "Bound"]
+
+
 class SubGroup(ScenarioModel):
     """A part of a job with a minimum of its own."""
 
@@ -158,6 +165,10 @@ class SubGroup(ScenarioModel):
     min_sub_group: NonNegative | None = None
     parent: str = ""
     topology: TopologyConstraint = TopologyConstraint()
+    after: tuple[Dependency, ...] = ()
+    """The sub-groups after which its pods are created."""
+    template: ScenarioPod | None = None
+    """What its pods ask for, so that their room is planned before they exist."""
 
 
 class ScenarioJob(ScenarioModel):
@@ -193,6 +204,11 @@ class ScenarioJob(ScenarioModel):
     """How long it may run."""
     ran: Duration = 0.0
     """How long it ran before, which counts for its limit."""
+    stage_timeout: Duration | None = None
+    """How long the room of sub-groups is kept that come later."""
+    disruption_mode: Literal["Pod", "Group"] | None = None
+    """Whether it is evicted only as a whole."""
+    preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
     spread_devices: bool = False
     """Whether no two of its pods share a device."""
     recreate: bool = True

@@ -31,6 +31,7 @@ from bindery.api.times import timestamp
 from bindery.kube.objects import (
     Condition,
     ContainerImage,
+    Dependency,
     Meta,
     NamespaceRule,
     Node,
@@ -42,11 +43,13 @@ from bindery.kube.objects import (
     PodGroupSpec,
     PodGroupStatus,
     PodStatus,
+    PodTemplate,
     Queue,
     QueueResource,
     QueueSpec,
     SubGroup,
     Taint,
+    TemplateMeta,
 )
 from bindery.kube.podspec import (
     Affinity,
@@ -216,6 +219,11 @@ def group_object(
                     min_member=group.min_member,
                     min_sub_group=group.min_sub_group,
                     topology=topology.constraint(group.topology),
+                    after=[
+                        Dependency(sub_group=each.sub_group, condition=each.condition)
+                        for each in group.after
+                    ],
+                    template=_template(group.template, job, name),
                 )
                 for group in job.sub_groups
             ],
@@ -226,12 +234,32 @@ def group_object(
             staleness_grace_period_seconds=job.staleness_grace,
             expected_runtime_seconds=job.expected_runtime,
             run_time_limit_seconds=job.run_time_limit,
+            stage_timeout_seconds=job.stage_timeout,
+            disruption_mode=job.disruption_mode,
+            preemption_policy=job.preemption_policy,
         ),
         status=PodGroupStatus(
             ran_seconds=job.ran,
             conditions=None if stale_since is None else [_unscheduled_condition(stale_since)],
         ),
     )
+
+
+def _template(pod: ScenarioPod | None, job: ScenarioJob, name: str) -> PodTemplate | None:
+    """Return the template of pods such as `pod` of the PodGroup `name`."""
+    if pod is None:
+        return None
+    who = PodIdentity(name, job.namespace, name, spread_devices=job.spread_devices)
+    made = pod_object(pod, who, priority=0, node_pool="", now=0.0)
+    meta = TemplateMeta(
+        labels=made.metadata.labels,
+        annotations={
+            key: value
+            for key, value in made.metadata.annotations.items()
+            if key != POD_GROUP_ANNOTATION
+        },
+    )
+    return PodTemplate(metadata=meta, spec=msgspec.structs.replace(made.spec, priority=None))
 
 
 def _unscheduled_condition(at: float) -> Condition:

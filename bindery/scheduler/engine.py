@@ -14,6 +14,7 @@ from bindery.kube.bindrequests import PodBinding
 from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
 from bindery.scheduler.actions import registry as actions
+from bindery.scheduler.actions.holding import hold_rooms
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.cache.failures import SPARE_S
@@ -128,7 +129,7 @@ class Engine:
         finally:
             if self.cluster.defects.fresh != defects:  # an error may have left sums half changed
                 self.cluster.recount()
-        self._position = turns.position(each.job for each in session.reservations.all)
+        self._position = turns.position(each.job for each in session.reservations.of_gangs())
         report.seconds_by_plugin = self._plugins.take_seconds()
         report.is_cut = turns.is_cut
         self.report = report
@@ -147,6 +148,7 @@ class Engine:
             fencing_token,
         )
         try:
+            hold_rooms(session)
             for action in self._actions:
                 turn = turns.turn(action.name, fills=action.fills) if action.tries_jobs else Turn()
                 if turn is None:
@@ -171,6 +173,8 @@ class Engine:
         report.fair = session.shares.fair
         report.jobs = {job.key: self._report_of(session, job) for job in (*waiting, *session.stale)}
         report.fair_shares = session.shares.by_queue()
+        reports = session.stage_reports.items()
+        report.stages = {job.key: tuple(stages) for job, stages in reports if stages}
         self._note_places(report)
 
     def _recall_refusals(self, session: Session, turn: Turn) -> None:

@@ -9,6 +9,7 @@ import yaml
 from commandline import CommandLine
 from inlinescenarios import scenario_of, source_of
 
+from bindery.api.names import SOURCES_ANNOTATION
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
 from bindery.cli.subjects import subject
@@ -440,3 +441,62 @@ def test_on_a_terminal_alone_it_is_shown_that_work_goes_on(
     captured = capsys.readouterr()
     assert captured.out == ""
     assert ("planning …" in captured.err) == is_terminal
+
+
+STAGES = """
+nodes:
+- {name: small, gpus: 3}
+jobs:
+- name: lws
+  runtime: 1m
+  stageTimeout: 5m
+  subGroups:
+  - {name: leader, minMember: 1}
+  - name: workers
+    minMember: 2
+    after: [{subGroup: leader, condition: Ready}]
+    template: {gpus: 1}
+  pods: [{gpus: 1, subGroup: leader, state: Running, node: small}]
+- {name: other, pods: [{gpus: 1}]}
+"""
+
+
+def test_a_gang_shows_the_room_of_its_later_stages_and_until_when() -> None:
+    cluster = scenario_of(STAGES)
+
+    _, kept, nothing, *_ = explained(cluster, "lws").splitlines()
+
+    assert kept == (
+        "Room for its later stage workers (2 pods) is kept on small until 00:04:00 UTC."
+    )
+    assert nothing == "None of its pods waits for the scheduler."
+
+
+def test_a_job_that_waits_sees_for_whom_room_is_kept() -> None:
+    said = explained(scenario_of(STAGES), "other")
+
+    assert (
+        "Room is kept for later stages of other gangs:\n"
+        "  default/lws, workers (2 pods), on small until 00:04:00 UTC"
+    ) in said
+
+
+def test_a_gang_says_when_the_room_of_its_later_stages_was_let_go() -> None:
+    cluster = scenario_of(STAGES.replace("runtime: 1m", "runtime: 6m"))
+
+    assert (
+        "No room is kept for its later stage workers (2 pods): its time is over "
+        "(until 23:59:00 UTC)."
+    ) in explained(cluster, "lws")
+
+
+def test_a_group_of_the_grouper_names_the_objects_that_its_values_came_from() -> None:
+    cluster = scenario_of(STAGES)
+    source = source_of(cluster)
+    (group,) = [each for each in source.snapshot.groups if each.metadata.name == "lws"]
+    sources = {"queue": "Job/train", "minMember": "JobSet/set", "topology": "Job/train"}
+    group.metadata.annotations[SOURCES_ANNOTATION] = json.dumps(sources)
+
+    lines = describe(source, subject(source.snapshot, "lws", "default"), cluster.now)
+
+    assert "Its values: queue, topology from Job/train; minMember from JobSet/set." in lines

@@ -86,7 +86,16 @@ def view(state: PlanState) -> View:
     )
 
 
-_COUNTED = ("tasks", "pending", "placed", "promised", "waiting", "gated_count", "charged")
+_COUNTED = (
+    "tasks",
+    "pending",
+    "placed",
+    "succeeded",
+    "promised",
+    "waiting",
+    "gated_count",
+    "charged",
+)
 _SAID_BY_THE_GROUP = [each.name for each in fields(Job) if each.name not in _COUNTED]
 
 

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from bindery.api.bindrequest import Phase
 from bindery.api.gpushare import is_reservation
 from bindery.api.names import (
@@ -26,7 +28,7 @@ from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
 from bindery.scenario.capture.others import others_by_job
-from bindery.scenario.capture.pods import capture_pods, state_of
+from bindery.scenario.capture.pods import capture_pods, capture_template, state_of
 from bindery.scenario.capture.rules import namespaces_of, references_of, written
 from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
@@ -133,7 +135,7 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
             entry["priority"] = owner.spec.priority_class_name
         if owner.spec.min_member >= 0:
             entry["minMember"] = owner.spec.min_member
-        _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner)}, now)
+        _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner, now)}, now)
     _capture_others(jobs, snapshot, now)
     return jobs
 
@@ -280,13 +282,15 @@ def _share_entry(resource: QueueResource) -> Entry:
     return {key: value for key, value in entry.items() if value is not None}
 
 
-def _gang_entry(group: PodGroup) -> Entry:
+def _gang_entry(group: PodGroup, now: datetime) -> Entry:
     """Return what a gang asks for beside its queue, priority and minimum."""
     spec = group.spec
     entry: Entry = {
         "roles": spec.roles,
         "topology": capture_constraint(spec.topology),
         "minSubGroup": spec.min_sub_group,
+        "disruptionMode": spec.disruption_mode,
+        "preemptionPolicy": spec.preemption_policy,
         "preemptible": {"Preemptible": True, "NonPreemptible": False}.get(
             spec.preemptibility or ""
         ),
@@ -299,6 +303,8 @@ def _gang_entry(group: PodGroup) -> Entry:
                     ("minMember", part.min_member),
                     ("minSubGroup", part.min_sub_group),
                     ("topology", capture_constraint(part.topology)),
+                    ("after", [msgspec.to_builtins(each) for each in part.after] or None),
+                    ("template", part.template and capture_template(part.template, now)),
                 )
                 if value is not None
             }
@@ -310,6 +316,7 @@ def _gang_entry(group: PodGroup) -> Entry:
         ("expectedRuntime", spec.expected_runtime_seconds),
         ("runTimeLimit", spec.run_time_limit_seconds),
         ("ran", group.status.ran_seconds or None),
+        ("stageTimeout", spec.stage_timeout_seconds),
         ("stalenessGrace", spec.staleness_grace_period_seconds),
     ):
         if value is not None:

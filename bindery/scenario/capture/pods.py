@@ -20,14 +20,14 @@ from bindery.api.names import (
     PREEMPTIBLE_ANNOTATION,
     ROLE_LABEL,
     SCHEDULER_NAME,
-    SUB_GROUP_LABEL,
 )
-from bindery.kube.objects import Pod, PodGroup
+from bindery.kube.membership import Claims
+from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
-from bindery.scenario.capture.rules import labels_of, ports_of, rules_of
+from bindery.scenario.capture.rules import labels_of, ports_of, references_of, rules_of
 from bindery.scenario.capture.shares import Indexes, share_keys
 from bindery.scenario.capture.topology import exclusive_annotations, pod_labels
 from bindery.scenario.capture.volumes import volume_claims
@@ -53,9 +53,11 @@ def capture_pods(
     `queue`: the queue of the job. `references`: the labels to which rules of pods refer.
     `images`: those that nodes have.
     """
+    claims = Claims([owner] if isinstance(owner, PodGroup) else ())
     entries = [
         {
             **_entry(pod, now, references, images),
+            **_written({"subGroup": claims.of(pod).sub_group}),
             **_written({"chargedQueue": _charged_elsewhere(pod, owner, queue)}),
             **_written(share_keys(pod, devices)),
         }
@@ -66,6 +68,14 @@ def capture_pods(
         count = len(list(equal))
         captured.append({"count": count, **entry} if count > 1 else entry)
     return captured
+
+
+def capture_template(template: PodTemplate, now: datetime) -> Entry:
+    """Return the entry of the pods that `template` describes."""
+    meta = Meta(labels=template.metadata.labels, annotations=template.metadata.annotations)
+    pod = Pod(metadata=meta, spec=template.spec)
+    references = references_of([pod])
+    return {**_entry(pod, now, references, ()), **_written(share_keys(pod, {}))}
 
 
 def state_of(pod: Pod, now: datetime) -> PodState | None:
@@ -130,7 +140,6 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     entry |= {
         "role": pod.metadata.labels.get(ROLE_LABEL),
-        "subGroup": pod.metadata.labels.get(SUB_GROUP_LABEL),
         "preemptionPolicy": "Never" if spec.preemption_policy == "Never" else None,
     }
     written = _written(entry)

@@ -20,12 +20,15 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
+from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.next_pods import Barred, Wanted, kind
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.ranks import lay_out
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.stage_rooms import keep_rooms, own_stages
+from bindery.scheduler.planning.staging import gathering
 from bindery.scheduler.planning.statement import Commit, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.moves import over_capacity, promise
@@ -126,10 +129,30 @@ class Attempts:
                 return self._refuse(job, refusal)
         served: Commit | Outcome = Outcome.WAITS
         for wish in wishes(session, job):
-            served = self._serve_wish(job, wish)
+            served = self._serve_stage(job, wish) if wish.starts else self._serve_wish(job, wish)
             if served is not Outcome.WAITS:
-                break
+                return served
+        self._note_gathering(job)
         return served
+
+    def _serve_stage(self, job: Job, wish: Wish) -> Commit | Outcome:
+        """Serve `wish` on the room that is kept for its stages."""
+        session, names = self._session, own_stages(job, wish.starts)
+        known, self._shortages = self._shortages, {}  # they are bounds without the kept room
+        try:
+            with session.reservations.lifted(lambda each: each.job is job and each.stage in names):
+                return self._serve_wish(job, wish)
+        finally:
+            self._shortages = known
+            session.futures.clear()
+
+    def _note_gathering(self, job: Job) -> None:
+        """Note why a later stage waits of which not all pods exist."""
+        found = gathering(job) if job.stages and job not in self._session.refusals else None
+        if found is not None:
+            stage, count = found
+            text = f"{count} pods of its later stage {stage.name} exist, which are too few"
+            self._refuse(job, Refusal(JobReason.NOT_ENOUGH_PODS, text))
 
     def _serve_wish(self, job: Job, wish: Wish) -> Commit | Outcome:
         """Place all pods of `wish`, or none, in the first domain that has room."""
@@ -148,10 +171,11 @@ class Attempts:
     def _serve_in(self, job: Job, wish: Wish, domain: Domain) -> Commit | Outcome:
         session = self._session
         with session.statement() as statement:
-            placing = Placing(job, statement, Nest(session, job, statement, domain), self._place)
-            if not wish(placing):
-                self._note_missing_domain(job, placing.nest)
+            nest = Nest(session, job, statement, domain)
+            if not wish.place(Placing(session, job, statement, nest, self.place)):
+                self._note_missing_domain(job, nest)
                 return Outcome.WAITS
+            later = take_out(statement) if wish.starts else ()
             if job.is_constrained:
                 lay_out(session, job, statement, Divider(job).key)
             tasks = [operation.task for operation in statement.operations]
@@ -159,13 +183,19 @@ class Attempts:
                 gate.waits_for_release(session, job, tasks)
                 for gate in session.plugins.release_gates
             ):
-                return self._promise(job, statement, tasks)
+                promised = self._promise(job, statement, tasks)
+                if promised is Outcome.PROMISED and wish.starts:
+                    keep_rooms(session, job, wish.starts, later)
+                return promised
             if not all(plugin.is_ready(session, job) for plugin in session.plugins.readiness):
                 return self._refuse(
                     job, Refusal(JobReason.NOT_READY, "a plugin holds the job back")
                 )
             session.refusals.pop(job, None)
-            return Commit(job, statement.commit(), len(tasks) > 1)
+            committed = Commit(job, statement.commit(), len(tasks) > 1)
+            if wish.starts:
+                keep_rooms(session, job, wish.starts, later)
+            return committed
 
     def _note_missing_domain(self, job: Job, nest: Nest) -> None:
         """Refuse `job` because a group of its pods has no domain to try, if that is the reason."""
@@ -174,7 +204,7 @@ class Attempts:
             text = self._session.no_domain_text(ask)
             self._refuse(job, Refusal(JobReason.UNSCHEDULABLE, text))
 
-    def _place(self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder) -> bool:
+    def place(self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder) -> bool:
         """Place all `wanted` pods and return True, or place none and note why.
 
         Greedy: a pod that cannot be placed is barred with all equal pods, and the next candidates

@@ -42,7 +42,7 @@ class Backfill:
         )
         if not candidates:
             return
-        for reservation in session.reservations.all:
+        for reservation in session.reservations.of_gangs():
             made = (maker.could_serve(session, reservation.job) for maker in self._makers)
             reservation.may_be_lent = not any(made)
         yield from _fill(session, candidates, turn)

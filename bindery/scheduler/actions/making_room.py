@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
@@ -10,14 +11,16 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.stage_rooms import keep_rooms
 from bindery.scheduler.planning.statement import Commit, Plan, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.planning.zones import Zones, zones
 from bindery.scheduler.solver.bounds import exceeds_idle
-from bindery.scheduler.solver.claims import do_without, next_claim
+from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import Claim, Rule, is_empty
@@ -51,6 +54,7 @@ class MakeRoom:
             if job not in session.failed:
                 with session.guarded(job):
                     made = self._serve(session, job, failed)
+                session.futures.clear()
             if isinstance(made, Commit):
                 failed.clear()  # evictions change queues and nodes, so failed claims may fit now
                 yield made
@@ -68,9 +72,11 @@ class MakeRoom:
 
     def could_serve(self, session: Session, job: Job) -> bool:
         """Return whether a plan exists now that makes room for `job`. Changes nothing."""
+        could = False
         with session.guarded(job):
-            return _may_try(session, job) and self._could_serve(session, job)
-        return False
+            could = _may_try(session, job) and self._could_serve(session, job)
+        session.futures.clear()
+        return could
 
     def _could_serve(self, session: Session, job: Job) -> bool:
         barred = Barred(session.placement)
@@ -79,7 +85,7 @@ class MakeRoom:
                 lost = None
             else:
                 with (
-                    session.reservations.lifted(lambda each: each.job is job),
+                    _own_room(session, claim),
                     session.statement() as trial,
                 ):
                     found, lost = self._find(session, trial, claim)
@@ -101,7 +107,7 @@ class MakeRoom:
             return _Tried(_Outcome.NO_PLAN, lost)
         if not self._may_claim(session, claim):
             return _Tried(_Outcome.NO_PLAN, None)
-        with session.reservations.lifted(lambda each: each.job is claim.job):
+        with _own_room(session, claim):
             tried = self._commit(session, claim)
         if tried.made is _Outcome.NO_PLAN and likeness is not None:
             failed[likeness] = tried.lost.shape if tried.lost is not None else None
@@ -109,6 +115,8 @@ class MakeRoom:
 
     def _commit(self, session: Session, claim: Claim) -> "_Tried":
         """Commit a plan for `claim` if there is one. The reservation of its job must be lifted."""
+        # Before the plan, in which the groups of the claim have their pods.
+        starting = starts(claim.job, [task for task in claim.tasks if not task.is_future])
         with session.statement() as statement:
             found, lost = self._find(session, statement, claim)
             if found is None:
@@ -120,6 +128,8 @@ class MakeRoom:
             _table(session).mark_gone(found.gone)
             session.await_release(claim.job)
             is_gang = len(claim.tasks) > 1
+            if starting:
+                keep_rooms(session, claim.job, starting, take_out(statement))
             return _Tried(Commit(claim.job, session.commit(statement), is_gang), None)
 
     def _find(
@@ -218,6 +228,11 @@ class _Tried:
     made: Commit | _Outcome
     lost: Task | None
     """The pod for which no room can be made; None if unknown."""
+
+
+def _own_room(session: Session, claim: Claim) -> AbstractContextManager[None]:
+    """Return a context in which `claim` may use the room that is reserved for its pods."""
+    return session.reservations.lifted(lambda each: each.is_for(claim.job, claim.tasks))
 
 
 def _table(session: Session) -> VictimTable:

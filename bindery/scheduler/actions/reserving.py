@@ -52,13 +52,17 @@ class Reserver:
             return
         wanted, since = self._configuration, session.pending_since(job)
         waited_s = session.now - since if since > 0 else 0.0  # the creation time is unknown
-        if len(session.reservations.all) >= wanted.reservations or waited_s < wanted.after_seconds:
+        if (
+            len(session.reservations.of_gangs()) >= wanted.reservations
+            or waited_s < wanted.after_seconds
+        ):
             return
         is_starving = waited_s >= wanted.unknown_start_after_seconds
         # Without a known end of any pod, the start of the gang cannot be known.
         if not is_starving and not len(session.expected_ends.end):
             return
         reservation = find(session, job)
+        session.futures.clear()
         if reservation is None:
             return
         start = reservation.start

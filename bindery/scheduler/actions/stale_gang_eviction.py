@@ -6,16 +6,18 @@ evicts it, its issue 2208), and only the rest of that sub-group is evicted. A ga
 pod is finishing, not stale.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.evicting import evict, running
 from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.model import gangs
+from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.memory import Memory
 from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Commit
@@ -36,12 +38,12 @@ class StaleGangEviction:
     def execute(self, session: Session, turn: Turn) -> Iterator[Commit]:  # noqa: ARG002
         """Yield the evictions of each gang after its grace period."""
         parts: list[_Part] = []
+        memory = session.memory
         for job in session.state.jobs.values():
             if not job.key.is_group:  # a single pod runs or waits as a whole
                 continue
             with session.guarded(job):
-                parts += _stale_parts(job)
-        memory = session.memory
+                parts += _stale_parts(job, memory)
         memory.note_stale([(job, name) for job, name, _ in parts])
         # Before any eviction: a part of the same job would then count as being replaced.
         found = [memory.staleness(job, name) for job, name, _ in parts]
@@ -64,30 +66,48 @@ _Part = tuple[Job, str, list[Task]]
 """A job, the name of a sub-group or "", and its running pods."""
 
 
-def _stale_parts(job: Job) -> Iterator[_Part]:
+def _stale_parts(job: Job, memory: Memory) -> Iterator[_Part]:
     """Yield `job` if it is below its minimum, or else its sub-groups below theirs.
 
     Jobs with pods that are Binding or have promised places are left out: these may complete them.
+    So are parts that have lost nothing: pods that never ran leave the others as they were.
     """
     if not job.exists or job.invalid is not None or not job.placed.total:
         return
-    if job.is_satisfied and job.tree is None:  # without sub-groups nothing is left over
+    if job.is_satisfied:
+        memory.note_whole(job)
+        if job.tree is not None:
+            yield from _stale_sub_groups(job, job.tree, memory)
         return
+    later = {leaf.name for stage in job.stages for leaf in stage.group.leaves()}
+    first = [task for task in job.tasks.values() if task.sub_group not in later]
     statuses = {task.status for task in job.tasks.values()}
-    if TaskStatus.RUNNING not in statuses or TaskStatus.SUCCEEDED in statuses:
+    if TaskStatus.RUNNING not in statuses or _is_finishing(first):
         return
-    if not job.is_satisfied:
-        if TaskStatus.BINDING not in statuses and not job.is_promised:
-            yield job, "", running(job)
+    if TaskStatus.BINDING in statuses or job.is_promised:
         return
-    for group in gangs.optional(job.tree, job.lacking) if job.tree is not None else ():
+    if memory.has_lost(job, "", first):
+        yield job, "", running(job)
+
+
+def _stale_sub_groups(job: Job, tree: Group, memory: Memory) -> Iterator[_Part]:
+    for group in tree.all_groups():
+        if group.name and group.is_satisfied(job.lacking):
+            memory.note_whole(job, group)
+    for group in gangs.optional(tree, job.lacking):
         leaves = {leaf.name for leaf in group.leaves()}
+        members = [task for task in job.tasks.values() if task.sub_group in leaves]
+        # A stage ends by itself; without stages, a succeeded pod anywhere means the end of all.
+        if _is_finishing(members if job.stages else job.tasks.values()):
+            continue
+        is_coming = any(task.status is TaskStatus.BINDING for task in members)
         tasks = [task for task in running(job) if task.sub_group in leaves]
-        in_order = TaskStatus.BINDING not in {
-            task.status for task in job.tasks.values() if task.sub_group in leaves
-        }
-        if tasks and in_order:
+        if tasks and not is_coming and memory.has_lost(job, group.name, members):
             yield job, group.name, tasks
+
+
+def _is_finishing(tasks: Iterable[Task]) -> bool:
+    return any(task.status is TaskStatus.SUCCEEDED for task in tasks)
 
 
 def _outlook(staleness: Staleness, grace_s: float, is_due: bool, is_spared: bool) -> str:

@@ -6,29 +6,43 @@ group of pods is placed in a domain of its own, inside the domain of the group a
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.parts import split
+from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.next_pods import Wanted
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
 from bindery.scheduler.planning.statement import Statement
 
 Attempt = Callable[[Job, Statement, Wanted, JobFinder], bool]
 """Places all wanted pods with a finder, or none; returns whether they were placed."""
-Wish = Callable[["Placing"], bool]
-"""Places pods that belong together; returns whether all were placed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """Pods that belong together."""
+
+    place: Callable[["Placing"], bool]
+    """Places them; returns whether all were placed."""
+    starts: frozenset[str] = frozenset()
+    """The sub-groups that start with it. Stages that run at the same time must fit too."""
 
 
 class Placing:
     """Places the pods of one wish in one Statement, in the domains of `nest`."""
 
-    def __init__(self, job: Job, statement: Statement, nest: Nest, attempt: Attempt) -> None:
+    def __init__(
+        self, session: Session, job: Job, statement: Statement, nest: Nest, attempt: Attempt
+    ) -> None:
+        self._session = session
         self._attempt = attempt
         self._job = job
         self._statement = statement
@@ -56,6 +70,31 @@ class Placing:
 
     def _place(self, wanted: Wanted) -> bool:
         return self._attempt(self._job, self._statement, wanted, self.nest.finder)
+
+    def place_later(self, starts: frozenset[str]) -> bool:
+        """Place the future pods of the stages that run at the same time as the groups `starts`."""
+        return all(
+            self.place_stage(stage) or self._refuse_for(stage)
+            for stage in awaited(self._job, starts)
+        )
+
+    def place_stage(self, stage: Stage) -> bool:
+        """Place the future pods of `stage`; True also if it has no template for them."""
+        futures = self._session.futures.of(self._job, stage)
+        return not futures or _SubGroups(self._job, futures).place(stage.path, self)
+
+    def _refuse_for(self, stage: Stage) -> bool:
+        """Say in the refusal that `stage` has no room, and return False."""
+        refusal = self._session.refusals.get(self._job)
+        if refusal is not None:
+            text = f"the later stage {stage.name} must fit at the same time: {refusal.message}"
+            self._session.refusals[self._job] = replace(refusal, message=text)
+        return False
+
+    def futures(self, starts: frozenset[str]) -> list[Task]:
+        """Return the future pods that `place_later` is going to place."""
+        found = (self._session.futures.of(self._job, stage) for stage in awaited(self._job, starts))
+        return [task for tasks in found for task in tasks]
 
     def mark(self) -> Callable[[], None]:
         """Return a function that goes back to this point."""
@@ -96,12 +135,14 @@ def wishes(session: Session, job: Job) -> Iterator[Wish]:
     """Yield the next wishes of `job`: its gang; if that is complete, sub-groups and extra pods."""
     tasks = session.pods_in_order(job)
     if not job.is_satisfied:
-        yield partial(_gang, job, tasks)
+        starts = first_groups(job) if job.stages else frozenset[str]()
+        yield Wish(partial(_gang, job, tasks, starts), starts)
         return
     if job.tree is not None:
         for group in gangs.optional(job.tree, job.lacking):
             path = job.tree.path_to(group.name)
-            yield partial(_SubGroups(job, tasks).place, path)
+            starts = groups_of(group) if job.stages else frozenset[str]()
+            yield Wish(partial(_SubGroups(job, tasks).place, path, starts=starts), starts)
     lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
     # One attempt for each shape: equal pods would fail in the same way.
     first_of_kind = {
@@ -113,7 +154,7 @@ def wishes(session: Session, job: Job) -> Iterator[Wish]:
         if task.sub_group not in lacking
     }
     for task in sorted(first_of_kind.values(), key=tasks.index):
-        yield partial(_one, job, task)
+        yield Wish(partial(_one, job, task))
 
 
 def _constrained_group(job: Job, task: Task) -> str:
@@ -121,17 +162,21 @@ def _constrained_group(job: Job, task: Task) -> str:
     return task.sub_group if job.is_constrained else ""
 
 
-def _gang(job: Job, tasks: Sequence[Task], placing: Placing) -> bool:
-    """Place the missing pods of the gang: sub-groups, then roles and the rest of the minimum."""
+def _gang(job: Job, tasks: Sequence[Task], starts: frozenset[str], placing: Placing) -> bool:
+    """Place the missing pods of the gang: sub-groups, then roles and the rest of the minimum.
+
+    At the end, the later stages that run at the same time as the groups `starts`.
+    """
 
     def attempt() -> bool:
         if job.tree is not None and not _SubGroups(job, tasks).satisfy_all(job.tree, placing):
             return False
-        return placing.place(next_pods.of_gang(job, tasks))
+        return placing.place(next_pods.of_gang(job, tasks)) and placing.place_later(starts)
 
     if job.topology is None:
         return attempt()
-    return placing.in_job(next_pods.of_gang(job, tasks).all() or (), attempt)
+    wanted = next_pods.of_gang(job, tasks).all() or ()
+    return placing.in_job([*wanted, *placing.futures(starts)], attempt)
 
 
 class _SubGroups:
@@ -145,12 +190,20 @@ class _SubGroups:
             self._of_leaf[task.sub_group].append(task)
         self._waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
 
-    def place(self, path: Sequence[Group], placing: Placing) -> bool:
-        """Place the missing pods of the last group of `path`, which begins at the root."""
+    def place(
+        self, path: Sequence[Group], placing: Placing, *, starts: frozenset[str] = frozenset()
+    ) -> bool:
+        """Place the missing pods of the last group of `path`, which begins at the root.
+
+        Then the later stages that run at the same time as the groups `starts`.
+        """
         group = path[-1]
-        return placing.in_groups(
-            path[:-1], self._wanted(group), lambda: self._place(group, placing)
-        )
+
+        def attempt() -> bool:
+            return self._place(group, placing) and placing.place_later(starts)
+
+        futures = placing.futures(starts) if starts else ()
+        return placing.in_groups(path[:-1], [*self._wanted(group), *futures], attempt)
 
     def satisfy_all(self, root: Group, placing: Placing) -> bool:
         """Place the missing pods of all sub-groups, in the domain that is chosen already."""

@@ -45,6 +45,7 @@ from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.problems import ObjectProblem, mistakes
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.quarantine import Quarantine, substitutes
+from bindery.scheduler.cache.stage_rooms import StageRooms
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
@@ -83,6 +84,7 @@ class Cluster:
             self.defects,
             configuration,
         )
+        self.future_tasks = self._tasks.futures.tasks
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
@@ -90,10 +92,11 @@ class Cluster:
         self.promises = Promises()
         self.staleness = StalenessMemory()
         self.eviction_history = EvictionHistory()
+        self.stage_rooms = StageRooms()
         self.changed_jobs: set[JobKey] = set()
         """The gangs whose status may have changed; the loop empties the set."""
         self.observers = Observers()
-        self._contests = Contests(partial(self._report_group, "PodsTaken"))
+        self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
         self.budgets = Budgets()
 
@@ -101,8 +104,7 @@ class Cluster:
         """Apply one watch event; kinds of plugins go only to the observers.
 
         Returns:
-            Whether a plan may change. An event that only shows an expected binding, or a node's
-            heartbeat, returns False.
+            Whether a plan may change: not by an expected binding, or a node's heartbeat.
         """
         # `known` is read before `tell` overwrites it: a substitute may need the last good state.
         known, writes = self.observers.known(change.object), self._tasks.charges.writes
@@ -233,10 +235,7 @@ class Cluster:
         return self.budgets.easings
 
     def catch_up_on_budgets(self, easings: int) -> None:
-        """Allow evictions under the budgets that changed since `easings` had the given value.
-
-        Their change arrived before the refusal of an eviction did.
-        """
+        """Allow evictions under the budgets that changed since `easings` had the given value."""
         self._reconsider(self.budgets.eased_since(easings))
 
     @property
@@ -255,10 +254,11 @@ class Cluster:
         self.promises.expire(now)
         self.failures.expire(now)
         for meta, text in self._orphans.due(self.state.jobs, now):
-            self._report_group("PodsRunOn", meta, text)
+            self.report_group("PodsRunOn", meta, text)
         self._tasks.note_stuck(now - self._configuration.stuck_in_releasing_seconds)
 
-    def _report_group(self, reason: str, meta: Meta, text: str) -> None:
+    def report_group(self, reason: str, meta: Meta, text: str) -> None:
+        """Let an event say `text` at a PodGroup."""
         self.problems.append(ObjectProblem(API_VERSION, "PodGroup", meta, reason, text))
 
     # -- commits -------------------------------------------------------------------------------
@@ -406,6 +406,7 @@ class Cluster:
         if gone:
             self.eviction_history.forget(key)
             self.staleness.forget(key)
+            self.stage_rooms.forget(key)
             self.changed_jobs.discard(key)
             if self.groups.pop(key, None) is not None:  # else it is another pool's
                 self._orphans.note(key, group.metadata, self._clock())

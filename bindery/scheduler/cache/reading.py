@@ -23,8 +23,8 @@ from bindery.api.times import seconds
 from bindery.kube.membership import member_problem
 from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.members import Place
-from bindery.scheduler.model import constraints, gangs
-from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus, Uid
+from bindery.scheduler.model import constraints, gangs, stages
+from bindery.scheduler.model.jobs import DEFAULT_STAGE_TIMEOUT_S, NO_ROW, Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.shapes import Shape
 
 _PREEMPTIBILITY = {"Preemptible": True, "NonPreemptible": False}
@@ -147,9 +147,12 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.ran_s = group.status.ran_seconds
     job.running_since = seconds(group.status.since) if runs else None
     job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")
-    job.invalid = None
+    job.goes_whole = group.spec.disruption_mode == "Group"
+    job.preemption_policy = group.spec.preemption_policy
+    job.invalid, job.stages, job.groups, job.successors = None, (), {}, {}
     try:
         job.tree = gangs.build(group.spec.sub_groups, group.spec.min_sub_group)
+        _read_stages(job, group)
     except gangs.GangError as error:
         job.tree, job.invalid = None, str(error)
     job.topology = None
@@ -166,6 +169,20 @@ def read_group(job: Job, group: PodGroup) -> None:
         job.invalid = problem
     elif group.spec.min_member < 0:
         job.invalid = f"spec.minMember is {group.spec.min_member}: it must not be negative"
+
+
+def _read_stages(job: Job, group: PodGroup) -> None:
+    """Write the later stages of `job`; its minimum is without them, as they cannot exist yet."""
+    timeout_s = group.spec.stage_timeout_seconds
+    job.stage_timeout_s = DEFAULT_STAGE_TIMEOUT_S if timeout_s is None else timeout_s
+    if job.tree is None:
+        return
+    job.stages = stages.read(job.tree)
+    if job.stages:
+        job.groups = {each.name: each for each in job.tree.all_groups()}
+        job.successors = stages.successors(job.tree, job.stages)
+        first = job.min_member - stages.least_of_later(job.stages)
+        job.min_member = max(first, min(1, job.min_member))
 
 
 def forget_group(job: Job) -> None:

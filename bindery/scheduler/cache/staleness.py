@@ -54,13 +54,29 @@ class StalenessMemory:
     def __init__(self) -> None:
         self._since: dict[Part, float] = {}
         self._losses: dict[JobKey, _Losses] = {}
+        self._whole: dict[JobKey, dict[str, frozenset[str] | None]] = {}
+        """Job -> its parts that had their minimum and have lost no pod since, with their leaves;
+        None: all leaves."""
 
     def saw(self, pod: Pod, task: Task | None, now: float, *, gone: bool) -> None:
         """Note an event of `pod`: its gang loses it if it is `gone` or fails. `task`: so far."""
         if task is None or not task.job.is_group or task.status.has_ended:
             return
         if gone or pod.status.phase == "Failed":
+            if task.status.holds_room:
+                whole = self._whole.get(task.job, {})
+                for name, leaves in list(whole.items()):
+                    if leaves is None or task.sub_group in leaves:
+                        del whole[name]
             self._lost(task.job, pod, now)
+
+    def note_whole(self, job: JobKey, name: str, leaves: frozenset[str] | None) -> None:
+        """Note that the part `name` has its minimum; `leaves`: its leaves, None for all."""
+        self._whole.setdefault(job, {})[name] = leaves
+
+    def is_whole(self, job: JobKey, name: str) -> bool:
+        """Return whether the part `name` had its minimum, and has lost no pod since."""
+        return name in self._whole.get(job, {})
 
     def _lost(self, job: JobKey, pod: Pod, now: float) -> None:
         if any(owner.controller and owner.kind == _JOB for owner in pod.metadata.owner_references):
@@ -71,6 +87,7 @@ class StalenessMemory:
     def forget(self, job: JobKey) -> None:
         """Forget a deleted gang."""
         self._losses.pop(job, None)
+        self._whole.pop(job, None)
 
     def note(
         self, parts: Sequence[tuple[Job, str]], groups: Mapping[JobKey, PodGroup], now: float

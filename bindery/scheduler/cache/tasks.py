@@ -13,6 +13,7 @@ from bindery.kube.objects import Pod, PodGroup
 from bindery.scheduler.cache.charges import Charges
 from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
+from bindery.scheduler.cache.future_pods import FuturePods
 from bindery.scheduler.cache.grants import Grants
 from bindery.scheduler.cache.holds import Hold, Holds
 from bindery.scheduler.cache.members import Members
@@ -73,6 +74,7 @@ class TaskStore:
         self._stuck_before = -math.inf
         """Releasing pods whose grace period ended before this time are stuck; epoch seconds."""
         self.charges = Charges(state)
+        self.futures = FuturePods(state, self.shapes, priority_classes, self._scheduler_name)
         self._expected = ExpectedReservations(self.shapes.book)
 
     # -- pods ----------------------------------------------------------------------------------
@@ -265,10 +267,9 @@ class TaskStore:
             self.recount()
 
     def recount(self) -> None:
-        """Compute all sums of nodes, queues and jobs again from the tasks.
+        """Compute all sums of nodes, queues and jobs again, after an error halfway.
 
-        For use after an error that may have left sums half changed. A task that cannot be entered
-        is removed.
+        A task that cannot be entered is removed.
         """
         state = self._state
         # Each failure may leave sums half changed, so every attempt starts from empty columns.
@@ -302,6 +303,7 @@ class TaskStore:
         key = JobKey(group.metadata.namespace, group.metadata.name, True)
         job = self._state.jobs.setdefault(key, Job(key))
         read_group(job, group)
+        self.reshape(self.futures.put(job, group))
         job.named_queue = group.spec.queue or self._namespaces.queue(key.namespace)
         job.is_assigned = self._trusts_records and bool(group.status.queue)
         self._change(job)
@@ -310,6 +312,7 @@ class TaskStore:
         """Remove a PodGroup. Pods that still name it wait."""
         job = self._state.jobs[key]
         forget_group(job)
+        self.reshape(self.futures.remove(job))
         job.named_queue, job.is_assigned = DEFAULT_QUEUE, False
         self._change(job)
         self._drop_if_empty(key)

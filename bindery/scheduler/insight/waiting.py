@@ -5,7 +5,7 @@ what the scheduler would do now.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bindery.scheduler.actions.consolidation import most_moved
@@ -19,10 +19,11 @@ from bindery.scheduler.insight.victims import VictimPlan, cheapest_victims
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.explain import node_reasons
-from bindery.scheduler.planning.reports import ReservationReport
+from bindery.scheduler.planning.reports import CycleReport, ReservationReport, StageReport
 from bindery.scheduler.planning.session import Session
 
 
@@ -64,6 +65,14 @@ class PlannedEviction:
 
 
 @dataclass(frozen=True, slots=True)
+class KeptRoom:
+    """Room that is kept for a later stage of a gang."""
+
+    job: JobKey
+    stage: StageReport
+
+
+@dataclass(frozen=True, slots=True)
 class Explanation:
     """The state of a job, and why it waits."""
 
@@ -96,6 +105,10 @@ class Explanation:
     advice: str
     rankings: tuple[Ranking, ...] = ()
     """The best nodes for its pods, or for the one pod that was asked about."""
+    stages: tuple[StageReport, ...] = ()
+    """The room of its later stages."""
+    kept_for_others: tuple[KeptRoom, ...] = ()
+    """Room that is kept for later stages of other gangs, while it finds none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -208,6 +221,8 @@ def _explanation(
         position=at_end.position,
         victims=at_end.victims,
         reservation=report.reservation if report is not None else None,
+        stages=engine.report.stages.get(job.key, ()),
+        kept_for_others=tuple(_kept_for_others(engine.report, job.key, reason)),
         advice=advice(
             reason,
             is_group=job.key.is_group,
@@ -215,6 +230,13 @@ def _explanation(
             budget_blocks=bool(refused_by) or _is_guarded(at_end.victims),
         ),
     )
+
+
+def _kept_for_others(report: CycleReport, own: JobKey, reason: str) -> Iterator[KeptRoom]:
+    if reason not in (JobReason.UNSCHEDULABLE, JobReason.OVER_LIMIT):
+        return
+    for key, stages in sorted(report.stages.items()):
+        yield from (KeptRoom(key, stage) for stage in stages if key != own and stage.nodes)
 
 
 def _is_guarded(victims: VictimPlan | None) -> bool:
@@ -246,14 +268,17 @@ def _victims(session: Session, job: Job, world: World) -> VictimPlan | None:
         if plugin.invalid(session, job) is not None:
             return None
     configuration = world.engine.configuration
-    with session.reservations.lifted(lambda each: each.job is job):
-        return cheapest_victims(
-            session,
-            job,
-            configuration.actions,
-            most_moved(configuration),
-            world.engine.cluster.blocking_budget,
-        )
+    try:
+        with session.reservations.lifted(lambda each: each.job is job):
+            return cheapest_victims(
+                session,
+                job,
+                configuration.actions,
+                most_moved(configuration),
+                world.engine.cluster.blocking_budget,
+            )
+    finally:
+        session.futures.clear()
 
 
 def _node_counts(session: Session, job: Job) -> list[NodeCounts]:

@@ -31,6 +31,9 @@ class Group:
     children: tuple["Group", ...]
     topology: Constraint | None = None
     """Where its pods must, or should, be together."""
+    after: tuple[tuple[str, str], ...] = ()
+    """The sub-groups that come before it, with their conditions (see `stages`). With any, its pods
+    are created later, and the group above does not need it."""
 
     @property
     def is_leaf(self) -> bool:
@@ -39,8 +42,8 @@ class Group:
 
     @property
     def needed_children(self) -> int:
-        """Number of children that must be satisfied."""
-        count = len(self.children)
+        """Number of children that must be satisfied, without later stages."""
+        count = sum(not child.after for child in self.children)
         return count if self.min_sub_group is None else min(self.min_sub_group, count)
 
     def leaves(self) -> Iterator["Group"]:
@@ -70,7 +73,12 @@ class Group:
         """Return whether the group has its minimum; `lacking` maps a leaf to its missing pods."""
         if self.is_leaf:
             return lacking(self) <= 0
-        return sum(child.is_satisfied(lacking) for child in self.children) >= self.needed_children
+        return _done(self, lacking) >= self.needed_children
+
+
+def _done(group: Group, lacking: Callable[[Group], int]) -> int:
+    """Return how many of the children that `group` needs, or may count, are satisfied."""
+    return sum(child.is_satisfied(lacking) for child in group.children if not child.after)
 
 
 def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | None:
@@ -137,7 +145,8 @@ def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
         topology = constraints.read(group.topology)
     except constraints.ConstraintError as error:
         raise GangError(f"spec.subGroups: the topology of {group.name}: {error}") from error
-    return Group(group.name, group.min_member, group.min_sub_group, children, topology)
+    after = tuple((each.sub_group, each.condition) for each in group.after)
+    return Group(group.name, group.min_member, group.min_sub_group, children, topology, after)
 
 
 def wanted(
@@ -151,9 +160,9 @@ def wanted(
         missing = max(0, lacking(group))
         return {group.name: missing} if missing <= waiting.get(group.name, 0) else None
     found: dict[str, int] = {}
-    done = sum(child.is_satisfied(lacking) for child in group.children)
+    done = _done(group, lacking)
     for child in group.children:
-        if done < group.needed_children and not child.is_satisfied(lacking):
+        if done < group.needed_children and not child.after and not child.is_satisfied(lacking):
             below = wanted(child, lacking, waiting)
             if below is not None:  # else a later child may count in its place
                 found |= below
@@ -192,8 +201,9 @@ def satisfy(
     """
     if group.is_leaf:
         return is_satisfied(group) or attempt(group)
-    done = sum(is_satisfied(child) for child in group.children)
-    for child in in_order(group.children):
+    children = [child for child in group.children if not child.after]
+    done = sum(map(is_satisfied, children))
+    for child in in_order(children):
         if done >= group.needed_children:
             break
         if is_satisfied(child):

@@ -6,7 +6,7 @@ A Task is one pod. A Job is one PodGroup, or one pod without a PodGroup. Only th
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
@@ -18,9 +18,11 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.stages import Stage
 
 Uid = NewType("Uid", str)
 
+DEFAULT_STAGE_TIMEOUT_S = 600.0
 NO_ROW = -1
 """The row of a task that is on no known node."""
 
@@ -132,6 +134,8 @@ class Task:
     spreads_devices: bool = False
     """Whether it must not share a device with another pod of its job."""
 
+    is_future: bool = False
+    """Whether no such pod exists: it stands for one of a later stage while a plan is made."""
     rank: Rank = ()
     """Its index in its gang, by the labels of its controller; empty without one."""
     exclusive_unit: ExclusiveUnit | None = None
@@ -201,6 +205,18 @@ class Job:
     """Longest time below its minimum after it has run; None means the configured value."""
     tree: Group | None = None
     """Its sub-groups, if it has any."""
+    stages: tuple[Stage, ...] = ()
+    """The sub-groups whose pods are created later, in the order in which they come."""
+    groups: Mapping[str, Group] = field(default_factory=dict)
+    """The groups of its tree by name, if it has stages."""
+    successors: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    """Leaf -> leaves whose pods exist only when the pods of the leaf have succeeded."""
+    stage_timeout_s: float = DEFAULT_STAGE_TIMEOUT_S
+    """How long the room of later stages is kept."""
+    goes_whole: bool = False
+    """Whether it is evicted only as a whole."""
+    preemption_policy: str | None = None
+    """Whether others may be evicted for it, as its PodGroup has it; None: as its pods have it."""
     topology: Constraint | None = None
     """Where all its pods must, or should, be together."""
     has_constraints: bool = False
@@ -219,6 +235,8 @@ class Job:
     """The tasks with status PENDING."""
     placed: Tally = field(default_factory=Tally)
     """Active and succeeded tasks; they count towards the minimum."""
+    succeeded: Tally = field(default_factory=Tally)
+    """Succeeded tasks."""
     promised: Tally = field(default_factory=Tally)
     """Tasks that are pipelined in this session."""
     waiting: Tally = field(default_factory=Tally)
@@ -246,6 +264,7 @@ class Job:
         self.tasks.clear()
         self.pending.clear()
         self.placed, self.promised, self.waiting = Tally(), Tally(), Tally()
+        self.succeeded = Tally()
         self.gated_count = self.unit_count = 0
         self.charged.clear()
 
@@ -261,6 +280,8 @@ class Job:
             self.charged[task.queue] += step
         if status.is_active or status is TaskStatus.SUCCEEDED:
             self.placed.count(task, step)
+            if status is TaskStatus.SUCCEEDED:
+                self.succeeded.count(task, step)
         elif status is TaskStatus.PIPELINED:
             self.promised.count(task, step)
         elif status is TaskStatus.GATED:
@@ -348,11 +369,11 @@ class Job:
     @property
     def missing(self) -> int:
         """Number of pods that the gang lacks for its `minMember`."""
-        return max(0, self.min_member - self.placed.total - self.promised.total)
+        return max(0, self.min_member - self._over() - self.placed.total - self.promised.total)
 
     def is_met_by(self, *tallies: Tally) -> bool:
         """Return whether the pods of `tallies` together are the gang's minimum."""
-        if sum(tally.total for tally in tallies) < self.min_member:
+        if sum(tally.total for tally in tallies) < self.min_member - self._over():
             return False
         for role, minimum in self.roles.items():
             if sum(tally.roles[role] for tally in tallies) < minimum:
@@ -362,10 +383,29 @@ class Job:
 
     def lacking_of(self, leaf: Group, *tallies: Tally) -> int:
         """Return the number of pods that `leaf` lacks if it has only those of `tallies`."""
+        if self.is_over(leaf.name):
+            return 0
         needed = leaf.min_member
         if needed is None:  # all pods of the sub-group that exist now
             needed = sum(t.groups[leaf.name] for t in (self.placed, self.promised, self.waiting))
         return needed - sum(tally.groups[leaf.name] for tally in tallies)
+
+    def is_over(self, leaf: str) -> bool:
+        """Return whether pods exist that are created when those of `leaf` have succeeded."""
+        if not self.successors:
+            return False
+        later = self.successors.get(leaf, ())
+        return any(
+            tally.groups[name] > 0
+            for tally in (self.placed, self.promised, self.waiting)
+            for name in later
+        )
+
+    def _over(self) -> int:
+        """Return the minima of the leaves whose pods have succeeded and may be gone."""
+        if not self.successors or self.tree is None:
+            return 0
+        return sum(leaf.min_member or 0 for leaf in self.tree.leaves() if self.is_over(leaf.name))
 
     def priorities(self) -> Iterator[int]:
         """Yield the priorities of the tasks."""

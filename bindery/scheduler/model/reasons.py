@@ -56,6 +56,9 @@ class JobReason(StrEnum):
     INTERNAL_ERROR = "InternalError"
     """Planning it raised an error."""
 
+    STAGE_ROOM_RELEASED = "StageRoomReleased"
+    """The time is over for which the room of its later stage was kept."""
+
     # Why an action makes no room for it.
 
     NOTHING_MOVES = "NothingMoves"

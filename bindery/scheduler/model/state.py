@@ -26,6 +26,8 @@ class PlanState:
     tasks: dict[Uid, Task] = field(default_factory=dict)
     waiting: dict[JobKey, Job] = field(default_factory=dict)
     """The jobs with pending or gated pods; a cycle plans no others."""
+    staged: dict[JobKey, Job] = field(default_factory=dict)
+    """The jobs with sub-groups that come later."""
     pod_counts: PodCounts = field(default_factory=PodCounts)
     nominations: Nominations = field(default_factory=Nominations)
     """Pods of other schedulers that are nominated for nodes."""

@@ -3,12 +3,16 @@
 Used by `session`. The cache has the memory; all answers are for the time of the session.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.staleness import Staleness
-from bindery.scheduler.model.jobs import Job, Uid
+from bindery.scheduler.model.gangs import Group
+from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
+from bindery.scheduler.model.reasons import JobReason
+
+_LOST = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK, TaskStatus.FAILED})
 
 
 class Memory:
@@ -50,14 +54,45 @@ class Memory:
     def promised_rows(self, job: Job) -> dict[Uid, int]:
         """Return the node rows that earlier plans have promised to pods of `job`."""
         rows = self._cluster.state.nodes.rows
-        places = self._cluster.promises.places(job.key)
+        places = dict(self._cluster.promises.places(job.key))
+        if job.stages:
+            places |= self._cluster.stage_rooms.places(job.key)
         return {uid: rows[name] for uid, name in places.items() if name in rows}
+
+    # -- later stages ----------------------------------------------------------------------------
+
+    def keep_room(self, job: Job, stage: str, places: Mapping[Uid, str]) -> None:
+        """Note the nodes on which room is kept for the future pods of `stage`."""
+        self._cluster.stage_rooms.keep(job.key, stage, places)
+
+    def let_room_go(self, job: Job, stage: str, text: str = "") -> None:
+        """Note that no room is kept for `stage`; `text`: what an event says if there was any."""
+        group = self._cluster.groups.get(job.key)
+        if self._cluster.stage_rooms.let_go(job.key, stage) and group is not None and text:
+            self._cluster.report_group(JobReason.STAGE_ROOM_RELEASED, group.metadata, text)
 
     # -- stale gangs -----------------------------------------------------------------------------
 
     def note_stale(self, parts: Sequence[tuple[Job, str]]) -> None:
         """Note that `parts` (job, sub-group or "") are below their minimum, and no other parts."""
         self._cluster.staleness.note(parts, self._cluster.groups, self._now)
+
+    def note_whole(self, job: Job, group: Group | None = None) -> None:
+        """Note that `job`, or its sub-group `group`, has its minimum."""
+        staleness, name = self._cluster.staleness, group.name if group is not None else ""
+        if not staleness.is_whole(job.key, name):
+            leaves = frozenset(leaf.name for leaf in group.leaves()) if group is not None else None
+            staleness.note_whole(job.key, name, leaves)
+
+    def has_lost(self, job: Job, name: str, tasks: Iterable[Task]) -> bool:
+        """Return whether the part `name`, with its `tasks`, is below its minimum by a loss.
+
+        Otherwise its minimum was raised, and the missing pods never ran. A scheduler that has not
+        seen the part with its minimum assumes a loss.
+        """
+        if any(task.status in _LOST for task in tasks):
+            return True
+        return not self._cluster.staleness.is_whole(job.key, name)
 
     def staleness(self, job: Job, name: str) -> Staleness:
         """Return the staleness of the part `name` of `job`, which must have been noted."""

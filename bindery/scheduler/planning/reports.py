@@ -36,6 +36,22 @@ class ReservationReport:
 
 
 @dataclass(frozen=True, slots=True)
+class StageReport:
+    """The room of a later stage of a gang, whose pods do not run yet."""
+
+    stage: str
+    """The name of the sub-group."""
+    pods: int
+    """How many pods it lacks."""
+    nodes: tuple[str, ...]
+    """Where room is kept, sorted by name; none if no room is kept."""
+    until: float | None
+    """When the room is let go, or was: seconds since the epoch. None: the time has not begun."""
+    problem: str = ""
+    """Why no room is kept."""
+
+
+@dataclass(frozen=True, slots=True)
 class JobReport:
     """The state of one job after the cycle."""
 
@@ -76,6 +92,8 @@ class CycleReport:
     """The jobs that waited at the start of the cycle, and stale gangs."""
     evictions: list[Eviction] = field(default_factory=list)
     """In the order in which they must be requested."""
+    stages: dict[JobKey, tuple[StageReport, ...]] = field(default_factory=dict)
+    """Job -> the later stages that it awaits."""
     fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
     """Queue -> resource -> fair share, in devices, cores or bytes."""
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))

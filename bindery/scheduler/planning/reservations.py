@@ -6,7 +6,7 @@ every placement sees it as taken. The invariant: a node keeps what the gang need
 minus what ending pods give back by then, and never more than it has.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
@@ -41,8 +41,18 @@ class Reservation:
     awaited: int = 0
     """Number of its nodes that wait for pods with an unknown end."""
 
+    stage: str = ""
+    """The later stage that the room is for; "" for a gang that does not fit now."""
+    leaves: frozenset[str] = frozenset()
+    """The leaves of the stage."""
     may_be_lent: bool = True
     """Whether jobs that end before its start may use its room."""
+
+    def is_for(self, job: Job, tasks: Iterable[Task]) -> bool:
+        """Return whether `tasks` of `job` may use the room."""
+        if self.job is not job:
+            return False
+        return not self.stage or any(task.sub_group in self.leaves for task in tasks)
 
     def lends_until(self, end: float) -> bool:
         """Return whether jobs that end at `end` may use its room."""
@@ -71,8 +81,25 @@ class Reservations:
         return any(columns is not None and bool(columns.any()) for columns in kept)
 
     def of(self, job: Job) -> Reservation | None:
-        """Return the reservation of `job`; None if it has none."""
-        return next((each for each in self.all if each.job is job), None)
+        """Return the reservation of the gang `job`, which does not fit now; None without one."""
+        return next((each for each in self.all if each.job is job and not each.stage), None)
+
+    def of_gangs(self) -> list[Reservation]:
+        """Return the reservations of gangs that do not fit now."""
+        return [each for each in self.all if not each.stage]
+
+    def of_stages(self, job: Job) -> list[Reservation]:
+        """Return the reservations for later stages of `job`."""
+        return [each for each in self.all if each.job is job and each.stage]
+
+    def replace_stages(
+        self, job: Job, names: Collection[str], by: Sequence[Reservation] = ()
+    ) -> None:
+        """Replace the room of the stages `names` of `job`."""
+        kept = [each for each in self.all if each.job is not job or each.stage not in names]
+        # Room of running gangs comes first: it has been promised longest.
+        self.all = [*(e for e in kept if e.stage), *by, *(e for e in kept if not e.stage)]
+        self._keep(self.all)
 
     def add(self, reservation: Reservation) -> None:
         """Reserve room for one more gang."""
@@ -80,8 +107,8 @@ class Reservations:
         self._keep(self.all)
 
     def drop(self, job: Job) -> None:
-        """Drop the reservation of `job`: it has its places."""
-        self.all = [each for each in self.all if each.job is not job]
+        """Drop the reservation of the gang `job`: it has its places."""
+        self.all = [each for each in self.all if each.job is not job or each.stage]
         self._keep(self.all)
 
     @contextmanager

@@ -37,8 +37,10 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.futures import Futures
 from bindery.scheduler.planning.memory import Memory
 from bindery.scheduler.planning.placement import FilterCache, Placement
+from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.planning.run_times import RunTimeLimit, exceeded
 from bindery.scheduler.planning.statement import Savepoint, Statement
@@ -136,7 +138,11 @@ class Session:
         self.stale: list[Job] = []
         """Jobs below their minimum."""
         self.reservations = Reservations(self.state.nodes, self.node_ledger, self.queue_ledger)
-        """Room that is reserved for gangs that do not fit now."""
+        """Room that is reserved for gangs that do not fit now, and for later stages."""
+        self.futures = Futures(self.state, cluster.future_tasks)
+        """The pods of later stages that do not exist, while a plan is made for them."""
+        self.stage_reports: dict[Job, list[StageReport]] = {}
+        """Job -> the stages that it awaits."""
 
     # -- statements ----------------------------------------------------------------------------
 
@@ -178,6 +184,7 @@ class Session:
         """End all promises and reservations, so that the columns have the true state again."""
         self.reservations.close()
         self.undo(self._promises)
+        self.futures.clear()
 
     # -- between plugins -----------------------------------------------------------------------
 
@@ -439,8 +446,10 @@ class Session:
         return next_pods.next_pods(self, job, barred)
 
     def pods_in_order(self, job: Job) -> list[Task]:
-        """Return the pending pods of `job` in the order of placement."""
-        return sorted(job.pending.values(), key=self.pod_sort_key)
+        """Return the pending pods of `job` in the order of placement, without future ones."""
+        pending = job.pending.values()
+        tasks = [task for task in pending if not task.is_future] if job.stages else pending
+        return sorted(tasks, key=self.pod_sort_key)
 
     def pod_sort_key(self, task: Task) -> SortKey:
         """Return the sort key of pods of a job for placement. Evictions use the reverse order."""

@@ -4,9 +4,13 @@ If no plan exists for a claim, the search may report the pod without room. The n
 same attempt leaves out all pods that need as much.
 """
 
+from collections.abc import Iterator, Sequence
+
+from bindery.scheduler.model import gangs
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.staging import awaited, first_groups, groups_of
 from bindery.scheduler.solver.rules import Claim
 
 
@@ -19,10 +23,32 @@ def next_claim(session: Session, job: Job, barred: Barred) -> Claim | None:
         # Barring one pod can bring in others, so the choice is repeated.
         refused = [task for task in tasks if session.task_refusal(task) is not None]
         if not refused:
-            return Claim(job, tuple(tasks))
+            return Claim(job, (*tasks, *_later(session, job, tasks)))
         for task in refused:
             barred.add(task)
     return None
+
+
+def starts(job: Job, tasks: Sequence[Task]) -> frozenset[str]:
+    """Return the sub-groups of `job` that start with `tasks`, its next pods."""
+    if not job.stages:
+        return frozenset()
+    if not job.is_satisfied:
+        return first_groups(job)
+    names = {task.sub_group for task in tasks}
+    short = gangs.optional(job.tree, job.lacking) if job.tree is not None else ()
+    found = (group for group in short if names <= {leaf.name for leaf in group.leaves()})
+    return frozenset(name for group in found for name in groups_of(group))
+
+
+def _later(session: Session, job: Job, tasks: Sequence[Task]) -> Iterator[Task]:
+    """Yield the future pods of the stages that run at the same time as `tasks`.
+
+    The caller clears them when it has tried the claim.
+    """
+    starting = starts(job, tasks)
+    for stage in awaited(job, starting) if starting else ():
+        yield from session.futures.of(job, stage)
 
 
 def do_without(barred: Barred, claim: Claim, lost: Task | None) -> bool:
@@ -33,6 +59,7 @@ def do_without(barred: Barred, claim: Claim, lost: Task | None) -> bool:
     # If all pods are equal, any of them is the one without room.
     if lost is None and len({task.shape for task in claim.tasks}) == 1:
         lost = claim.tasks[0]
-    if lost is not None:
-        barred.add_shape(lost)
-    return lost is not None
+    if lost is None or lost.is_future:  # a later stage cannot do without its pods
+        return False
+    barred.add_shape(lost)
+    return True

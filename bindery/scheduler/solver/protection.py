@@ -21,14 +21,26 @@ Action = Literal["preempt", "reclaim"]
 
 def against_claim(session: Session, claim: Claim) -> Iterator[Refusal]:
     """Refuse a claim whose job has not waited for its preemption delay, or never preempts."""
-    delay_s = claim.job.preemption_delay_s
-    if any(task.never_preempts for task in claim.tasks):
-        yield Refusal(JobReason.NEVER_PREEMPTS, "its pods have preemptionPolicy Never")
-    elif session.never_preempts(claim.job):
-        text = f"its PriorityClass {claim.job.priority_class} has preemptionPolicy Never"
-        yield Refusal(JobReason.NEVER_PREEMPTS, text)
+    delay_s, why = claim.job.preemption_delay_s, _never_preempts(session, claim)
+    if why:
+        yield Refusal(JobReason.NEVER_PREEMPTS, f"{why} has preemptionPolicy Never")
     elif delay_s > 0 and session.now - session.pending_since(claim.job) <= delay_s:
         yield Refusal(JobReason.PREEMPTION_DELAY, f"it waits {delay_s:.0f} s first")
+
+
+def _never_preempts(session: Session, claim: Claim) -> str:
+    """Return what keeps others from being evicted for `claim`; "" for nothing.
+
+    The PodGroup decides; without a policy of its own, its pods and its PriorityClass do.
+    """
+    policy = claim.job.preemption_policy
+    if policy is not None:
+        return "its PodGroup" if policy == "Never" else ""
+    if any(task.never_preempts for task in claim.tasks):
+        return "one of its pods"
+    return (
+        f"its PriorityClass {claim.job.priority_class}" if session.never_preempts(claim.job) else ""
+    )
 
 
 def against_unit(

@@ -40,9 +40,8 @@ def units(session: Session, job: Job, allowed: MayGo = may_go) -> list[EvictionU
     if len(running) > 1:  # most jobs have one pod, and keys are the largest cost here
         running.sort(key=session.pod_sort_key, reverse=True)
     free = {task.uid for task in running if allowed(session, task)}
-    found = [
-        EvictionUnit(job, tuple(extra), is_core=False) for extra in _extras(job, running, free)
-    ]
+    extras = () if job.goes_whole else _extras(job, running, free)
+    found = [EvictionUnit(job, tuple(extra), is_core=False) for extra in extras]
     gone = {task.uid for unit in found for task in unit.tasks}
     core = tuple(task for task in running if task.uid not in gone)
     if core and all(task.uid in free for task in core):
@@ -89,9 +88,14 @@ def _optional(job: Job, group: Group, pinned: AbstractSet[str]) -> Iterable[Grou
     `pinned`: names of leaves with pods that may not go.
     """
     satisfied = [child for child in group.children if child.is_satisfied(job.lacking)]
-    surplus = len(satisfied) - group.needed_children
+    # A later stage that runs is worth as much as the first: the one is of no use without the other.
+    surplus = sum(not child.after for child in satisfied) - group.needed_children
     for child in reversed(satisfied):
-        if surplus > 0 and pinned.isdisjoint(leaf.name for leaf in child.leaves()):
+        if (
+            surplus > 0
+            and not child.after
+            and pinned.isdisjoint(leaf.name for leaf in child.leaves())
+        ):
             surplus -= 1
             yield child
         else:

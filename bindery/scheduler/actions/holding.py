@@ -1,0 +1,103 @@
+"""Finds the room of later stages again, at the beginning of each session.
+
+The first stages of a gang run, and the pods of later ones do not exist or wait. Their room is
+planned from their templates before any job is served, so that no other job takes it. Only the
+objects count: after a restart of the scheduler the room is kept as before, until the same time.
+"""
+
+import math
+
+from bindery.api.times import timestamp
+from bindery.scheduler.actions.allocate import Attempts
+from bindery.scheduler.actions.wishes import Placing
+from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.stages import Stage
+from bindery.scheduler.planning.futures import Placed
+from bindery.scheduler.planning.nesting import Nest
+from bindery.scheduler.planning.reports import StageReport
+from bindery.scheduler.planning.session import Session
+from bindery.scheduler.planning.stage_rooms import lacking_pods, note_room, reservation
+from bindery.scheduler.planning.staging import awaited, kept_until
+
+
+def hold_rooms(session: Session) -> None:
+    """Keep the room of all awaited stages until their time is over, the oldest gangs first."""
+    if not session.state.staged:
+        return
+    attempts = Attempts(session)
+    for job in sorted(session.state.staged.values(), key=lambda job: (job.created, job.key)):
+        if job.exists and job.invalid is None and job.placed.total:
+            with session.guarded(job):
+                _hold(session, job, attempts)
+
+
+def _hold(session: Session, job: Job, attempts: Attempts) -> None:
+    stages = awaited(job)
+    reports: list[StageReport] = []
+    names = {stage.name for stage in stages}
+    for stage in job.stages:
+        if stage.name not in names:
+            session.memory.let_room_go(job, stage.name)
+    until = kept_until(job, stages)
+    due = [stage for stage in stages if _is_kept(session, until[stage.name])]
+    try:
+        placed = _places(session, job, due, attempts) if due else {}
+        rooms = [(each, placed[each.name]) for each in due]
+        kept = [reservation(session, job, each, room) for each, room in rooms if room]
+        if kept:
+            session.reservations.replace_stages(job, [each.stage for each in kept], kept)
+        for stage in stages:
+            end = until[stage.name]
+            if stage.name not in placed:
+                reports.append(_let_go(session, job, stage, end))
+            elif not placed[stage.name] and session.futures.of(job, stage):
+                problem = _why(session, job)
+                reports.append(StageReport(stage.name, lacking_pods(job, stage), (), end, problem))
+            else:
+                reports.append(note_room(session, job, stage, placed[stage.name], end))
+    finally:
+        session.futures.clear()
+        session.refusals.pop(job, None)
+    session.stage_reports[job] = reports
+
+
+def _is_kept(session: Session, until: float | None) -> bool:
+    return until is None or session.now < until
+
+
+def _places(
+    session: Session, job: Job, stages: list[Stage], attempts: Attempts
+) -> dict[str, list[Placed]]:
+    """Return stage -> the places of its future pods, all at once; none where they do not fit."""
+    found: dict[str, list[Placed]] = {}
+    with session.statement() as statement:
+        placing = Placing(session, job, statement, Nest(session, job, statement), attempts.place)
+        for stage in stages:
+            start = statement.savepoint()
+            if not placing.place_stage(stage):
+                statement.rollback(start)
+            found[stage.name] = [(o.task, o.row) for o in statement.operations[start:]]
+    return found
+
+
+def _why(session: Session, job: Job) -> str:
+    refusal = session.refusals.get(job)
+    return refusal.message if refusal is not None else "its pods do not fit"
+
+
+def _let_go(session: Session, job: Job, stage: Stage, until: float | None) -> StageReport:
+    """Return the report about a stage whose time is over; an event says so once."""
+    is_known = until is not None and math.isfinite(until)
+    problem = "its time is over"
+    if is_known and until is not None:
+        text = (
+            f"the room of its later stage {stage.name} was kept until {timestamp(until)} and is "
+            "free for others now, as its pods have not come"
+        )
+        session.memory.let_room_go(job, stage.name, text)
+    else:
+        session.memory.let_room_go(job, stage.name)
+        problem = "no pods run that it follows"
+    return StageReport(
+        stage.name, lacking_pods(job, stage), (), until if is_known else None, problem
+    )

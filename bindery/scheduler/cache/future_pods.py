@@ -1,0 +1,93 @@
+"""Pods of later stages that do not exist yet, from the templates of their PodGroup.
+
+Used by tasks.py. A future pod has what planning reads of a pod: its shape, labels and priority. Its
+volumes and resource claims are left out, because nothing binds them before the pod exists.
+"""
+
+from collections.abc import Iterator
+
+from msgspec.structs import replace
+
+from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
+from bindery.scheduler.cache.members import Place
+from bindery.scheduler.cache.pod_shapes import PodShapes
+from bindery.scheduler.cache.priorities import PriorityClasses
+from bindery.scheduler.cache.reading import read_pod
+from bindery.scheduler.model.jobs import Job, JobKey, Task, TaskStatus, Uid
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.state import PlanState
+
+
+class FuturePods:
+    """The templates by PodGroup and sub-group."""
+
+    def __init__(
+        self,
+        state: PlanState,
+        shapes: PodShapes,
+        priority_classes: PriorityClasses,
+        scheduler_name: str,
+    ) -> None:
+        self._state = state
+        self._shapes = shapes
+        self._priority_classes = priority_classes
+        self._scheduler_name = scheduler_name
+        self._templates: dict[JobKey, dict[str, Pod]] = {}
+
+    def put(self, job: Job, group: PodGroup) -> Iterator[tuple[Uid, Shape]]:
+        """Replace the templates of `job`; yield the pods to which this gives new shapes."""
+        yield from self.remove(job)
+        if job.stages:
+            self._state.staged[job.key] = job
+        found = {
+            each.name: self._pod(group.metadata, each.name, each.template)
+            for each in group.spec.sub_groups
+            if each.template is not None
+        }
+        if found:
+            self._templates[job.key] = found
+        for pod in found.values():
+            yield from self._shapes.note(pod, ours=True)
+
+    def remove(self, job: Job) -> Iterator[tuple[Uid, Shape]]:
+        """Forget the templates of `job`; yield the pods to which this gives new shapes."""
+        self._state.staged.pop(job.key, None)
+        for pod in self._templates.pop(job.key, {}).values():
+            yield from self._shapes.forget(Uid(pod.metadata.uid))
+
+    def tasks(self, job: Job, leaf: str, count: int) -> list[Task]:
+        """Return `count` pods of the sub-group `leaf` of `job`; none without a template.
+
+        They are not entered into the state.
+        """
+        template = self._templates.get(job.key, {}).get(leaf)
+        if template is None:
+            return []
+        shape, place = self._shapes.of(template, ours=True), Place(job.key, leaf)
+        meta, found = template.metadata, []
+        for index in range(count):
+            name, uid = f"{meta.name}-{index}", f"{meta.uid}-{index}"
+            pod = replace(template, metadata=replace(meta, name=name, uid=uid))
+            task = read_pod(pod, TaskStatus.PENDING, shape, self._scheduler_name, place)
+            task.is_future = True
+            if not task.has_own_priority:
+                task.priority = self._priority_classes.default
+            task.is_preemptible = self._priority_classes.is_preemptible(job, task)
+            task.queue, task.queue_row = job.queue, self._state.queues.row(job.queue)
+            found.append(task)
+        return found
+
+    def _pod(self, meta: Meta, leaf: str, template: PodTemplate) -> Pod:
+        spec = replace(
+            template.spec, scheduler_name=self._scheduler_name, volumes=None, resource_claims=None
+        )
+        return Pod(
+            metadata=Meta(
+                name=f"{meta.name}-{leaf}",
+                namespace=meta.namespace,
+                uid=f"{meta.uid}/{leaf}",
+                labels=template.metadata.labels,
+                annotations=template.metadata.annotations,
+            ),
+            spec=spec,
+        )

@@ -1,0 +1,393 @@
+"""Stages: pods of a gang that are created later have room when they come."""
+
+from typing import Any
+
+import pytest
+from schedulerworld import (
+    GPU,
+    Clock,
+    add,
+    as_created,
+    delete,
+    engine_with,
+    group,
+    modify,
+    node,
+    plan,
+    pod,
+    queue,
+    report_of,
+    requirements,
+)
+
+from bindery.api.times import timestamp
+from bindery.kube import objects as kube
+from bindery.kube import podspec
+from bindery.kube.selectors import LabelSelector
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.reasons import JobReason
+
+
+def template(gpu: int, **spec: Any) -> kube.PodTemplate:
+    container = podspec.Container(resources=requirements({GPU: gpu}))
+    return kube.PodTemplate(spec=podspec.PodSpec(containers=[container], **spec))
+
+
+def stage(
+    name: str, minimum: int, *after: tuple[str, str], gpu: int = 1, **fields: Any
+) -> kube.SubGroup:
+    """Return a sub-group that comes after others: pairs of name and condition."""
+    return kube.SubGroup(
+        name=name,
+        min_member=minimum,
+        after=[kube.Dependency(sub_group=other, condition=how) for other, how in after],
+        template=template(gpu) if after else None,
+        **fields,
+    )
+
+
+LEADER_READY = (stage("leader", 1), stage("workers", 2, ("leader", "Ready")))
+
+
+def staged(*stages: kube.SubGroup, name: str = "gang", **fields: Any) -> kube.PodGroup:
+    """Return a PodGroup whose minimum is the sum of those of its stages."""
+    least = sum(each.min_member or 0 for each in stages)
+    return group(name, least, sub_groups=list(stages), **fields)
+
+
+def member(name: str, of: str, *, gang: str = "gang", gpu: int = 1, **fields: Any) -> kube.Pod:
+    return pod(name, 0, gpu, group=gang, sub_group=of, **fields)
+
+
+def bound(clock: Clock, age_s: float = 0) -> list[kube.Condition]:
+    at = timestamp(clock.now - age_s)
+    return [kube.Condition(type="PodScheduled", status="True", last_transition_time=at)]
+
+
+def leader_runs(clock: Clock, age_s: float = 0, **fields: Any) -> kube.Pod:
+    return member("leader-0", "leader", on="n", conditions=bound(clock, age_s), **fields)
+
+
+def stages_of(engine: Engine, name: str = "gang") -> dict[str, tuple[tuple[str, ...], bool]]:
+    """Return stage -> the nodes on which room is kept, and whether its end is known."""
+    found = {key.name: reports for key, reports in engine.report.stages.items()}
+    return {each.stage: (each.nodes, each.until is not None) for each in found.get(name, ())}
+
+
+def test_the_first_stage_starts_only_if_the_later_ones_fit_now() -> None:
+    engine = engine_with(node("n", 8, 2), staged(*LEADER_READY), member("leader-0", "leader"))
+
+    assert plan(engine) == {}
+    report = report_of(engine, "gang")
+    assert report.reason == JobReason.UNSCHEDULABLE
+    assert "the later stage workers must fit at the same time" in report.message
+
+    add(engine.cluster, node("m", 8, 1))
+    assert plan(engine) == {"leader-0": "m"}
+    assert stages_of(engine) == {"workers": (("n",), False)}
+
+
+def test_the_room_of_later_stages_is_not_given_to_others_in_the_same_session() -> None:
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), member("leader-0", "leader"), pod("other", 0, 1)
+    )
+
+    assert set(plan(engine)) == {"leader-0"}
+    assert report_of(engine, "other").reason == JobReason.UNSCHEDULABLE
+
+
+def test_the_room_is_kept_from_session_to_session_and_across_restarts() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), pod("other", 0, 1), clock=clock
+    )
+
+    for _ in range(3):
+        assert plan(engine) == {}
+        assert stages_of(engine) == {"workers": (("n",), True)}
+        clock.now += 60
+
+
+def test_the_pods_of_a_stage_use_the_room_that_was_kept_for_them() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3),
+        staged(*LEADER_READY),
+        leader_runs(clock),
+        pod("other", 0, 1, priority=1000),
+        clock=clock,
+        actions=("allocate",),
+    )
+    assert plan(engine) == {}
+
+    add(engine.cluster, member("w-0", "workers"))
+    assert plan(engine) == {}, "a stage is a gang: its second pod has not come"
+    assert report_of(engine, "gang").message.endswith(
+        "1 pods of its later stage workers exist, which are too few"
+    )
+
+    add(engine.cluster, member("w-1", "workers"))
+    assert plan(engine) == {"w-0": "n", "w-1": "n"}
+    assert stages_of(engine) == {}
+
+
+def test_the_room_is_let_go_at_the_deadline_and_an_event_says_so() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3),
+        staged(*LEADER_READY, stage_timeout_seconds=100),
+        leader_runs(clock),
+        pod("other", 0, 1),
+        clock=clock,
+    )
+    assert plan(engine) == {}
+    until = clock.now + 100
+
+    clock.now += 101
+    assert plan(engine) == {"other": "n"}
+
+    (report,) = next(iter(engine.report.stages.values()))
+    assert (report.nodes, report.until, report.problem) == ((), until, "its time is over")
+    told = [(each.meta.name, each.reason) for each in engine.cluster.problems]
+    assert told == [("gang", "StageRoomReleased")]
+    engine.cluster.problems.clear()
+    plan(engine)
+    assert not engine.cluster.problems, "once is enough"
+
+
+def test_a_scheduler_that_restarts_after_the_deadline_keeps_nothing() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock, 601), pod("other", 0, 1),
+        clock=clock,
+    )  # fmt: skip
+
+    assert plan(engine) == {"other": "n"}
+    assert not engine.cluster.problems
+
+
+def test_a_stage_after_complete_holds_nothing_and_is_not_waited_for() -> None:
+    torchtune = (stage("data", 1), stage("node", 2, ("data", "Complete"), gpu=8))
+    engine = engine_with(
+        node("n", 8, 2), staged(*torchtune), member("data-0", "data"), pod("other", 0, 1)
+    )
+
+    assert plan(engine) == {"data-0": "n", "other": "n"}
+
+
+def test_a_stage_after_complete_starts_as_a_gang_when_the_first_pods_are_gone() -> None:
+    stages = (
+        stage("data", 1),
+        stage("node", 2, ("data", "Complete")),
+        stage("launcher", 1, ("node", "Ready")),
+    )
+    nodes = [member(f"node-{i}", "node") for i in range(2)]
+    engine = engine_with(node("n", 8, 2), staged(*stages), *nodes)
+    assert plan(engine) == {}, "the launcher has no room beside the nodes"
+    assert "later stage launcher" in report_of(engine, "gang").message
+
+    add(engine.cluster, node("m", 8, 1))
+    assert sorted(plan(engine)) == ["node-0", "node-1"]
+    assert set(stages_of(engine)) == {"launcher"}
+
+
+def test_stages_in_order_all_have_room_from_the_beginning() -> None:
+    in_order = (
+        stage("a", 1),
+        stage("b", 1, ("a", "Ready")),
+        stage("c", 1, ("b", "Ready")),
+    )
+    engine = engine_with(node("n", 8, 2), staged(*in_order), member("a-0", "a"))
+    assert plan(engine) == {}
+
+    add(engine.cluster, node("m", 8, 1))
+    assert set(plan(engine)) == {"a-0"}
+    assert set(stages_of(engine)) == {"b", "c"}
+
+
+def test_a_stage_without_a_template_keeps_nothing_and_blocks_nothing() -> None:
+    bare = kube.SubGroup(
+        name="workers",
+        min_member=2,
+        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+    )
+    engine = engine_with(
+        node("n", 8, 1), staged(stage("leader", 1), bare), member("leader-0", "leader")
+    )
+
+    assert plan(engine) == {"leader-0": "n"}
+    (report,) = next(iter(engine.report.stages.values()))
+    assert report.problem == "it has no template, so the room that it needs is not known"
+
+
+def test_the_limit_of_the_queue_counts_later_stages() -> None:
+    small = queue("small", limits={GPU: 2})
+    engine = engine_with(
+        node("n", 8, 8), small, staged(*LEADER_READY, queue="small"), member("leader-0", "leader")
+    )
+
+    assert plan(engine) == {}
+    assert report_of(engine, "gang").reason == JobReason.OVER_LIMIT
+
+
+def test_the_room_is_kept_inside_the_domain_of_the_gang() -> None:
+    racks = [
+        node(f"{rack}{i}", 8, 1, labels={"rack": rack}) for rack in ("a", "b") for i in range(2)
+    ]
+    three = (stage("leader", 1), stage("workers", 2, ("leader", "Ready")))
+    in_rack = kube.TopologyConstraint(required="rack")
+    engine = engine_with(*racks, staged(*three, topology=in_rack), member("leader-0", "leader"))
+    assert plan(engine) == {}, "no rack has room for all three"
+
+    add(engine.cluster, node("b2", 8, 1, labels={"rack": "b"}))
+    (place,) = plan(engine).values()
+    assert place.startswith("b")
+    ((nodes, _),) = stages_of(engine).values()
+    assert len(nodes) == 2
+    assert all(name.startswith("b") for name in nodes)
+
+
+def test_others_are_evicted_for_the_whole_not_for_the_first_stage_alone() -> None:
+    victims = [pod(f"low-{i}", 0, 1, on="n", priority=1) for i in range(3)]
+    leader = member("leader-0", "leader", priority=50)
+    engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), *victims, leader)
+
+    assert plan(engine) == {}
+    evicted = sorted(each.task.name for each in engine.report.evictions)
+    assert evicted == ["low-0", "low-1", "low-2"]
+
+
+def test_nobody_is_evicted_for_a_first_stage_whose_later_stage_never_fits() -> None:
+    victims = [pod(f"low-{i}", 0, 1, on="n", priority=1) for i in range(2)]
+    leader = member("leader-0", "leader", priority=50)
+    engine = engine_with(node("n", 8, 2), staged(*LEADER_READY), *victims, leader)
+
+    assert plan(engine) == {}
+    assert engine.report.evictions == []
+
+
+def test_the_state_is_as_before_after_every_session() -> None:
+    clock = Clock()
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), pod("other", 0, 1), clock=clock
+    )
+    before = set(engine.cluster.state.tasks)
+
+    plan(engine)
+
+    assert set(engine.cluster.state.tasks) == before
+    (gang,) = [job for key, job in engine.cluster.state.jobs.items() if key.name == "gang"]
+    assert not gang.pending
+    assert gang.key not in engine.cluster.state.waiting
+    assert not engine.cluster.state.nodes.pipelined.any()
+
+
+def test_a_gang_below_a_raised_minimum_is_not_stale() -> None:
+    clock = Clock()
+    pods = [member(f"p{i}", "", on="n", conditions=bound(clock)) for i in range(2)]
+    engine = engine_with(node("n", 8, 2), group("gang", 2), *pods, clock=clock)
+    plan(engine)
+
+    modify(engine.cluster, group("gang", 4))
+    add(engine.cluster, member("p2", ""), member("p3", ""))
+    for _ in range(5):
+        assert plan(engine) == {}
+        assert engine.report.evictions == []
+        clock.now += 100
+
+    delete(engine.cluster, pods[0])
+    plan(engine)
+    clock.now += 1000
+    plan(engine)
+    assert [each.task.name for each in engine.report.evictions] == ["p1"], "now it has lost one"
+
+
+def test_a_first_stage_is_not_stale_while_later_pods_have_not_come() -> None:
+    clock = Clock()
+    engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), clock=clock)
+
+    for _ in range(20):
+        plan(engine)
+        assert engine.report.evictions == []
+        clock.now += 100
+
+
+def test_later_stages_are_stale_when_the_first_is_lost() -> None:
+    clock = Clock()
+    workers = [member(f"w-{i}", "workers", on="n", conditions=bound(clock)) for i in range(2)]
+    engine = engine_with(
+        node("n", 8, 3), staged(*LEADER_READY), leader_runs(clock), *workers, clock=clock
+    )
+    plan(engine)
+
+    delete(engine.cluster, leader_runs(clock))
+    plan(engine)
+    clock.now += 1000
+    plan(engine)
+
+    assert sorted(each.task.name for each in engine.report.evictions) == ["w-0", "w-1"]
+
+
+@pytest.mark.parametrize(
+    ("stages", "message"),
+    [
+        ([stage("a", 1, ("a", "Ready"))], "spec.subGroups: a comes after itself"),
+        (
+            [stage("a", 1, ("b", "Ready")), stage("b", 1, ("a", "Bound"))],
+            "spec.subGroups: a comes after itself",
+        ),
+        ([stage("a", 1, ("b", "Ready"))], "spec.subGroups: a comes after b, which is missing"),
+    ],
+    ids=["self", "cycle", "missing"],
+)
+def test_stages_that_cannot_be_ordered_are_said_at_the_group(
+    stages: list[kube.SubGroup], message: str
+) -> None:
+    engine = engine_with(node("n"), staged(*stages), member("a-0", "a"))
+
+    plan(engine)
+
+    assert report_of(engine, "gang").reason == JobReason.INVALID
+    assert report_of(engine, "gang").message == message
+
+
+def test_a_first_stage_that_is_being_bound_keeps_the_room_of_the_later_ones() -> None:
+    engine = engine_with(node("n", 8, 3), staged(*LEADER_READY), member("leader-0", "leader"))
+    (draft,) = engine.cycle()
+    add(engine.cluster, as_created(draft), pod("other", 0, 1))
+
+    assert plan(engine) == {}
+    assert stages_of(engine) == {"workers": (("n",), False)}
+
+
+def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> None:
+    apart = podspec.Affinity(
+        pod_anti_affinity=podspec.PodAffinity(
+            required=[
+                podspec.PodAffinityTerm(
+                    topology_key="kubernetes.io/hostname",
+                    label_selector=LabelSelector(match_labels={"app": "w"}),
+                )
+            ]
+        )
+    )
+    workers = kube.SubGroup(
+        name="workers",
+        min_member=2,
+        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+        template=kube.PodTemplate(
+            metadata=kube.TemplateMeta(labels={"app": "w"}), spec=podspec.PodSpec(affinity=apart)
+        ),
+    )
+    host = {"kubernetes.io/hostname": "n"}
+    gang = staged(stage("leader", 1), workers)
+    engine = engine_with(node("n", 8, 8, labels=host), gang, member("leader-0", "leader"))
+    assert plan(engine) == {}, "one node is too few for two that avoid each other"
+
+    add(engine.cluster, node("m", 8, 8, labels={"kubernetes.io/hostname": "m"}))
+    assert set(plan(engine)) == {"leader-0"}
+    assert stages_of(engine) == {"workers": (("m", "n"), False)}
+
+    delete(engine.cluster, gang)
+    plan(engine)
+    assert not engine.cluster.state.staged
