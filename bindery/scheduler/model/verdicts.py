@@ -40,3 +40,5 @@ class NodeFailure:
     """bool over node rows: the nodes that fail for this reason."""
     is_lasting: bool = True
     """Whether it would remain after any evictions."""
+    is_shared: bool = False
+    """Whether other jobs have the very same mask, so that their pods can share vectors."""

@@ -232,6 +232,9 @@ class Placement:
         self._session = session
         self._filters = filters
         self._vectors: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
+        self._beside: dict[tuple[Shape, Nominated | None], ShapeVectors] = {}
+        """The vectors without the nodes of `_closed`."""
+        self._closed: BoolColumn | None = None
         self._rules: dict[tuple[Shape, Nominated | None], Combined | None] = {}
 
     def finder(self, job: Job, domain: Domain = EVERYWHERE) -> "JobFinder":
@@ -252,6 +255,20 @@ class Placement:
         vectors = self._vectors.get((shape, nominated))
         if vectors is None:
             vectors = self._vectors[shape, nominated] = self.own(shape, None, nominated=nominated)
+        return vectors
+
+    def beside(self, shape: Shape, nominated: Nominated | None, closed: BoolColumn) -> ShapeVectors:
+        """Return the vectors of `shape` for all jobs with the same mask of `closed` rows.
+
+        Only the vectors of the last mask are kept: it changes with the plan. Else as `shared`.
+        """
+        if closed is not self._closed:
+            self._beside, self._closed = {}, closed
+        shape = shape.plain
+        vectors = self._beside.get((shape, nominated))
+        if vectors is None:
+            vectors = self.own(shape, ~closed, nominated=nominated)
+            self._beside[shape, nominated] = vectors
         return vectors
 
     def rules(self, shape: Shape, nominated: Nominated | None) -> Combined | None:
@@ -348,6 +365,9 @@ class JobFinder:
         """The nominated pods of other schedulers that count for the job."""
         self._bonus = domain.bonus
         nodes = domain.nodes
+        is_shared = nodes is None and len(against) == 1 and against[0].is_shared
+        self._closed: BoolColumn | None = against[0].nodes if is_shared else None
+        """The only restriction of its nodes, if other jobs have the same."""
         if nodes is not None:
             outside = f"outside {domain.name}" if domain.name else "outside its domain"
             against = (*against, NodeFailure(outside, ~nodes))
@@ -441,8 +461,11 @@ class JobFinder:
         shape = task.shape
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
-        if self._allowed is None and self._bonus is None and shape not in self._own:
-            return self._placement.shared(shape, self.nominated)
+        if self._bonus is None and shape not in self._own:
+            if self._allowed is None:
+                return self._placement.shared(shape, self.nominated)
+            if self._closed is not None:
+                return self._placement.beside(shape, self.nominated, self._closed)
         return self._own_vectors(shape)
 
     def _own_vectors(self, shape: Shape) -> ShapeVectors:

@@ -33,6 +33,8 @@ class Occupancy(Ledger):
         self._changes = 0
         self._cached: tuple[int, dict[JobKey, BoolColumn]] = (-1, {})
         """Changes of the plan, and then job -> rows of its exclusive domains."""
+        self.closed: BoolColumn | None = None
+        """The rows of all exclusive domains, as of the last `closed_to`; None for none."""
 
     def apply(self, operation: Operation) -> None:
         """Note a change of the plan."""
@@ -43,7 +45,10 @@ class Occupancy(Ledger):
         self._changes += operation.task.job in self._keys
 
     def closed_to(self, job: Job) -> BoolColumn | None:
-        """Return the rows in exclusive domains of other jobs, as a mask; None if there are none."""
+        """Return the rows in exclusive domains of other jobs, as a mask; None if there are none.
+
+        Jobs without pods in such a domain get the very same mask until the plan changes: `closed`.
+        """
         if not self._jobs():
             return None
         changes, held = self._cached
@@ -54,6 +59,9 @@ class Occupancy(Ledger):
                 if mask is not None:
                     held[other.key] = mask
             self._cached = (self._changes, held)
+            self.closed = np.logical_or.reduce(list(held.values())) if held else None
+        if job.key not in held:
+            return self.closed
         masks = [mask for key, mask in held.items() if key != job.key]
         return np.logical_or.reduce(masks) if masks else None
 

@@ -59,9 +59,11 @@ class Topology:
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes in exclusive domains of other jobs."""
-        closed = session.ledger(Occupancy).closed_to(job)
+        occupancy = session.ledger(Occupancy)
+        closed = occupancy.closed_to(job)
         if closed is not None:
-            yield NodeFailure("in the exclusive domain of another gang", closed, is_lasting=False)
+            text, is_shared = "in the exclusive domain of another gang", closed is occupancy.closed
+            yield NodeFailure(text, closed, is_lasting=False, is_shared=is_shared)
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job with a constraint that no tree can serve."""
