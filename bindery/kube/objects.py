@@ -8,7 +8,7 @@ collections made a burst of watch events six times as expensive (56 us an event;
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import msgspec
 
@@ -211,7 +211,8 @@ class TemplateMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc
 
 class PodTemplate(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     metadata: TemplateMeta = msgspec.field(default_factory=TemplateMeta)
-    spec: PodSpec = msgspec.field(default_factory=PodSpec)
+    spec: dict[str, Any] = msgspec.field(default_factory=dict)
+    """As its owner has it; `podtemplates` reads it."""
 
 
 class SubGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -259,7 +259,8 @@ def _template(pod: ScenarioPod | None, job: ScenarioJob, name: str) -> PodTempla
             if key != POD_GROUP_ANNOTATION
         },
     )
-    return PodTemplate(metadata=meta, spec=msgspec.structs.replace(made.spec, priority=None))
+    spec = msgspec.structs.replace(made.spec, priority=None)
+    return PodTemplate(metadata=meta, spec=msgspec.to_builtins(spec))
 
 
 def _unscheduled_condition(at: float) -> Condition:

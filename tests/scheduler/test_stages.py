@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 from schedulerworld import (
     GPU,
@@ -30,7 +31,8 @@ from bindery.scheduler.model.reasons import JobReason
 
 def template(gpu: int, **spec: Any) -> kube.PodTemplate:
     container = podspec.Container(resources=requirements({GPU: gpu}))
-    return kube.PodTemplate(spec=podspec.PodSpec(containers=[container], **spec))
+    made = podspec.PodSpec(containers=[container], **spec)
+    return kube.PodTemplate(spec=msgspec.to_builtins(made))
 
 
 def stage(
@@ -376,7 +378,8 @@ def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> N
         min_member=2,
         after=[kube.Dependency(sub_group="leader", condition="Ready")],
         template=kube.PodTemplate(
-            metadata=kube.TemplateMeta(labels={"app": "w"}), spec=podspec.PodSpec(affinity=apart)
+            metadata=kube.TemplateMeta(labels={"app": "w"}),
+            spec=msgspec.to_builtins(podspec.PodSpec(affinity=apart)),
         ),
     )
     host = {"kubernetes.io/hostname": "n"}
@@ -391,3 +394,46 @@ def test_later_pods_that_avoid_each_other_have_room_on_nodes_of_their_own() -> N
     delete(engine.cluster, gang)
     plan(engine)
     assert not engine.cluster.state.staged
+
+
+def test_quantities_in_a_template_may_be_numbers_and_limits_alone() -> None:
+    container = {"name": "main", "resources": {"limits": {GPU: 1, "cpu": 0.5}}}
+    workers = kube.SubGroup(
+        name="workers",
+        min_member=2,
+        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+        template=kube.PodTemplate(spec={"containers": [container], "overhead": {"cpu": 1}}),
+    )
+    engine = engine_with(
+        node("n", 8, 2), staged(stage("leader", 1), workers), member("leader-0", "leader")
+    )
+
+    assert plan(engine) == {}
+    assert "later stage workers" in report_of(engine, "gang").message
+
+
+def test_a_template_that_cannot_be_read_is_said_at_the_group() -> None:
+    broken = kube.SubGroup(
+        name="workers",
+        min_member=2,
+        after=[kube.Dependency(sub_group="leader", condition="Ready")],
+        template=kube.PodTemplate(spec={"containers": "none"}),
+    )
+    leader = member("leader-0", "leader")
+    engine = engine_with(node("n", 8, 2), staged(stage("leader", 1), broken), leader, pod("other"))
+
+    assert plan(engine) == {"other": "n"}
+    assert report_of(engine, "gang").reason == JobReason.INVALID
+    assert report_of(engine, "gang").message.startswith(
+        "spec.subGroups: the template of workers: Expected `array`"
+    )
+
+
+@pytest.mark.parametrize("minimum", [1, 3])
+def test_the_minimum_is_that_of_the_first_stages_also_if_it_counts_all(minimum: int) -> None:
+    gang = group("gang", minimum, sub_groups=list(LEADER_READY))
+    engine = engine_with(node("n", 8, 3), gang, member("leader-0", "leader"))
+
+    assert plan(engine) == {"leader-0": "n"}
+    (job,) = engine.cluster.state.jobs.values()
+    assert job.min_member == 1

@@ -24,6 +24,7 @@ from bindery.api.names import (
 from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
+from bindery.kube.podtemplates import PodTemplateError, pod_spec
 from bindery.scenario.capture.claims import claim_names
 from bindery.scenario.capture.hami import pod_annotations
 from bindery.scenario.capture.nodes import Entry, amount_text
@@ -73,7 +74,10 @@ def capture_pods(
 def capture_template(template: PodTemplate, now: datetime) -> Entry:
     """Return the entry of the pods that `template` describes."""
     meta = Meta(labels=template.metadata.labels, annotations=template.metadata.annotations)
-    pod = Pod(metadata=meta, spec=template.spec)
+    try:
+        pod = Pod(metadata=meta, spec=pod_spec(template))
+    except PodTemplateError:  # the gang is invalid, which its condition says
+        return {}
     references = references_of([pod])
     return {**_entry(pod, now, references, ()), **_written(share_keys(pod, {}))}
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
+from bindery.kube.podtemplates import PodTemplateError, pod_spec
 from bindery.scheduler.cache.members import Place
 from bindery.scheduler.cache.pod_shapes import PodShapes
 from bindery.scheduler.cache.priorities import PriorityClasses
@@ -39,11 +40,13 @@ class FuturePods:
         yield from self.remove(job)
         if job.stages:
             self._state.staged[job.key] = job
-        found = {
-            each.name: self._pod(group.metadata, each.name, each.template)
-            for each in group.spec.sub_groups
-            if each.template is not None
-        }
+        found: dict[str, Pod] = {}
+        for each in group.spec.sub_groups:
+            if each.template is not None:
+                try:
+                    found[each.name] = self._pod(group.metadata, each.name, each.template)
+                except PodTemplateError as error:
+                    job.invalid = f"spec.subGroups: the template of {each.name}: {error}"
         if found:
             self._templates[job.key] = found
         for pod in found.values():
@@ -79,7 +82,11 @@ class FuturePods:
 
     def _pod(self, meta: Meta, leaf: str, template: PodTemplate) -> Pod:
         spec = replace(
-            template.spec, scheduler_name=self._scheduler_name, volumes=None, resource_claims=None
+            pod_spec(template),
+            node_name="",
+            scheduler_name=self._scheduler_name,
+            volumes=None,
+            resource_claims=None,
         )
         return Pod(
             metadata=Meta(

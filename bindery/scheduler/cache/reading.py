@@ -181,8 +181,10 @@ def _read_stages(job: Job, group: PodGroup) -> None:
     if job.stages:
         job.groups = {each.name: each for each in job.tree.all_groups()}
         job.successors = stages.successors(job.tree, job.stages)
-        first = job.min_member - stages.least_of_later(job.stages)
-        job.min_member = max(first, min(1, job.min_member))
+        later = stages.least_of_later(job.stages)
+        first = sum(leaf.min_member or 0 for leaf in job.tree.leaves()) - later
+        if job.min_member > first:  # it counts the later stages too
+            job.min_member = max(first, job.min_member - later, min(1, job.min_member))
 
 
 def forget_group(job: Job) -> None:
