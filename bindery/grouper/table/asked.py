@@ -10,7 +10,7 @@ from bindery.api import names
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import Reference
 from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import Path, PathError
+from bindery.grouper.table.paths import PathError, find
 from bindery.grouper.table.rows import Row
 from bindery.grouper.table.settings import Found
 from bindery.grouper.table.walk import Link
@@ -129,7 +129,7 @@ class Asker:
     def _field(self, paths: Sequence[str], link: Link) -> Found[str] | None:
         for path in paths:
             try:
-                found = Path(path).find(link.item)
+                found = find(path, link.item)
             except PathError as error:
                 problem = Problem(link.reference, ProblemReason.PATH_NOT_FOUND, str(error))
                 self.problems.add(problem)

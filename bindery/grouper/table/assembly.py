@@ -12,7 +12,7 @@ from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
 from bindery.grouper.table.groups import Group, Problem, ProblemReason
 from bindery.grouper.table.parts import Filler, Observed, Part, own_links
-from bindery.grouper.table.paths import Path, PathError, integer
+from bindery.grouper.table.paths import PathError, find, integer
 from bindery.grouper.table.places import Place, Reader
 from bindery.grouper.table.settings import Found
 from bindery.grouper.table.targets import Target
@@ -293,7 +293,7 @@ class Gang:
     def _first_number(self, paths: Sequence[str]) -> int | None:
         for path in paths:
             try:
-                found = Path(path).find(self._item)
+                found = find(path, self._item)
                 if found is not None:
                     return max(0, integer(found))
             except PathError as error:
@@ -303,7 +303,7 @@ class Gang:
 
     def _is(self, path: str) -> bool:
         try:
-            return bool(Path(path).find(self._item))
+            return bool(find(path, self._item))
         except PathError as error:
             self._problems.add(Problem(self._at, ProblemReason.PATH_NOT_FOUND, str(error)))
             return False

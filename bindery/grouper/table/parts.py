@@ -7,7 +7,7 @@ from typing import Any, Final
 from bindery.api.podgroup import Dependency
 from bindery.grouper.table.facts import KubeObject, Reference, mapping
 from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import Path, PathError, Text, integer
+from bindery.grouper.table.paths import PathError, fill, find, integer
 from bindery.grouper.table.rows import (
     After,
     Children,
@@ -126,7 +126,7 @@ class Filler:
             yield {**self._item, "_root": self._item}
             return
         try:
-            found = Path(role.each).find(self._item)
+            found = find(role.each, self._item)
         except PathError as error:
             self._tell(error)
             return
@@ -141,9 +141,9 @@ class Filler:
                 yield {"_value": element, "_root": self._item, "_key": key, "_index": index}
 
     def _of_role(self, role: Role, scope: dict[str, Any], before: Sequence[Part]) -> Iterator[Part]:
-        if role.skip is not None and Path(role.skip).find(scope):
+        if role.skip is not None and find(role.skip, scope):
             return
-        name = Text(role.name).fill(scope)
+        name = fill(role.name, scope)
         scope["_name"] = name
         part = Part(
             name=name,
@@ -155,10 +155,10 @@ class Filler:
             scope=scope,
         )
         if role.holds:
-            held = next(filter(None, (Path(path).find(scope) for path in role.holds)), ())
+            held = next(filter(None, (find(path, scope) for path in role.holds)), ())
             yield replace(part, is_inner=True, holds=tuple(str(each) for each in held))
             return
-        metadata = [Path(path).find(scope) for path in role.metadata]
+        metadata = [find(path, scope) for path in role.metadata]
         part = replace(part, metadata=metadata_links(self._at, part.template, metadata))
         if role.children is None:
             part = self._filled(part, role, role.pods, scope)
@@ -175,7 +175,7 @@ class Filler:
         found: list[Part] = []
         for replica in range(replicas):
             inside = {**scope, "_replica": replica}
-            name = Text(children.name).fill(inside)
+            name = fill(children.name, inside)
             leaf = replace(part, name=name, parent=part.name, after=())
             leaf = self._filled(leaf, role, children.pods, inside)
             if leaf.count != 0:
@@ -188,7 +188,7 @@ class Filler:
         self, part: Part, role: Role, labels: Mapping[str, str], scope: dict[str, Any]
     ) -> Part:
         """Return `part` with its labels and counts."""
-        told = {key: Text(text).fill(scope) for key, text in labels.items()}
+        told = {key: fill(text, scope) for key, text in labels.items()}
         inside = self._scope(scope, told, role.owner)
         times = _count(role.times, inside)
         count: int | None = None
@@ -228,7 +228,7 @@ def _own(chains: Sequence[Chain], kind: str | None) -> KubeObject | None:
 
 def _led(leaf: Part, lead: Lead | None, scope: Mapping[str, Any]) -> Iterator[Part]:
     """Yield `leaf`; or, if its first pod comes first, a part for that pod and one for the rest."""
-    if lead is None or leaf.count is None or leaf.count < 2 or not Path(lead.when).find(scope):
+    if lead is None or leaf.count is None or leaf.count < 2 or not find(lead.when, scope):
         yield leaf
         return
     first, rest = f"{leaf.name}.first", f"{leaf.name}.rest"
@@ -245,13 +245,13 @@ def _dependencies(
     stages: Sequence[After], scope: dict[str, Any], before: Sequence[Part]
 ) -> Iterator[Dependency]:
     for stage in stages:
-        if stage.when is not None and not Path(stage.when).find(scope):
+        if stage.when is not None and not find(stage.when, scope):
             continue
-        items = [scope] if stage.each is None else Path(stage.each).find(scope) or []
+        items = [scope] if stage.each is None else find(stage.each, scope) or []
         for item in items:
             condition = _condition(stage, item)
             if stage.role is not None:
-                names = [Text(stage.role).fill(item)]
+                names = [fill(stage.role, item)]
             else:
                 names = [part.name for part in before if part.parent is None]
             for name in names:
@@ -259,7 +259,7 @@ def _dependencies(
 
 
 def _condition(stage: After, item: object) -> StageName:
-    text = Text(stage.condition).fill(item)
+    text = fill(stage.condition, item)
     try:
         return StageCondition(text).value
     except ValueError as error:
@@ -280,7 +280,7 @@ def _linked(parts: Sequence[Part]) -> Iterator[Part]:
 
 
 def _template(path: str | None, scope: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    found = None if path is None else Path(path).find(scope)
+    found = None if path is None else find(path, scope)
     return mapping(found) or None
 
 
@@ -291,7 +291,7 @@ def _count(paths: Paths, scope: Mapping[str, Any]) -> int:
         PathError: none leads to a number.
     """
     for path in paths:
-        found = Path(path).find(scope)
+        found = find(path, scope)
         if found is not None:
             return max(0, integer(found))
     raise PathError(f"nothing is at {', '.join(paths)}")

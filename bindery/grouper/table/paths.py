@@ -7,6 +7,7 @@ finds unknown functions only when it evaluates them.
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
+from functools import lru_cache
 from typing import Any, Final
 
 import jmespath
@@ -112,7 +113,7 @@ class Text:
         if "{" in _IN_BRACES.sub("", text) or "}" in _IN_BRACES.sub("", text):
             raise PathError(f"{text!r} has a brace that is not closed")
         parts = _IN_BRACES.split(text)  # literal, path, literal, path, …
-        self._parts = [Path(part) if i % 2 else part for i, part in enumerate(parts)]
+        self._parts = [_path(part) if i % 2 else part for i, part in enumerate(parts)]
 
     def fill(self, item: object) -> str:
         """Return the text for `item`.
@@ -121,6 +122,24 @@ class Text:
             PathError: a path leads to nothing, or to something that is not a word or a number.
         """
         return "".join(part if isinstance(part, str) else _word(part, item) for part in self._parts)
+
+
+def find(path: str, item: object) -> Any:
+    """Return what `path` leads to in `item`; None if there is nothing.
+
+    Raises:
+        PathError: a function of the path is given a value of the wrong type.
+    """
+    return _path(path).find(item)
+
+
+def fill(text: str, item: object) -> str:
+    """Return `text` with what its paths in braces lead to in `item`.
+
+    Raises:
+        PathError: a path leads to nothing, or to something that is not a word or a number.
+    """
+    return _text(text).fill(item)
 
 
 def integer(value: object) -> int:
@@ -140,10 +159,15 @@ def integer(value: object) -> int:
     return number
 
 
-def _word(path: Path, item: object) -> str:
-    value = path.find(item)
+# Rows keep their paths as texts, so that they can be written again.
+_path = lru_cache(maxsize=4096)(Path)
+_text = lru_cache(maxsize=4096)(Text)
+
+
+def _word(part: Path, item: object) -> str:
+    value = part.find(item)
     if isinstance(value, bool) or not isinstance(value, str | int):
-        raise PathError(f"{path.text} leads to {value!r}, a word or a number is needed")
+        raise PathError(f"{part.text} leads to {value!r}, a word or a number is needed")
     return str(value)
 
 

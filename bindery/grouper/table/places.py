@@ -8,7 +8,7 @@ from bindery.api.topology import Segments, TopologyConstraint
 from bindery.grouper.table import settings
 from bindery.grouper.table.facts import Reference
 from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import Path, PathError
+from bindery.grouper.table.paths import PathError, find
 from bindery.grouper.table.rows import TopologyKey
 from bindery.grouper.table.settings import Found, Setting
 from bindery.grouper.table.walk import Link
@@ -119,7 +119,7 @@ class Reader:
         if path is None or self.at is None:
             return None
         try:
-            found = Path(path).find(scope)
+            found = find(path, scope)
         except PathError as error:
             self.problems.add(Problem(self.at, ProblemReason.PATH_NOT_FOUND, str(error)))
             return None
