@@ -25,6 +25,11 @@ GROUPER_KEYS: Final = frozenset(
         names.SEGMENT_SIZE_KEY,
         names.SEGMENT_REQUIRED_KEY,
         names.SEGMENT_PREFERRED_KEY,
+        names.RUN_TIME_LIMIT_KEY,
+        names.PREEMPTION_DELAY_KEY,
+        names.STALENESS_GRACE_PERIOD_KEY,
+        names.STAGE_TIMEOUT_KEY,
+        names.DISRUPTION_MODE_KEY,
         names.SKIP_GROUPER_KEY,
     }
 )

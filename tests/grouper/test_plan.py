@@ -132,6 +132,30 @@ def test_the_class_of_a_kind_counts_if_it_exists_and_the_pods_have_none() -> Non
     assert only(planned(classed, job(), priority_classes=exists)).spec.priority_class_name is None
 
 
+@pytest.mark.parametrize(
+    ("key", "text", "field", "value"),
+    [
+        (names.EXPECTED_RUNTIME_ANNOTATION, "60", "expected_runtime_seconds", 60),
+        (names.RUN_TIME_LIMIT_KEY, "3600", "run_time_limit_seconds", 3600),
+        (names.PREEMPTION_DELAY_KEY, "30", "preemption_delay_seconds", 30),
+        ("kai.scheduler/preemption-delay", "1m30s", "preemption_delay_seconds", 90),
+        (names.STALENESS_GRACE_PERIOD_KEY, "-1", "staleness_grace_period_seconds", -1),
+        ("kai.scheduler/staleness-grace-period", "2m", "staleness_grace_period_seconds", 120),
+        (names.STAGE_TIMEOUT_KEY, "0", "stage_timeout_seconds", 0),
+        (names.DISRUPTION_MODE_KEY, "Group", "disruption_mode", "Group"),
+        (names.PREEMPTIBLE_ANNOTATION, "true", "preemptibility", "Preemptible"),
+        ("kai.scheduler/preemptibility", "non-preemptible", "preemptibility", "NonPreemptible"),
+    ],
+)
+def test_what_can_be_asked_for_besides(key: str, text: str, field: str, value: object) -> None:
+    asking = job(annotations={key: text})
+
+    group = only(planned(pods_of(asking), asking))
+
+    assert getattr(group.spec, field) == value
+    assert list(group.sources.values()).count("Job/train") == 2
+
+
 def test_a_class_that_does_not_exist_is_ignored_and_said() -> None:
     asking = job(annotations={names.PRIORITY_CLASS_KEY: "gone"})
 
@@ -150,6 +174,9 @@ def test_a_class_that_does_not_exist_is_ignored_and_said() -> None:
         (names.EXPECTED_RUNTIME_ANNOTATION, "nan"),
         (names.PREEMPTIBLE_ANNOTATION, "perhaps"),
         (names.SEGMENT_SIZE_KEY, "0"),
+        (names.PREEMPTION_DELAY_KEY, "-1"),
+        (names.STALENESS_GRACE_PERIOD_KEY, "for ever"),
+        (names.DISRUPTION_MODE_KEY, "Pods"),
         (QUEUE, " "),
     ],
 )

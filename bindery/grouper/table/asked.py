@@ -2,9 +2,11 @@
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
+
+from pydantic.alias_generators import to_camel
 
 from bindery.api import names
 from bindery.grouper.table import settings
@@ -31,6 +33,21 @@ class Surroundings:
     """UIDs of owners that are gone or may not be read, with the reason. The walk ends there."""
 
 
+_SPEC: Final = {
+    "queue": "queue",
+    "priority_class": "priority_class_name",
+    "preemptible": "preemptibility",
+    "runtime_s": "expected_runtime_seconds",
+    "run_time_limit_s": "run_time_limit_seconds",
+    "preemption_delay_s": "preemption_delay_seconds",
+    "staleness_grace_s": "staleness_grace_period_seconds",
+    "stage_timeout_s": "stage_timeout_seconds",
+    "disruption_mode": "disruption_mode",
+}
+"""Field of `Asked` -> field of a PodGroupSpec."""
+_PREEMPTIBILITY: Final = {True: "Preemptible", False: "NonPreemptible"}
+
+
 @dataclass(frozen=True)
 class Asked:
     """The values that hold for all pods of a group."""
@@ -39,37 +56,35 @@ class Asked:
     priority_class: Found[str] | None = None
     preemptible: Found[bool] | None = None
     runtime_s: Found[float] | None = None
+    run_time_limit_s: Found[float] | None = None
+    preemption_delay_s: Found[float] | None = None
+    staleness_grace_s: Found[float] | None = None
+    stage_timeout_s: Found[float] | None = None
+    disruption_mode: Found[Any] | None = None
     node_pool: Found[str] | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The values without their sources."""
-        found = (getattr(self, each.name) for each in fields(self))
-        return tuple(None if each is None else each.value for each in found)
+        """The values without their sources: names of PodGroups contain a digest of them."""
+        found = ((each.name, getattr(self, each.name)) for each in fields(self))
+        return tuple((name, each.value) for name, each in found if each is not None)
 
     def to_spec(self) -> dict[str, Any]:
         """Return the fields of a PodGroupSpec."""
-        spec: dict[str, Any] = {}
-        if self.queue is not None:
-            spec["queue"] = self.queue.value
-        if self.priority_class is not None:
-            spec["priority_class_name"] = self.priority_class.value
+        spec = {field: found.value for field, found in self._found()}
         if self.preemptible is not None:
-            is_preemptible = self.preemptible.value
-            spec["preemptibility"] = "Preemptible" if is_preemptible else "NonPreemptible"
-        if self.runtime_s is not None:
-            spec["expected_runtime_seconds"] = self.runtime_s.value
+            spec["preemptibility"] = _PREEMPTIBILITY[self.preemptible.value]
         return spec
 
     def sources(self) -> dict[str, str]:
         """Return, by the field on the wire, the object that gave the value."""
-        found = {
-            "queue": self.queue,
-            "priorityClassName": self.priority_class,
-            "preemptibility": self.preemptible,
-            "expectedRuntimeSeconds": self.runtime_s,
-        }
-        return {key: str(each) for key, each in found.items() if each is not None}
+        return {to_camel(field): str(found) for field, found in self._found()}
+
+    def _found(self) -> Iterator[tuple[str, Found[Any]]]:
+        for name, spec_field in _SPEC.items():
+            found = getattr(self, name)
+            if found is not None:
+                yield spec_field, found
 
     def labels(self) -> dict[str, str]:
         """Return the labels of the PodGroup."""
@@ -91,6 +106,11 @@ class Asker:
             priority_class=self._priority_class(links),
             preemptible=settings.look_up(settings.PREEMPTIBLE, links, self.problems),
             runtime_s=settings.look_up(settings.RUNTIME, links, self.problems),
+            run_time_limit_s=settings.look_up(settings.RUN_TIME_LIMIT, links, self.problems),
+            preemption_delay_s=settings.look_up(settings.PREEMPTION_DELAY, links, self.problems),
+            staleness_grace_s=settings.look_up(settings.STALENESS_GRACE, links, self.problems),
+            stage_timeout_s=settings.look_up(settings.STAGE_TIMEOUT, links, self.problems),
+            disruption_mode=settings.look_up(settings.DISRUPTION_MODE, links, self.problems),
             node_pool=settings.look_up(settings.NODE_POOL, links, self.problems),
         )
 

@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
 
+import durationpy
+
 from bindery.api import names
 from bindery.api.topology import HARD, SOFT
 from bindery.grouper.table.facts import Reference
@@ -63,6 +65,32 @@ def _seconds(text: str) -> float:
     if not 0 < number < float("inf"):
         raise ValueError("it must be a positive number of seconds")
     return number
+
+
+def _span(text: str) -> float:
+    """Return seconds; other schedulers write Go durations such as `1h30m`."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = float(durationpy.from_str(text).total_seconds())
+    if not abs(seconds) < float("inf"):
+        raise ValueError("it must be a number of seconds")
+    return seconds
+
+
+def _wait(text: str) -> float:
+    seconds = _span(text)
+    if seconds < 0:
+        raise ValueError("it must not be negative")
+    return seconds
+
+
+def _disruption(text: str) -> Literal["Pod", "Group"]:
+    if text == "Pod":
+        return "Pod"
+    if text == "Group":
+        return "Group"
+    raise ValueError("it must be Pod or Group")
 
 
 def _name(text: str) -> str:
@@ -125,6 +153,13 @@ PREEMPTIBLE: Final = Setting(
     (names.PREEMPTIBLE_ANNOTATION, f"{_KAI}/preemptibility", "volcano.sh/preemptable"),
     _preemptible,
 )
+RUN_TIME_LIMIT: Final = Setting((names.RUN_TIME_LIMIT_KEY,), _seconds)
+PREEMPTION_DELAY: Final = Setting((names.PREEMPTION_DELAY_KEY, f"{_KAI}/preemption-delay"), _wait)
+STALENESS_GRACE: Final = Setting(
+    (names.STALENESS_GRACE_PERIOD_KEY, f"{_KAI}/staleness-grace-period"), _span
+)
+STAGE_TIMEOUT: Final = Setting((names.STAGE_TIMEOUT_KEY,), _wait)
+DISRUPTION_MODE: Final = Setting((names.DISRUPTION_MODE_KEY,), _disruption)
 RUNTIME: Final = Setting((names.EXPECTED_RUNTIME_ANNOTATION,), _seconds)
 TOPOLOGY: Final = Setting((names.TOPOLOGY_KEY, f"{_KAI}/topology", "grove.io/topology-name"), _name)
 TOPOLOGY_REQUIRED: Final = Setting(
