@@ -1,0 +1,275 @@
+"""The actual state: which volumes are attached, and where they are mounted."""
+
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.volumes.specs import VolumeSpec
+
+
+class VolumeStateError(NodeCoreError):
+    """The volume is not attached, or still in use."""
+
+
+class MountState(StrEnum):
+    """Whether a volume is mounted for a pod, or a device for the node."""
+
+    MOUNTED = "VolumeMounted"
+    UNCERTAIN = "VolumeMountUncertain"
+    NOT_MOUNTED = "VolumeNotMounted"
+
+
+class Found(StrEnum):
+    """What the actual state has of a mount that is to be there."""
+
+    NOT_ATTACHED = "NotAttached"
+    SELINUX_MISMATCH = "SELinuxMismatch"
+    NOT_MOUNTED = "NotMounted"
+    REMOUNT_REQUIRED = "RemountRequired"
+    RESIZE_REQUIRED = "FsResizeRequired"
+    MOUNTED = "Mounted"
+
+
+@dataclass
+class MountedPod:
+    """A volume in a pod."""
+
+    spec: VolumeSpec
+    state: MountState = MountState.MOUNTED
+    remount_required: bool = False
+    is_reconstructed: bool = False
+
+
+@dataclass
+class AttachedVolume:
+    """A volume on the node.
+
+    Attributes:
+        name: its name on the node.
+        spec: the volume.
+        device_path: where its device is.
+        is_attach_certain: false until the node's status confirms a reconstructed volume.
+        device: whether it is mounted for the node.
+        size_bytes: the size that it has, 0 if it is not known.
+        expansion_failed: whether growing it in use failed for good.
+        selinux_label: the label that it is mounted with, None if it is not mounted with one.
+        is_device_reconstructed: whether the mount was found after a restart.
+        pods: pod UID -> its mount.
+    """
+
+    name: str
+    spec: VolumeSpec
+    device_path: str = ""
+    is_attach_certain: bool = True
+    device: MountState = MountState.NOT_MOUNTED
+    size_bytes: int = 0
+    expansion_failed: bool = False
+    selinux_label: str | None = None
+    is_device_reconstructed: bool = False
+    pods: dict[str, MountedPod] = field(default_factory=dict)
+
+    @property
+    def device_may_be_mounted(self) -> bool:
+        """Whether the mount for the node has to be taken away before the volume."""
+        return self.device in (MountState.MOUNTED, MountState.UNCERTAIN)
+
+
+class ActualVolumes:
+    """The actual state of the node's volumes."""
+
+    def __init__(self) -> None:
+        self._volumes: dict[str, AttachedVolume] = {}
+
+    def mark_volume_as_attached(
+        self, volume: str, spec: VolumeSpec, device_path: str = "", *, is_certain: bool = True
+    ) -> None:
+        """Record that the volume is attached; uncertain when it was found after a restart."""
+        found = self._volumes.get(volume)
+        if found is None:
+            self._volumes[volume] = AttachedVolume(volume, spec, device_path, is_certain)
+            return
+        found.device_path = device_path or found.device_path
+        found.is_attach_certain = is_certain
+
+    def mark_volume_as_detached(self, volume: str) -> None:
+        """Record that the volume is detached.
+
+        Raises:
+            VolumeStateError: pods still have it.
+        """
+        found = self._volumes.get(volume)
+        if found is not None and found.pods:
+            raise VolumeStateError(
+                f"failed to DeleteVolume {volume!r}, it still has {len(found.pods)} mountedPods"
+            )
+        self._volumes.pop(volume, None)
+
+    def mark_volume_as_mounted(
+        self, volume: str, pod_uid: str, spec: VolumeSpec, state: MountState = MountState.MOUNTED
+    ) -> None:
+        """Record that the pod has the volume, for certain or perhaps.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        attached = self._attached(volume)
+        attached.pods[pod_uid] = MountedPod(spec, state)
+        if state == MountState.MOUNTED and spec.selinux_label:
+            attached.selinux_label = spec.selinux_label
+
+    def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
+        """Record that the pod does not have the volume any more.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        self._attached(volume).pods.pop(pod_uid, None)
+
+    def mark_volume_as_reconstructed(
+        self, volume: str, pod_uid: str, spec: VolumeSpec, device_path: str = ""
+    ) -> None:
+        """Record a mount that was found after a restart: nothing of it is certain."""
+        self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
+        attached = self._volumes[volume]
+        attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
+        if spec.is_device_mountable:
+            attached.device = MountState.UNCERTAIN
+            attached.is_device_reconstructed = True
+
+    def mark_device_as_mounted(self, volume: str, device_path: str = "") -> None:
+        """Record that the volume is mounted for the node.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        attached = self._attached(volume)
+        attached.device = MountState.MOUNTED
+        attached.is_device_reconstructed = False
+        attached.device_path = device_path or attached.device_path
+
+    def mark_device_as_uncertain(self, volume: str) -> None:
+        """Record that nobody knows whether the volume is mounted for the node.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        self._attached(volume).device = MountState.UNCERTAIN
+
+    def mark_device_as_unmounted(self, volume: str) -> None:
+        """Record that the volume is not mounted for the node any more.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        attached = self._attached(volume)
+        attached.device = MountState.NOT_MOUNTED
+        attached.selinux_label = None
+
+    def mark_mount_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
+        """Record that a mount failed for good.
+
+        A mount that was uncertain is not there then, unless it was found after a restart.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        attached = self._attached(volume)
+        before = attached.pods.get(pod_uid)
+        if before is None or before.is_reconstructed:
+            return
+        if before.state == MountState.UNCERTAIN:
+            del attached.pods[pod_uid]
+        else:
+            before.spec = spec
+
+    def mark_remount_required(self, pod_uid: str) -> None:
+        """Record that the pod has changed: its volumes that show it are mounted again."""
+        for attached in self._volumes.values():
+            mounted = attached.pods.get(pod_uid)
+            if mounted is not None and mounted.spec.requires_remount:
+                mounted.remount_required = True
+
+    def initialize_size(self, volume: str, size_bytes: int) -> None:
+        """Record the size that the volume has, if it is not known yet."""
+        found = self._volumes.get(volume)
+        if found is not None and found.size_bytes == 0:
+            found.size_bytes = size_bytes
+
+    def mark_volume_as_resized(self, volume: str, size_bytes: int) -> None:
+        """Record the size that the volume has now."""
+        if volume in self._volumes:
+            self._volumes[volume].size_bytes = size_bytes
+
+    def mark_expansion_failed(self, volume: str) -> None:
+        """Record that the volume cannot grow while pods use it."""
+        if volume in self._volumes:
+            self._volumes[volume].expansion_failed = True
+
+    def pod_in_volume(
+        self, pod_uid: str, volume: str, size_bytes: int = 0, selinux_label: str = ""
+    ) -> Found:
+        """Return what there is of the mount of the volume for the pod."""
+        attached = self._volumes.get(volume)
+        if attached is None:
+            return Found.NOT_ATTACHED
+        if attached.selinux_label is not None and attached.selinux_label != selinux_label:
+            return Found.SELINUX_MISMATCH
+        mounted = attached.pods.get(pod_uid)
+        if mounted is None or mounted.state == MountState.UNCERTAIN:
+            return Found.NOT_MOUNTED
+        if mounted.remount_required:
+            return Found.REMOUNT_REQUIRED
+        return Found.RESIZE_REQUIRED if _must_grow(attached, size_bytes) else Found.MOUNTED
+
+    def is_removed(self, pod_uid: str, volume: str) -> bool:
+        """Return whether the pod does not have the volume, not even perhaps."""
+        attached = self._volumes.get(volume)
+        return attached is None or pod_uid not in attached.pods
+
+    def volume(self, volume: str) -> AttachedVolume | None:
+        """Return the volume, None if it is not attached."""
+        return self._volumes.get(volume)
+
+    def attached_volumes(self) -> list[AttachedVolume]:
+        """Return all volumes on the node."""
+        return [volume for _, volume in sorted(self._volumes.items())]
+
+    def unmounted_volumes(self) -> list[AttachedVolume]:
+        """Return the volumes that no pod has."""
+        return [volume for volume in self.attached_volumes() if not volume.pods]
+
+    def globally_mounted_volumes(self) -> list[AttachedVolume]:
+        """Return the volumes that are mounted for the node."""
+        return [one for one in self.attached_volumes() if one.device == MountState.MOUNTED]
+
+    def all_mounted(self) -> list[tuple[str, str, MountedPod]]:
+        """Return volume, pod and mount of all mounts, certain or not."""
+        return [
+            (volume.name, pod_uid, mounted)
+            for volume in self.attached_volumes()
+            for pod_uid, mounted in sorted(volume.pods.items())
+        ]
+
+    def mounted_of_pod(self, pod_uid: str, *, possibly: bool = False) -> list[str]:
+        """Return the volumes that the pod has; with `possibly`, the uncertain ones too."""
+        return [
+            volume
+            for volume, uid, mounted in self.all_mounted()
+            if uid == pod_uid and (possibly or mounted.state == MountState.MOUNTED)
+        ]
+
+    def _attached(self, volume: str) -> AttachedVolume:
+        if volume not in self._volumes:
+            raise VolumeStateError(
+                f"no volume with the name {volume!r} exists in the list of attached volumes"
+            )
+        return self._volumes[volume]
+
+
+def _must_grow(attached: AttachedVolume, size_bytes: int) -> bool:
+    return (
+        attached.spec.is_expandable
+        and not attached.expansion_failed
+        and attached.size_bytes > 0
+        and size_bytes > attached.size_bytes
+    )

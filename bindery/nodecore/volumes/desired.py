@@ -1,0 +1,152 @@
+"""The desired state: which volumes which pods are to have."""
+
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from bindery.nodecore.volumes.specs import VolumeSpec, unique_name
+
+MOST_ERRORS: Final = 10
+
+
+@dataclass(frozen=True)
+class PodVolume:
+    """A volume of a pod.
+
+    Attributes:
+        spec: the volume.
+        outer_names: its names in the pod; one claim can be used by several volumes.
+        requested_at_s: when the pod asked for the mount.
+    """
+
+    spec: VolumeSpec
+    outer_names: tuple[str, ...]
+    requested_at_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class VolumeToMount:
+    """A mount that is to be there."""
+
+    volume: str
+    pod_uid: str
+    spec: VolumeSpec
+    is_attachable: bool
+    is_reported_in_use: bool
+    size_bytes: int
+    requested_at_s: float
+
+
+@dataclass
+class _Desired:
+    spec: VolumeSpec
+    is_attachable: bool
+    size_bytes: int
+    is_reported_in_use: bool = False
+    pods: dict[str, PodVolume] = field(default_factory=dict)
+
+
+class DesiredVolumes:
+    """The desired state of the node's volumes."""
+
+    def __init__(self) -> None:
+        self._volumes: dict[str, _Desired] = {}
+        self._errors: dict[str, list[str]] = {}
+
+    def add_pod_to_volume(
+        self, pod_uid: str, spec: VolumeSpec, outer_name: str, now_s: float = 0.0
+    ) -> str:
+        """Record that the pod is to have the volume; return the volume's name on the node."""
+        name = unique_name(spec, pod_uid)
+        fresh = _Desired(spec, spec.is_attachable, spec.size_bytes)
+        volume = self._volumes.setdefault(name, fresh)
+        before = volume.pods.get(pod_uid)
+        if before is None:
+            volume.pods[pod_uid] = PodVolume(spec, (outer_name,), now_s)
+            return name
+        names = before.outer_names
+        volume.pods[pod_uid] = replace(
+            before,
+            spec=spec,
+            outer_names=names if outer_name in names else (*names, outer_name),
+            requested_at_s=now_s if spec.requires_remount else before.requested_at_s,
+        )
+        return name
+
+    def delete_pod_from_volume(self, pod_uid: str, volume: str) -> None:
+        """Record that the pod is not to have the volume any more."""
+        self._errors.pop(pod_uid, None)
+        found = self._volumes.get(volume)
+        if found is not None:
+            found.pods.pop(pod_uid, None)
+            if not found.pods:
+                del self._volumes[volume]
+
+    def mark_volumes_reported_in_use(self, reported: set[str]) -> None:
+        """Record which volumes the node's status names as in use."""
+        for name, volume in self._volumes.items():
+            volume.is_reported_in_use = name in reported
+
+    def mark_volume_attachability(self, volume: str, *, is_attachable: bool) -> None:
+        """Record that a volume is attached, or no longer attached, by a controller."""
+        if volume in self._volumes:
+            self._volumes[volume].is_attachable = is_attachable
+
+    def update_size(self, volume: str, size_bytes: int) -> None:
+        """Record the size that a volume is to have."""
+        if volume in self._volumes:
+            self._volumes[volume].size_bytes = size_bytes
+
+    def volume_exists(self, volume: str, selinux_label: str = "") -> bool:
+        """Return whether any pod is to have the volume with this label."""
+        found = self._volumes.get(volume)
+        return found is not None and found.spec.selinux_label == selinux_label
+
+    def pod_exists_in_volume(self, pod_uid: str, volume: str, selinux_label: str = "") -> bool:
+        """Return whether the pod is to have the volume with this label."""
+        return self.volume_exists(volume, selinux_label) and pod_uid in self._volumes[volume].pods
+
+    def volume_exists_with_spec_name(self, pod_uid: str, name: str) -> bool:
+        """Return whether the pod is to have a volume whose spec has this name."""
+        return any(
+            pod_uid in volume.pods and volume.pods[pod_uid].spec.name == name
+            for volume in self._volumes.values()
+        )
+
+    def volumes_to_mount(self) -> list[VolumeToMount]:
+        """Return all mounts that are to be there, in the order of volumes and pods."""
+        return [
+            VolumeToMount(
+                name,
+                pod_uid,
+                pod.spec,
+                volume.is_attachable,
+                volume.is_reported_in_use,
+                volume.size_bytes,
+                pod.requested_at_s,
+            )
+            for name, volume in sorted(self._volumes.items())
+            for pod_uid, pod in sorted(volume.pods.items())
+        ]
+
+    def names_of_pod(self, pod_uid: str) -> dict[str, str]:
+        """Return the pod's volumes: the name in the pod -> the name on the node."""
+        return {
+            outer: name
+            for name, volume in self._volumes.items()
+            if pod_uid in volume.pods
+            for outer in volume.pods[pod_uid].outer_names
+        }
+
+    def add_error_to_pod(self, pod_uid: str, error: str) -> None:
+        """Record an error of the pod's volumes; at most ten are kept."""
+        errors = self._errors.setdefault(pod_uid, [])
+        if error not in errors and len(errors) < MOST_ERRORS:
+            errors.append(error)
+
+    def pop_pod_errors(self, pod_uid: str) -> list[str]:
+        """Return the pod's errors in order, and forget them."""
+        return sorted(self._errors.pop(pod_uid, []))
+
+    def pods_with_errors(self) -> list[str]:
+        """Return the pods that have errors."""
+        return sorted(self._errors)

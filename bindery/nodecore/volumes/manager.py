@@ -1,0 +1,143 @@
+"""The volume manager: what pods, the node's status and the runtime ask about volumes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.nodecore.operations import PendingOperations
+from bindery.nodecore.volumes.actual import ActualVolumes
+from bindery.nodecore.volumes.desired import DesiredVolumes
+from bindery.nodecore.volumes.populator import Cluster, PodVolumes, Populator
+from bindery.nodecore.volumes.reconciler import Readiness, Step, StepKind, plan
+
+LOOP_PERIOD_S: Final = 0.1
+ATTACH_AND_MOUNT_TIMEOUT_S: Final = 123.0
+POLL_PERIOD_S: Final = 0.3
+WAIT_FOR_ATTACH_S: Final = 600.0
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """Why a pod's volumes are not ready.
+
+    Attributes:
+        unmounted: its volumes that are not mounted, by their names in the pod.
+        unattached: those of them that are not attached.
+        errors: what went wrong.
+    """
+
+    unmounted: tuple[str, ...] = ()
+    unattached: tuple[str, ...] = ()
+    errors: tuple[str, ...] = ()
+
+    @property
+    def message(self) -> str:
+        """The sentence in the pod's event once it has waited for too long."""
+        return (
+            f"unmounted volumes=[{' '.join(self.unmounted)}], unattached volumes="
+            f"[{' '.join(self.unattached)}], failed to process volumes=[{' '.join(self.errors)}]: "
+            "timed out waiting for the condition"
+        )
+
+
+class VolumeManager:
+    """The state of the node's volumes and the questions about it.
+
+    Args:
+        cluster: claims and volumes.
+        clock: returns seconds.
+        is_attached_by_controller: whether the attach-detach controller attaches volumes.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        clock: Callable[[], float],
+        *,
+        is_attached_by_controller: bool = True,
+    ) -> None:
+        self.desired = DesiredVolumes()
+        self.actual = ActualVolumes()
+        self.pending = PendingOperations(clock)
+        self.populator = Populator(self.desired, self.actual, cluster, clock)
+        self.waits_for_node_status: frozenset[str] = frozenset()
+        self._by_controller = is_attached_by_controller
+        self._has_synced = False
+
+    def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> list[Step]:
+        """Bring the pods into the desired state and return the steps of this round.
+
+        Volumes that a controller detaches are forgotten here; errors of pods are recorded here.
+        All other steps are for the caller: `start` of `pending`, the work, `finish`, and what the
+        work has changed into `actual`.
+        """
+        self.populator.run_once(pods, sources_ready=sources_ready)
+        readiness = Readiness(self.populator.has_added_pods, self.waits_for_node_status)
+        steps = plan(
+            self.desired,
+            self.actual,
+            self.pending,
+            readiness,
+            is_attached_by_controller=self._by_controller,
+        )
+        for step in steps:
+            if step.kind == StepKind.MARK_DETACHED:
+                self.actual.mark_volume_as_detached(step.volume)
+            elif step.kind == StepKind.REPORT_ERROR:
+                self.desired.add_error_to_pod(step.pod_uid, step.message)
+        self._has_synced = self._has_synced or not self.waits_for_node_status
+        return [
+            step
+            for step in steps
+            if step.kind not in (StepKind.MARK_DETACHED, StepKind.REPORT_ERROR)
+        ]
+
+    def reconciler_states_has_been_synced(self) -> bool:
+        """Return whether a round has been made since the volumes of the last run are known."""
+        return self._has_synced
+
+    def waiting(self, pod_uid: str) -> Waiting | None:
+        """Return what a pod waits for, None once all its volumes are mounted."""
+        names = self.desired.names_of_pod(pod_uid)
+        mounted = set(self.actual.mounted_of_pod(pod_uid))
+        errors = self.desired.pop_pod_errors(pod_uid)
+        unmounted = sorted(outer for outer, name in names.items() if name not in mounted)
+        if not unmounted and not errors:
+            return None
+        unattached = (outer for outer in unmounted if self.actual.volume(names[outer]) is None)
+        return Waiting(tuple(unmounted), tuple(unattached), tuple(errors))
+
+    def mounted_volumes_for_pod(self, pod_uid: str) -> dict[str, str]:
+        """Return the pod's mounted volumes: the name in the pod -> the name on the node."""
+        mounted = set(self.actual.mounted_of_pod(pod_uid))
+        names = self.desired.names_of_pod(pod_uid)
+        return {outer: name for outer, name in sorted(names.items()) if name in mounted}
+
+    def has_possibly_mounted_volumes(self, pod_uid: str) -> bool:
+        """Return whether the pod has volumes, or may have after a restart or a failure."""
+        return bool(self.actual.mounted_of_pod(pod_uid, possibly=True))
+
+    def extra_supplemental_groups(self, pod_uid: str) -> list[int]:
+        """Return the groups that the pod gets for its volumes."""
+        groups = {
+            mounted.spec.gid
+            for _, uid, mounted in self.actual.all_mounted()
+            if uid == pod_uid and mounted.spec.gid.isdecimal()
+        }
+        return sorted(map(int, groups))
+
+    def volumes_in_use(self) -> list[str]:
+        """Return the volumes that the node's status is to name: wanted or mounted for the node."""
+        wanted = {one.volume for one in self.desired.volumes_to_mount() if one.is_attachable}
+        mounted = {
+            one.name for one in self.actual.globally_mounted_volumes() if one.spec.is_attachable
+        }
+        return sorted(wanted | mounted)
+
+    def mark_volumes_as_reported_in_use(self, volumes: Sequence[str]) -> None:
+        """Record that the node's status names `volumes`."""
+        self.desired.mark_volumes_reported_in_use(set(volumes))
+
+    def volume_is_attached(self, volume: str) -> bool:
+        """Return whether the volume is attached."""
+        return self.actual.volume(volume) is not None

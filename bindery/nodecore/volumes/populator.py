@@ -1,0 +1,256 @@
+"""The populator: fills the desired state from the pods of the node."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Protocol, TypeVar
+
+from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.volumes.actual import ActualVolumes
+from bindery.nodecore.volumes.desired import DesiredVolumes
+from bindery.nodecore.volumes.specs import VolumeSpec
+
+Found = TypeVar("Found")
+
+
+class VolumeError(NodeCoreError):
+    """A volume of a pod cannot be used now; the pod's next round tries again."""
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A PersistentVolumeClaim.
+
+    Attributes:
+        uid: its UID.
+        volume: the PersistentVolume that it names, empty for none.
+        is_bound: whether its phase is Bound.
+        is_deleted: whether it is being deleted and nothing protects it any more.
+        owner_uid: the pod that it was made for, empty for none.
+        size_bytes: the size in its status.
+    """
+
+    uid: str
+    volume: str = ""
+    is_bound: bool = True
+    is_deleted: bool = False
+    owner_uid: str = ""
+    size_bytes: int = 0
+
+
+@dataclass(frozen=True)
+class Volume:
+    """A PersistentVolume.
+
+    Attributes:
+        spec: the volume as its plugin sees it; in-tree plugins are translated to CSI.
+        claim_uid: the claim that it is bound to, None if it names none.
+    """
+
+    spec: VolumeSpec
+    claim_uid: str | None = None
+
+
+@dataclass(frozen=True)
+class WantedVolume:
+    """A volume in a pod's spec.
+
+    Attributes:
+        name: its name in the pod.
+        claim: the claim that it names, None for other volumes.
+        is_ephemeral: whether the claim is made for the pod.
+        is_read_only: whether the claim is used read-only.
+        spec: the volume, for volumes without claim.
+        is_mounted: whether a container mounts it.
+        is_device: whether a container uses it as a device.
+    """
+
+    name: str
+    claim: str | None = None
+    is_ephemeral: bool = False
+    is_read_only: bool = False
+    spec: VolumeSpec | None = None
+    is_mounted: bool = True
+    is_device: bool = False
+
+
+@dataclass(frozen=True)
+class PodVolumes:
+    """A pod with its volumes.
+
+    Attributes:
+        uid: its UID.
+        name: its name.
+        namespace: its namespace.
+        volumes: its volumes.
+        is_terminating: whether its containers are to end.
+        is_over: whether it needs nothing of the node any more.
+    """
+
+    uid: str
+    name: str
+    namespace: str
+    volumes: Sequence[WantedVolume]
+    is_terminating: bool = False
+    is_over: bool = False
+
+
+class Cluster(Protocol):
+    """Claims and volumes of the API. A failed request raises VolumeError."""
+
+    def claim(self, namespace: str, name: str) -> Claim:
+        """Return a claim."""
+
+    def volume(self, name: str) -> Volume:
+        """Return a volume."""
+
+
+def volume_spec(
+    pod: PodVolumes, wanted: WantedVolume, cluster: Cluster
+) -> tuple[VolumeSpec, Claim | None]:
+    """Return the volume that a pod is to have, and its claim.
+
+    Raises:
+        VolumeError: the claim or the volume cannot be used.
+    """
+    if wanted.claim is None and not wanted.is_ephemeral:
+        if wanted.spec is None:
+            raise VolumeError(f"volume {wanted.name} has no source")
+        return wanted.spec, None
+    name = wanted.claim if wanted.claim is not None else f"{pod.name}-{wanted.name}"
+    claim = _about(pod, name, lambda: _checked(cluster.claim(pod.namespace, name)))
+    if wanted.is_ephemeral and claim.owner_uid != pod.uid:
+        raise VolumeError(
+            f"PVC {pod.namespace}/{name} was not created for pod {pod.namespace}/{pod.name} "
+            "(pod is not owner)"
+        )
+    volume = _about(pod, name, lambda: _bound(cluster.volume(claim.volume), claim))
+    spec = volume.spec
+    mode = "Block" if spec.is_block else "Filesystem"
+    if wanted.is_mounted and spec.is_block:
+        raise VolumeError(
+            f"volume {wanted.name} has volumeMode {mode}, but is specified in volumeMounts"
+        )
+    if wanted.is_device and not spec.is_block:
+        raise VolumeError(
+            f"volume {wanted.name} has volumeMode {mode}, but is specified in volumeDevices"
+        )
+    return replace(spec, is_read_only=spec.is_read_only or wanted.is_read_only), claim
+
+
+class Populator:
+    """Brings the volumes of pods into the desired state, and takes them out again.
+
+    Args:
+        desired: the desired state.
+        actual: the actual state.
+        cluster: claims and volumes.
+        clock: returns seconds.
+    """
+
+    def __init__(
+        self,
+        desired: DesiredVolumes,
+        actual: ActualVolumes,
+        cluster: Cluster,
+        clock: Callable[[], float],
+    ) -> None:
+        self._desired = desired
+        self._actual = actual
+        self._cluster = cluster
+        self._clock = clock
+        self._processed: dict[str, bool] = {}
+        self.has_added_pods = False
+
+    def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> None:
+        """Look at all pods of the node, and then at those that are gone."""
+        self.find_and_add_new_pods(pods)
+        self.find_and_remove_deleted_pods(pods)
+        self.has_added_pods = self.has_added_pods or sources_ready
+
+    def find_and_add_new_pods(self, pods: Sequence[PodVolumes]) -> None:
+        """Add the volumes of pods that have not been looked at.
+
+        Before the desired state is whole, pods that are ending are looked at too: their volumes
+        must not be taken away while their containers run.
+        """
+        for pod in pods:
+            is_skipped = pod.is_terminating if self.has_added_pods else pod.is_over
+            if not is_skipped and not self._processed.get(pod.uid, False):
+                self._process(pod)
+
+    def find_and_remove_deleted_pods(self, pods: Sequence[PodVolumes]) -> None:
+        """Remove the volumes of pods that need nothing of the node any more."""
+        known = {pod.uid: pod for pod in pods}
+        in_desired = set()
+        for mount in self._desired.volumes_to_mount():
+            in_desired.add(mount.pod_uid)
+            pod = known.get(mount.pod_uid)
+            if pod is not None and not pod.is_over:
+                continue
+            if pod is not None and self._actual.is_removed(mount.pod_uid, mount.volume):
+                continue  # it was never mounted; the pod may still be about to start
+            self._desired.delete_pod_from_volume(mount.pod_uid, mount.volume)
+            self._processed.pop(mount.pod_uid, None)
+        for uid in [uid for uid in self._processed if uid not in in_desired | known.keys()]:
+            del self._processed[uid]
+        for uid in self._desired.pods_with_errors():
+            if uid not in known:
+                self._desired.pop_pod_errors(uid)
+
+    def reprocess_pod(self, pod_uid: str) -> None:
+        """Look at the pod once more in the next round."""
+        self._processed[pod_uid] = False
+
+    def _process(self, pod: PodVolumes) -> None:
+        has_all = True
+        for wanted in pod.volumes:
+            if not (wanted.is_mounted or wanted.is_device):
+                continue
+            try:
+                spec, claim = volume_spec(pod, wanted, self._cluster)
+            except VolumeError as error:
+                self._desired.add_error_to_pod(pod.uid, str(error))
+                has_all = False
+                continue
+            name = self._desired.add_pod_to_volume(pod.uid, spec, wanted.name, self._clock())
+            if claim is not None and not spec.is_read_only:
+                self._desired.update_size(name, spec.size_bytes)
+                self._actual.initialize_size(name, claim.size_bytes)
+        if has_all:
+            self._processed[pod.uid] = True
+            self._actual.mark_remount_required(pod.uid)
+            self._desired.pop_pod_errors(pod.uid)
+        elif pod.uid in self._processed:
+            self._processed[pod.uid] = True  # seen before: the next look is asked for
+
+
+def _about(pod: PodVolumes, claim: str, find: Callable[[], Found]) -> Found:
+    """Return what `find` returns; its errors name the claim."""
+    try:
+        return find()
+    except VolumeError as error:
+        raise VolumeError(f"error processing PVC {pod.namespace}/{claim}: {error}") from error
+
+
+def _checked(claim: Claim) -> Claim:
+    if claim.is_deleted:
+        raise VolumeError("PVC is being deleted")
+    if not claim.is_bound:
+        raise VolumeError("PVC is not bound")
+    if not claim.volume:
+        raise VolumeError("PVC has empty pvc.Spec.VolumeName")
+    return claim
+
+
+def _bound(volume: Volume, claim: Claim) -> Volume:
+    if volume.claim_uid is None:
+        raise VolumeError(
+            f"found PV object {claim.volume} but it has a nil pv.Spec.ClaimRef indicating it is "
+            "not yet bound to the claim"
+        )
+    if volume.claim_uid != claim.uid:
+        raise VolumeError(
+            f"found PV object {claim.volume} but its pv.Spec.ClaimRef.UID {volume.claim_uid} does "
+            f"not point to claim.UID {claim.uid}"
+        )
+    return volume

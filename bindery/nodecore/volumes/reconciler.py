@@ -1,0 +1,158 @@
+"""The steps from the actual to the desired state of volumes."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from bindery.nodecore.operations import OperationKey, PendingOperations
+from bindery.nodecore.volumes.actual import ActualVolumes, AttachedVolume, Found
+from bindery.nodecore.volumes.desired import DesiredVolumes, VolumeToMount
+from bindery.nodecore.volumes.specs import VolumeSpec
+
+
+class StepKind(StrEnum):
+    """What is to be done with a volume."""
+
+    UNMOUNT = "volume_unmount"
+    MOUNT = "volume_mount"
+    REMOUNT = "volume_remount"
+    VERIFY_ATTACHED = "verify_controller_attached_volume"
+    ATTACH = "volume_attach"
+    EXPAND = "expand_in_use_volume"
+    UNMOUNT_DEVICE = "unmount_device"
+    DETACH = "volume_detach"
+    MARK_DETACHED = "mark_detached"
+    REPORT_ERROR = "report_error"
+
+
+@dataclass(frozen=True)
+class Step:
+    """A step.
+
+    Attributes:
+        kind: what is to be done.
+        volume: the volume's name on the node.
+        spec: the volume.
+        pod_uid: the pod, empty for steps that concern no single pod.
+        message: the error to report.
+    """
+
+    kind: StepKind
+    volume: str
+    spec: VolumeSpec
+    pod_uid: str = ""
+    message: str = ""
+
+    @property
+    def key(self) -> OperationKey:
+        """The key of the step's operation.
+
+        A mount of a volume that the node has once excludes all operations on the volume.
+        """
+        if self.kind == StepKind.UNMOUNT:
+            return OperationKey(self.volume, self.pod_uid)
+        if self.kind in (StepKind.MOUNT, StepKind.REMOUNT) and not self.spec.is_shared:
+            return OperationKey(self.volume, self.pod_uid)
+        return OperationKey(self.volume)
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """Whether volumes may be taken away.
+
+    Attributes:
+        has_added_pods: whether the desired state has all pods.
+        waits_for_node_status: the volumes found after a restart whose devices are not known yet.
+    """
+
+    has_added_pods: bool
+    waits_for_node_status: frozenset[str] = frozenset()
+
+    @property
+    def may_unmount(self) -> bool:
+        """Whether a volume that is not desired may be taken away."""
+        return self.has_added_pods and not self.waits_for_node_status
+
+
+def plan(
+    desired: DesiredVolumes,
+    actual: ActualVolumes,
+    pending: PendingOperations,
+    readiness: Readiness,
+    *,
+    is_attached_by_controller: bool = True,
+) -> list[Step]:
+    """Return the steps of one round, in order: unmount, mount or attach, then take away.
+
+    Steps whose volume has an operation that runs are left for a later round.
+
+    Args:
+        desired: what is to be there.
+        actual: what is there.
+        pending: the operations that run.
+        readiness: whether volumes may be taken away.
+        is_attached_by_controller: whether the attach-detach controller attaches volumes, which is
+            the default, or the node itself.
+    """
+    steps: list[Step] = []
+    if readiness.may_unmount:
+        steps += _unmounts(desired, actual, pending)
+    for wanted in desired.volumes_to_mount():
+        if not pending.is_pending(OperationKey(wanted.volume)):
+            steps += _towards(wanted, actual, by_controller=is_attached_by_controller)
+    if readiness.may_unmount:
+        for volume in actual.unmounted_volumes():
+            is_wanted = desired.volume_exists(volume.name, volume.selinux_label or "")
+            if not is_wanted and not pending.is_pending(OperationKey(volume.name)):
+                steps.append(_away(volume, by_controller=is_attached_by_controller))
+    return steps
+
+
+def _unmounts(
+    desired: DesiredVolumes, actual: ActualVolumes, pending: PendingOperations
+) -> list[Step]:
+    return [
+        Step(StepKind.UNMOUNT, volume, mounted.spec, pod_uid)
+        for volume, pod_uid, mounted in actual.all_mounted()
+        if not pending.is_pending(OperationKey(volume, pod_uid))
+        and not desired.pod_exists_in_volume(pod_uid, volume, mounted.spec.selinux_label)
+    ]
+
+
+def _towards(wanted: VolumeToMount, actual: ActualVolumes, *, by_controller: bool) -> list[Step]:
+    spec = wanted.spec
+    found = actual.pod_in_volume(
+        wanted.pod_uid, wanted.volume, wanted.size_bytes, spec.selinux_label
+    )
+    message = ""
+    if found == Found.MOUNTED:
+        return []
+    if found == Found.NOT_ATTACHED:
+        if wanted.is_attachable and not by_controller:
+            kind = StepKind.ATTACH
+        elif wanted.is_attachable and not wanted.is_reported_in_use:
+            return []  # the controller may detach it until the node's status names it
+        else:
+            kind = StepKind.VERIFY_ATTACHED
+    elif found == Found.SELINUX_MISMATCH:
+        kind = StepKind.REPORT_ERROR
+        message = (
+            f'waiting for unmount of volume "{wanted.volume}", because it is already mounted to a '
+            "different pod with a different SELinux label"
+        )
+    else:
+        kind = {
+            Found.NOT_MOUNTED: StepKind.MOUNT,
+            Found.REMOUNT_REQUIRED: StepKind.REMOUNT,
+            Found.RESIZE_REQUIRED: StepKind.EXPAND,
+        }[found]
+    return [Step(kind, wanted.volume, spec, wanted.pod_uid, message)]
+
+
+def _away(volume: AttachedVolume, *, by_controller: bool) -> Step:
+    if volume.device_may_be_mounted:
+        kind = StepKind.UNMOUNT_DEVICE
+    elif by_controller or not volume.spec.is_attachable:
+        kind = StepKind.MARK_DETACHED
+    else:
+        kind = StepKind.DETACH
+    return Step(kind, volume.name, volume.spec)
