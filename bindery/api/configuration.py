@@ -131,6 +131,32 @@ class GrouperExpectation(ApiModel):
     the grouper runs."""
 
 
+class VictimPreference(StrEnum):
+    """Which of several gangs of one queue and priority is evicted first."""
+
+    NEWEST = "Newest"
+    """The one that was created last."""
+    YOUNGEST = "Youngest"
+    """The one that started last."""
+    CHEAPEST = "Cheapest"
+    """The one that holds the smallest part of the cluster."""
+    LEAST_WORK_LOST = "LeastWorkLost"
+    """The one with the smallest part of the cluster times the time since its last checkpoint."""
+
+
+class DisruptionConfiguration(ApiModel):
+    """Whom the scheduler leaves in place, and whom it evicts first."""
+
+    spare_from: tuple[Literal["consolidation", "reclaim", "preempt"], ...] = ("consolidation",)
+    """The actions that leave pods in place which ask for it by an annotation or by local data."""
+    local_data: bool = True
+    """Whether pods ask for it that have a hostPath volume, or an emptyDir volume that is not in
+    memory."""
+    prefer: VictimPreference = VictimPreference.NEWEST
+    """Which of several gangs of one queue and priority is evicted first: Newest, Youngest, Cheapest
+    or LeastWorkLost."""
+
+
 class SchedulerConfiguration(ApiModel):
     """One scheduler: its pool, its actions and plugins in order, its timing."""
 
@@ -171,6 +197,7 @@ class SchedulerConfiguration(ApiModel):
     """How long a gang may stay below its minimum once it has run, where its PodGroup does not say;
     negative: for ever."""
     backfill: BackfillConfiguration = BackfillConfiguration()
+    disruption: DisruptionConfiguration = DisruptionConfiguration()
     tenancy_policy_enforced: bool = False
     """Whether the chart's admission policy guards what the binder records on pods, and the queues
     of PodGroups. Without it, what this process saw comes before what pods and PodGroups have."""

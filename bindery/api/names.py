@@ -92,6 +92,11 @@ SKIP_GROUPER_KEY: Final = f"{GROUP}/skip-grouper"
 KAI_SKIP_KEY: Final = "kai.scheduler/skip-podgrouper"
 """The same of KAI-Scheduler. Operators that mark pods write it too, so a mark comes first."""
 
+DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
+"""On a pod: "true" leaves it in place when others are moved."""
+LAST_CHECKPOINT_ANNOTATION: Final = f"{GROUP}/last-checkpoint"
+"""On a pod or a PodGroup: when its work was last saved, such as 2026-01-01T00:00:00Z."""
+
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
 pod."""

@@ -35,7 +35,12 @@ GROUPER_KEYS: Final = frozenset(
 )
 """Owners of pods write these for the grouper, as labels or annotations."""
 TUNABLE_ANNOTATIONS: Final = frozenset(
-    {names.PREEMPTIBLE_ANNOTATION, names.EXPECTED_RUNTIME_ANNOTATION}
+    {
+        names.PREEMPTIBLE_ANNOTATION,
+        names.EXPECTED_RUNTIME_ANNOTATION,
+        names.DO_NOT_DISRUPT_ANNOTATION,
+        names.LAST_CHECKPOINT_ANNOTATION,
+    }
 )
 """Owners of pods write these, also on pods that are bound."""
 OWNER_ANNOTATIONS: Final = (

@@ -133,11 +133,27 @@ class ImageVolume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=
     reference: str = ""
 
 
+class EmptyDirSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    medium: str = ""
+
+
+class HostPathSource(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    path: str = ""
+
+
 class Volume(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     name: str = ""
     persistent_volume_claim: PersistentVolumeClaimSource | None = None
     ephemeral: dict[str, Any] | None = None
     image: ImageVolume | None = None
+    empty_dir: EmptyDirSource | None = None
+    host_path: HostPathSource | None = None
+
+    @property
+    def has_local_data(self) -> bool:
+        """Whether it keeps data on the node."""
+        is_on_disk = self.empty_dir is not None and self.empty_dir.medium != "Memory"
+        return self.host_path is not None or is_on_disk
 
 
 class SchedulingGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

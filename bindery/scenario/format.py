@@ -12,6 +12,7 @@ from pydantic import AwareDatetime, Field
 from bindery.api.configuration import (
     BackfillConfiguration,
     BindRequestConfiguration,
+    DisruptionConfiguration,
     PluginConfiguration,
     SchedulerConfiguration,
 )
@@ -53,6 +54,7 @@ class ConfigurationOverrides(ScenarioModel):
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     usage: UsageConfiguration = UsageConfiguration()
     backfill: BackfillConfiguration = BackfillConfiguration()
+    disruption: DisruptionConfiguration = DisruptionConfiguration()
     staleness_grace_period_seconds: float = 60.0
 
     def arguments(self, plugin: str) -> dict[str, Any]:
@@ -80,6 +82,7 @@ class ConfigurationOverrides(ScenarioModel):
             failed_node_cooldown_seconds=self.failed_node_cooldown_seconds,
             usage=self.usage,
             backfill=self.backfill,
+            disruption=self.disruption,
             # Nobody in a scenario forges what the binder has recorded.
             tenancy_policy_enforced=True,
             staleness_grace_period_seconds=self.staleness_grace_period_seconds,

@@ -109,6 +109,8 @@ class ScenarioPod(Request):
     """Names of resource claims, or of templates from which each pod gets one of its own."""
     volumes: tuple[Name, ...] = ()
     """Names of persistent volume claims."""
+    local_data: bool = False
+    """Whether it has an emptyDir volume on the disk of its node."""
 
     @model_validator(mode="after")
     def _is_consistent(self) -> "ScenarioPod":

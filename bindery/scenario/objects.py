@@ -55,6 +55,7 @@ from bindery.kube.podspec import (
     Affinity,
     Container,
     ContainerPort,
+    EmptyDirSource,
     PersistentVolumeClaimSource,
     PodSpec,
     ResourceRequirements,
@@ -330,7 +331,7 @@ def pod_object(
                 for item in pod.topology_spread_constraints
             ],
             scheduling_gates=gates,
-            volumes=[_claim_volume(name) for name in pod.volumes] or None,
+            volumes=_volumes(pod),
         ),
         status=PodStatus(
             phase=_PHASES[pod.state],
@@ -367,6 +368,11 @@ def _containers(
 def _ports(ports: HostPorts) -> list[ContainerPort] | None:
     """Return the ports of a container."""
     return [_converted(port, ContainerPort) for port in ports] or None
+
+
+def _volumes(pod: ScenarioPod) -> list[Volume] | None:
+    local = [Volume(name="local-data", empty_dir=EmptyDirSource())] if pod.local_data else []
+    return [*map(_claim_volume, pod.volumes), *local] or None
 
 
 def _claim_volume(name: str) -> Volume:

@@ -14,6 +14,7 @@ from bindery.api.configuration import (
     BinderConfiguration,
     BinderPluginConfiguration,
     BindRequestConfiguration,
+    DisruptionConfiguration,
     GrouperConfiguration,
     GrouperExpectation,
     LeaderElection,
@@ -46,6 +47,7 @@ def configuration(component: str) -> dict[str, Any]:
     [
         (configuration("scheduler"), SchedulerConfiguration),
         (configuration("scheduler")["properties"]["bindRequest"], BindRequestConfiguration),
+        (configuration("scheduler")["properties"]["disruption"], DisruptionConfiguration),
         (configuration("scheduler")["properties"]["grouper"], GrouperExpectation),
         (configuration("grouper"), GrouperConfiguration),
         (configuration("binder"), BinderConfiguration),

@@ -11,11 +11,14 @@ from typing import Final
 
 import msgspec
 
-from bindery.api import quantity
+from bindery.api import disruption, quantity
+from bindery.api.disruption import Asks
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
+    DO_NOT_DISRUPT_ANNOTATION,
     GPU_RESOURCE,
+    LAST_CHECKPOINT_ANNOTATION,
     NODE_POOL_LABEL,
     PREEMPTIBLE_ANNOTATION,
     ROLE_LABEL,
@@ -109,6 +112,8 @@ def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod, queue: str) -> str:
 
 
 def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collection[str]) -> Entry:
+    local = [volume.name for volume in pod.spec.volumes or () if volume.has_local_data]
+    asked = disruption.asks(pod.metadata.annotations, local)
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     rules = rules_of(pod)
@@ -129,7 +134,9 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         "labels": labels_of(pod, references)
         | pod_labels(pod)
         | ({NODE_POOL_LABEL: pool} if pool else {}),
-        "annotations": pod_annotations(pod) | exclusive_annotations(pod),
+        "annotations": pod_annotations(pod)
+        | exclusive_annotations(pod)
+        | _about_evictions(pod, asked),
         "state": "" if state is PodState.PENDING else state.value,
         "node": spec.node_name,
         **_of_another_scheduler(pod),
@@ -140,6 +147,7 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
         "tolerations": [_plain(toleration) for toleration in spec.tolerations or ()],
         "claims": claim_names(pod),
         "volumes": volume_claims(pod),
+        "localData": Asks.LOCAL_DATA in asked,
     }
     says = pod.metadata.annotations.get(PREEMPTIBLE_ANNOTATION)
     entry |= {
@@ -148,6 +156,13 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
     }
     written = _written(entry)
     return written if says is None else {**written, "preemptible": says.lower() == "true"}
+
+
+def _about_evictions(pod: Pod, asked: Asks) -> dict[str, str]:
+    """Return the annotations of `pod` about its eviction."""
+    said = pod.metadata.annotations
+    kept = {key: said[key] for key in (LAST_CHECKPOINT_ANNOTATION,) if key in said}
+    return kept | ({DO_NOT_DISRUPT_ANNOTATION: "true"} if Asks.BY_ANNOTATION in asked else {})
 
 
 def _of_another_scheduler(pod: Pod) -> Entry:

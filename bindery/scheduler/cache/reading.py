@@ -6,13 +6,14 @@ one object.
 
 import math
 
-from bindery.api import gpushare, ranks
+from bindery.api import disruption, gpushare, ranks
 from bindery.api.exclusive import exclusive_unit
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
+    LAST_CHECKPOINT_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
     ROLE_LABEL,
@@ -65,6 +66,11 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         created=pod.metadata.creation_timestamp or "",
         pod_status=status,
         runs=pod.status.phase == "Running",
+        asks=disruption.asks(
+            pod.metadata.annotations,
+            [volume.name for volume in pod.spec.volumes or () if volume.has_local_data],
+        ),
+        checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,
         says_preemptible=_SAYS.get(
@@ -144,6 +150,8 @@ def read_group(job: Job, group: PodGroup) -> None:
     job.runtime_s = _positive(group.spec.expected_runtime_seconds)
     job.run_time_limit_s = _positive(group.spec.run_time_limit_seconds)
     runs = group.status.state == GangState.RUNNING
+    checkpoint = group.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)
+    job.checkpoint_at = seconds(checkpoint) or 0.0
     job.ran_s = group.status.ran_seconds
     job.running_since = seconds(group.status.since) if runs else None
     job.says_preemptible = _PREEMPTIBILITY.get(group.spec.preemptibility or "")

@@ -19,7 +19,7 @@ from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.solver.rules import Claim, Rule
 from bindery.scheduler.solver.units import EvictionUnit
-from bindery.scheduler.solver.victims import VictimTable
+from bindery.scheduler.solver.victims import VictimTable, asks_counted
 
 BUDGET: Final = JobReason.EVICTION_REFUSED
 """The reason for pods that a disruption budget protects."""
@@ -82,6 +82,9 @@ class Judge:
         rule = self._rule(unit)
         for refusal in self._protection(unit):
             yield Objection(rule.name, refusal.reason, refusal.message)
+        if rule.name in self._session.disruption.spare_from and self._asks(unit):
+            text = "it asks to be left in place, by an annotation or by local data"
+            yield Objection(rule.name, JobReason.DO_NOT_DISRUPT, text)
         for found in rule.against_unit(self._session, self.claim, unit):
             yield Objection(rule.name, found.reason, found.text())
 
@@ -119,6 +122,10 @@ class Judge:
             elif levels[index] == 0 and self.guard(unit):
                 levels[index] = 1
         return levels
+
+    def _asks(self, unit: EvictionUnit) -> bool:
+        counted = asks_counted(self._session.disruption)
+        return any(task.asks & counted for task in unit.tasks)
 
     def _rule(self, unit: EvictionUnit) -> Rule:
         return self._rules[0 if self._session.queue_row(unit.job) == self._own else 1]

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple, NewType
 
+from bindery.api.disruption import Asks
 from bindery.api.exclusive import ExclusiveUnit
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.api.ranks import Rank
@@ -140,6 +141,10 @@ class Task:
     """Its index in its gang, by the labels of its controller; empty without one."""
     exclusive_unit: ExclusiveUnit | None = None
     """The pods with which it has a domain that no others may use."""
+    asks: Asks = Asks.NOTHING
+    """Why it asks to be left in place."""
+    checkpoint_at: float = 0.0
+    """When its work was last saved: seconds since the epoch, or 0."""
     eviction_committed: bool = False
     """Whether a committed plan evicts it; the pod object may not show this yet."""
 
@@ -195,6 +200,8 @@ class Job:
     """Waiting time before other pods may be evicted for it."""
     runtime_s: float = math.inf
     """Expected runtime of the gang; infinite if its PodGroup has none."""
+    checkpoint_at: float = 0.0
+    """When the work of the gang was last saved, by its PodGroup: seconds since the epoch, or 0."""
     run_time_limit_s: float = math.inf
     """How long it may run by its PodGroup."""
     ran_s: float = 0.0

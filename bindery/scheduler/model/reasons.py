@@ -89,6 +89,8 @@ class JobReason(StrEnum):
     """More jobs would have to move than consolidation may move."""
     MIN_RUNTIME = "MinRuntime"
     """The possible victims have not reached their minimum runtime."""
+    DO_NOT_DISRUPT = "DoNotDisrupt"
+    """The possible victims ask to be left in place."""
     EVICTION_REFUSED = "EvictionRefused"
     """A disruption budget protects the possible victims."""
 

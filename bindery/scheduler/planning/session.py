@@ -104,6 +104,8 @@ class Session:
         self.plugins = plugins
         self.now = now
         self._cluster = cluster
+        self.disruption = cluster.disruption
+        """Whom to leave in place, and whom to evict first."""
         self.memory = Memory(cluster, now)
         """The results of earlier cycles."""
         self._priorities: dict[Job, int] = {}
@@ -457,5 +459,8 @@ class Session:
 
     def job_sort_key(self, job: Job) -> SortKey:
         """Return the sort key of jobs of a queue for serving. Evictions use the reverse order."""
-        keys = tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)
-        return (*keys, job.created, job.key)
+        return (*self.plugin_keys(job), job.created, job.key)
+
+    def plugin_keys(self, job: Job) -> SortKey:
+        """Return the part of the sort key of `job` that plugins decide."""
+        return tuple(plugin.job_key(self, job) for plugin in self.plugins.job_order)

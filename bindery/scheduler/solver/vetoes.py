@@ -1,6 +1,7 @@
-"""The vetoes of plugins against victims. A veto is final; no other plugin or rule can undo it.
+"""The vetoes against victims, of plugins and of pods that ask to be left in place.
 
-The search asks before it chooses. Costs nothing if no plugin has `may_evict`.
+A veto is final; no other plugin or rule can undo it. The search asks before it chooses. Asking
+plugins costs nothing if none has `may_evict`.
 """
 
 import numpy as np
@@ -14,10 +15,12 @@ from bindery.scheduler.solver.victims import VictimTable
 def permitted(
     session: Session, claim: Claim, table: VictimTable, among: BoolColumn, action: str
 ) -> BoolColumn:
-    """Return the units of `among` (mask) without a pod that a plugin protects from `action`.
+    """Return the units of `among` (mask) without a pod that is protected from `action`.
 
     A protected extra pod protects the core of its gang too: it would be left without its gang.
     """
+    if action in session.disruption.spare_from:
+        among = np.asarray(among & ~table.left_alone)
     filters = session.plugins.victim_filters
     if not filters:
         return among

@@ -7,12 +7,15 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.configuration import DisruptionConfiguration, VictimPreference
+from bindery.api.disruption import Asks
 from bindery.api.names import GPU_RESOURCE
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.session import LAST, Session
+from bindery.scheduler.solver.preferences import PodCost, preference
 from bindery.scheduler.solver.returning import Returning
 from bindery.scheduler.solver.units import EvictionUnit, MayGo, may_go, units
 
@@ -30,7 +33,7 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
     for position, unit in enumerate(units):
         key: SortKey = (LAST,)
         with session.guarded(unit.job):
-            key = session.job_sort_key(unit.job)
+            key = (*session.plugin_keys(unit.job), *_preferred(session, unit))
         keys.append(key)
         # The last unit of a job leaves nothing to compare.
         if position + 1 < len(units) and units[position + 1].job is unit.job:
@@ -39,6 +42,40 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
                     trial.evict(task, "to compute the sort key of its job after it")
     session.undo(trial)
     return keys
+
+
+def _preferred(session: Session, unit: EvictionUnit) -> SortKey:
+    """Return the part of the sort key of `unit` after that of plugins."""
+    job, kind = unit.job, session.disruption.prefer
+    if kind is VictimPreference.NEWEST:  # the default needs no costs
+        return job.created, job.key
+    pods = [
+        PodCost(
+            _share(session, task),
+            task.bound_at or 0.0,
+            max(task.checkpoint_at, job.checkpoint_at),
+        )
+        for task in unit.tasks
+    ]
+    return preference(kind, pods, session.now), job.created, job.key
+
+
+def asks_counted(configuration: DisruptionConfiguration) -> Asks:
+    """Return the reasons to be left in place that count."""
+    return Asks.BY_ANNOTATION | (Asks.LOCAL_DATA if configuration.local_data else Asks.NOTHING)
+
+
+def _share(session: Session, task: Task) -> float:
+    request = session.state.nodes.demand(task.row, task.shape.request)
+    total = session.cluster_total
+    shares = (a / int(total[i]) for i, a in zip(request.indices, request.amounts, strict=True))
+    return max(shares, default=0.0)
+
+
+def _job_starts(units: Sequence[EvictionUnit]) -> list[int]:
+    """Return for each unit the position of the first unit of its job."""
+    first: dict[int, int] = {}
+    return [first.setdefault(id(unit.job), index) for index, unit in enumerate(units)]
 
 
 class VictimTable:
@@ -95,9 +132,9 @@ class VictimTable:
         """EvictionUnit -> start of its job: seconds since the epoch."""
         self.alive: BoolColumn = np.ones(count, dtype=np.bool_)
         """EvictionUnit -> whether it is still running."""
-        starts = {i: c.job for i, c in reversed(list(enumerate(self.units)))}
-        first = {id(job): i for i, job in starts.items()}
-        self._job_starts = [first[id(unit.job)] for unit in self.units]
+        self._job_starts = _job_starts(self.units)
+        self.left_alone: BoolColumn = self._left_alone(session)
+        """EvictionUnit -> whether its pods ask to be left in place."""
         keys = _sort_keys(session, self.units)
         # Where a key could not be made, the job has failed: its units are no victims.
         self.alive &= np.array([c.job not in session.failed for c in self.units], dtype=np.bool_)
@@ -110,6 +147,16 @@ class VictimTable:
         self.place: NDArray[np.intp] = np.empty(count, dtype=np.intp)
         """EvictionUnit -> its position in the order of eviction of all units, without queues."""
         self.place[ranked] = np.arange(count)
+
+    def _left_alone(self, session: Session) -> BoolColumn:
+        counted = asks_counted(session.disruption)
+        asked = [any(task.asks & counted for task in unit.tasks) for unit in self.units]
+        mask = np.array(asked, dtype=np.bool_)
+        # An extra pod would be left without its gang.
+        kept = {self._job_starts[index] for index in np.flatnonzero(mask).tolist()}
+        for index in range(len(self.units)) if kept else ():
+            mask[index] |= self.is_core[index] and self._job_starts[index] in kept
+        return mask
 
     def pods(self, unit: int) -> slice:
         """Return the positions of the pods of `unit`."""
