@@ -28,6 +28,7 @@ WORDS = [
     *(bindrequest.BindFailureReason, outcome.BoundReason, outcome.WaitReason),
     *(hami_names.BindPhase, hami_names.DeviceModeWord, vendor.Lock),
     *(wishes.DevicePolicy, wishes.NodePolicy, configuration.WriteForm),
+    configuration.VictimPreference,
 ]
 """The words that stand in objects of the API."""
 
