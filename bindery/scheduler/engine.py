@@ -76,7 +76,7 @@ class Engine:
         self._actions = made
         self.configuration = configuration
         self.past.configure(configuration.usage)
-        self.cluster.disruption = configuration.disruption
+        self.cluster.state.disruption = configuration.disruption
         self.cluster.failures.cooldown_s = configuration.failed_node_cooldown_seconds
         self._filters = FilterCache()
 

@@ -99,7 +99,6 @@ class Cluster:
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
         self.budgets = Budgets()
-        self.disruption = configuration.disruption
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Apply one watch event; kinds of plugins go only to the observers.

@@ -82,7 +82,7 @@ class Judge:
         rule = self._rule(unit)
         for refusal in self._protection(unit):
             yield Objection(rule.name, refusal.reason, refusal.message)
-        if rule.name in self._session.disruption.spare_from and self._asks(unit):
+        if rule.name in self._session.state.disruption.spare_from and self._asks(unit):
             text = "it asks to be left in place, by an annotation or by local data"
             yield Objection(rule.name, JobReason.DO_NOT_DISRUPT, text)
         for found in rule.against_unit(self._session, self.claim, unit):
@@ -124,7 +124,7 @@ class Judge:
         return levels
 
     def _asks(self, unit: EvictionUnit) -> bool:
-        counted = asks_counted(self._session.disruption)
+        counted = asks_counted(self._session.state.disruption)
         return any(task.asks & counted for task in unit.tasks)
 
     def _rule(self, unit: EvictionUnit) -> Rule:

@@ -6,6 +6,7 @@ The cluster cache owns and updates it. A session borrows it for one cycle.
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from bindery.api.configuration import DisruptionConfiguration
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nodes import NodeTable
 from bindery.scheduler.model.nominations import Nominations
@@ -33,6 +34,8 @@ class PlanState:
     """Pods of other schedulers that are nominated for nodes."""
     supported: frozenset[Need] = frozenset()
     """The needs of pods that the configured plugins support."""
+    disruption: DisruptionConfiguration = field(default_factory=DisruptionConfiguration)
+    """Whom to leave in place, and whom to evict first."""
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)

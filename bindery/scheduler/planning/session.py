@@ -104,8 +104,6 @@ class Session:
         self.plugins = plugins
         self.now = now
         self._cluster = cluster
-        self.disruption = cluster.disruption
-        """Whom to leave in place, and whom to evict first."""
         self.memory = Memory(cluster, now)
         """The results of earlier cycles."""
         self._priorities: dict[Job, int] = {}

@@ -19,7 +19,7 @@ def permitted(
 
     A protected extra pod protects the core of its gang too: it would be left without its gang.
     """
-    if action in session.disruption.spare_from:
+    if action in session.state.disruption.spare_from:
         among = np.asarray(among & ~table.left_alone)
     filters = session.plugins.victim_filters
     if not filters:

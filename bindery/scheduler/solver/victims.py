@@ -46,7 +46,7 @@ def _sort_keys(session: Session, units: Sequence[EvictionUnit]) -> list[SortKey]
 
 def _preferred(session: Session, unit: EvictionUnit) -> SortKey:
     """Return the part of the sort key of `unit` after that of plugins."""
-    job, kind = unit.job, session.disruption.prefer
+    job, kind = unit.job, session.state.disruption.prefer
     if kind is VictimPreference.NEWEST:  # the default needs no costs
         return job.created, job.key
     pods = [
@@ -149,7 +149,7 @@ class VictimTable:
         self.place[ranked] = np.arange(count)
 
     def _left_alone(self, session: Session) -> BoolColumn:
-        counted = asks_counted(session.disruption)
+        counted = asks_counted(session.state.disruption)
         asked = [any(task.asks & counted for task in unit.tasks) for unit in self.units]
         mask = np.array(asked, dtype=np.bool_)
         # An extra pod would be left without its gang.
