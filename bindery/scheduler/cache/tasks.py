@@ -104,8 +104,7 @@ class TaskStore:
         task = read_pod(pod, status, shape, self._scheduler_name, place)
         task.is_of_pool = pod.metadata.labels.get(NODE_POOL_LABEL, "") == self._node_pool
         if old is not None:
-            # No sum depends on these.
-            old.runs, old.asks, old.checkpoint_at = task.runs, task.asks, task.checkpoint_at
+            old.take_over_remarks(task)
             moves = self._changes_queue(task.job, pod)
             if not moves and (are_equivalent(old, task) or self._confirm(old, task)):
                 return False

@@ -148,6 +148,10 @@ class Task:
     eviction_committed: bool = False
     """Whether a committed plan evicts it; the pod object may not show this yet."""
 
+    def take_over_remarks(self, newer: "Task") -> None:
+        """Take over from a newer state of the pod what no sum depends on."""
+        self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
+
     @property
     def order(self) -> tuple[int, Rank, str, str]:
         """Sort key within a job: priority, rank, then name with numbers in natural order."""
