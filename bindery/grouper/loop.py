@@ -139,12 +139,12 @@ class GroupingLoop:
 
     async def _settle_named(self, root: str) -> None:
         """Plan a gang that pods name themselves, have it written, and report to what they name."""
-        planned, bound_under = self._view.plan_named(root)
+        planned = self._view.plan_named(root)
         notices = _notices(planned.plan)
         notices += await self._writer.settle(
             planned.plan.groups,
             self._view.groups.of_owners(planned.uids),
-            lambda group: group.metadata.uid in bound_under,
+            lambda group: group.metadata.uid in planned.bound_under,
         )
         await self._reporter.report(planned.report, self._view.groups.of_owners(planned.uids))
         PLANS.labels("done").inc()

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final, NamedTuple
 
 from bindery.api import names
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.grouper.marks import contracts
 from bindery.grouper.marks.contracts import CONTRACTS, Contract, MarkedGang
 from bindery.grouper.objects import WrittenGroup, as_mapping
@@ -81,6 +82,13 @@ class Planned:
     uids: tuple[str, ...] = ()
     """The UIDs that may own our PodGroup."""
     report: Report = field(default_factory=Report)
+    pods: tuple[PodFacts, ...] = ()
+
+    @property
+    def bound_under(self) -> frozenset[str]:
+        """The UIDs of PodGroups under which pods of the gang are bound."""
+        bound = (pod for pod in self.pods if pod.is_bound and pod.phase not in ENDED_POD_PHASES)
+        return frozenset(pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
 
 
 _NOT_PLANNED: Final = Planned(GroupPlan())
@@ -189,12 +197,6 @@ class NamedGangs:
         """Return whether pods of ours are in groups of upstream's."""
         return any(key.source == UPSTREAM for key in self._pods)
 
-    def bound_under(self, root: str) -> frozenset[str]:
-        """Return the UIDs of PodGroups under which pods of the gang are bound."""
-        pods = self._pods.get(self._roots[root], {}).values()
-        under = (pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in pods)
-        return frozenset(under)
-
     def _forget_owners(self, root: str) -> None:
         for uid in self._owners_of.pop(root, ()):
             if self._owned.get(uid) == root:
@@ -229,12 +231,13 @@ class NamedGangs:
             contract=contract,
             name=key.name,
             namespace=key.namespace,
-            pods=list(self._pods[key].values()),
+            pods=_pods_of([key], self._pods),
             body=body,
             is_kind_installed=bool(is_installed),
         )
         made = contracts.plan(gang)
-        return Planned(made, tuple(group.owner.uid for group in made.groups))
+        uids = tuple(group.owner.uid for group in made.groups)
+        return Planned(made, uids, pods=tuple(gang.pods))
 
     def _named_by(self, contract: Contract, key: GangKey) -> tuple[Body | None, bool | None]:
         """Return the object of a mark, and whether its kind is installed; None: not known yet."""
@@ -265,14 +268,15 @@ class NamedGangs:
         gang = planning.Gang(
             root=root,
             below=[group for group, _ in below],
-            pods=[pod for each in keys for pod in self._pods.get(each, {}).values()],
-            strangers=[pod for each in keys for pod in self._strangers.get(each, {}).values()],
+            pods=_pods_of(keys, self._pods),
+            strangers=_pods_of(keys, self._strangers),
             workloads=workload,
             demands_one_priority=adapter.demands_one_priority,
         )
         outcome = self._with_controllers(gang, key)
         uids = tuple(group.reference.uid for group, _ in tree)
-        return Planned(outcome.plan, uids, Report(tuple(tree), outcome.error, tuple(gang.pods)))
+        pods = tuple(gang.pods)
+        return Planned(outcome.plan, uids, Report(tuple(tree), outcome.error, pods), pods)
 
     def _note_tree(self, root: UpstreamGroup, key: GangKey, keys: Iterable[GangKey]) -> None:
         """Remember which groups are planned together, so that a pod of one is one of all."""
@@ -318,6 +322,14 @@ class _Objects:
         at = KindKey(adapter.api_version, kind)
         for owner in self.owners.find_all(at, self.key.namespace, self.key.root):
             yield as_mapping(adapter.api_version, kind, owner)
+
+
+def _pods_of(
+    keys: Iterable[GangKey], known: Mapping[GangKey, Mapping[str, PodFacts]]
+) -> list[PodFacts]:
+    """Return the pods that name one of `keys`, by UID."""
+    found = [pod for key in keys for pod in known.get(key, {}).values()]
+    return sorted(found, key=lambda pod: pod.uid)
 
 
 def _object(owners: Owners, kind: KindKey, key: GangKey, name: str) -> Body | Missing:

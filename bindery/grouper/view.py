@@ -172,9 +172,9 @@ class View:
         under = (pod.annotations.get(names.CHARGED_GROUP_ANNOTATION, "") for pod in bound)
         return Workload(namespace, owners, pods, surroundings, uids, frozenset(under))
 
-    def plan_named(self, root: str) -> tuple[Planned, frozenset[str]]:
-        """Return the plan of a gang that pods name, and the PodGroups with bound pods, by UID."""
-        return self._named.plan(root), self._named.bound_under(root)
+    def plan_named(self, root: str) -> Planned:
+        """Return the plan of a gang that pods name."""
+        return self._named.plan(root)
 
     def find_named(self, wanted: Wanted, root: str) -> Mapping[str, Any] | Missing:
         """Return the object that a plan of the workload `root` names, or why it is missing."""
