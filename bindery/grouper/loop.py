@@ -141,11 +141,12 @@ class GroupingLoop:
         """Plan a gang that pods name themselves, have it written, and report to what they name."""
         planned = self._view.plan_named(root)
         notices = _notices(planned.plan)
-        notices += await self._writer.settle(
-            planned.plan.groups,
-            self._view.groups.of_owners(planned.uids),
-            lambda group: group.metadata.uid in planned.bound_under,
-        )
+        if planned.pods:  # else the PodGroup stays as it is, until its owner goes or pods come
+            notices += await self._writer.settle(
+                planned.plan.groups,
+                self._view.groups.of_owners(planned.uids),
+                lambda group: group.metadata.uid in planned.bound_under,
+            )
         await self._reporter.report(planned.report, self._view.groups.of_owners(planned.uids))
         PLANS.labels("done").inc()
         self._board.post(root, notices)

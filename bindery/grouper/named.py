@@ -142,9 +142,8 @@ class NamedGangs:
         self._mark(key)
         if not self._pods[key]:
             del self._pods[key]
-            del self._roots[key.root]
-            self._tops.pop(key, None)
-            self._forget_owners(key.root)
+            if key.source != UPSTREAM:  # upstream's group still hears what became of its pods
+                self._drop(key)
 
     def take_stranger(self, pod: PodFacts, *, gone: bool) -> None:
         """Take note of a pod of another scheduler."""
@@ -190,12 +189,18 @@ class NamedGangs:
         return list(self._roots)
 
     def has(self, root: str) -> bool:
-        """Return whether pods name this gang."""
+        """Return whether pods name this gang, or did while its upstream group exists."""
         return root in self._roots
 
     def uses_upstream(self) -> bool:
         """Return whether pods of ours are in groups of upstream's."""
         return any(key.source == UPSTREAM for key in self._pods)
+
+    def _drop(self, key: GangKey) -> None:
+        """Forget a gang without pods."""
+        self._roots.pop(key.root, None)
+        self._tops.pop(key, None)
+        self._forget_owners(key.root)
 
     def _forget_owners(self, root: str) -> None:
         for uid in self._owners_of.pop(root, ()):
@@ -218,8 +223,9 @@ class NamedGangs:
         key = self._roots[root]
         planned = self._plan_upstream(key) if key.source == UPSTREAM else self._plan_marked(key)
         self._forget_owners(root)
-        self._owners_of[root] = planned.uids
-        self._owned.update(dict.fromkeys(planned.uids, root))
+        if root in self._roots:
+            self._owners_of[root] = planned.uids
+            self._owned.update(dict.fromkeys(planned.uids, root))
         return planned
 
     def _plan_marked(self, key: GangKey) -> Planned:
@@ -260,6 +266,8 @@ class NamedGangs:
         except NotKnownYetError:
             return _NOT_PLANNED
         if not tree:
+            if key not in self._pods:
+                self._drop(key)
             return _NOT_PLANNED
         (root, adapter), *below = tree
         leaves = sorted(group.name for group, _ in tree if not group.is_composite)

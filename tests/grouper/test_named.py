@@ -187,3 +187,16 @@ def test_a_gang_of_pods_of_two_schedulers_has_no_pod_group_and_says_so() -> None
 
     assert planned.plan.groups == ()
     assert "pod s0 names other" in planned.report.error
+
+
+def test_an_upstream_group_is_planned_while_it_exists_and_forgotten_with_its_pods() -> None:
+    world = played(EVENTS)
+    root = "upstream:space/alone"
+
+    world.gangs.lose_pod("uid-a0")
+    assert world.gangs.plan(root).uids == ("uid-alone",)
+    assert world.gangs.plan(root).pods == ()
+
+    del world.known.objects[KindKey(LATER, "PodGroup"), "alone"]
+    world.gangs.plan(root)
+    assert not world.gangs.has(root)

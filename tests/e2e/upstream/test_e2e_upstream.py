@@ -1,6 +1,7 @@
 """Upstream's PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
 
 from collections.abc import AsyncIterator
+from contextlib import suppress
 
 import pytest
 from dracorner import Driver, gpus
@@ -9,8 +10,9 @@ from upstreamcorner import GATES, JOBS, Upstream, basic, gang
 
 from bindery.api.names import NODE_POOL_LABEL, QUEUE_LABEL
 from bindery.controlplane.settings import Features
+from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
+from bindery.kube.resources import PODS, PRIORITY_CLASSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 
@@ -217,3 +219,28 @@ async def test_a_claim_that_the_group_does_not_share_is_the_pods(
 
     consumers = [claim.status.reserved_for for claim in await driver.claims()]
     assert sorted(user.name for users in consumers for user in users) == ["w0", "w1"]
+
+
+@pytest.mark.parametrize(("mode", "left"), [("Pod", 1), ("PodGroup", 0)])
+async def test_a_group_goes_pod_by_pod_or_as_a_whole(
+    corner: Corner, upstream: Upstream, mode: str, left: int
+) -> None:
+    for name, value in (("upstream-low", 10), ("upstream-high", 90)):
+        body = {"metadata": {"name": name}, "value": value}
+        with suppress(AlreadyExistsError):
+            await corner.client.create(PRIORITY_CLASSES, body)
+    await corner.add_nodes("a", cpu="2")
+    low = {"priorityClassName": "upstream-low"}
+    await upstream.create("victim", gang(1, disruptionMode=mode, **low))
+    await upstream.submit("victim", "w0", "w1", **low)
+    await upstream.wait_bound("victim", 2)
+
+    high = {"priorityClassName": "upstream-high"}
+    await upstream.create("urgent", gang(1, **high))
+    await upstream.submit("urgent", "u0", **high)
+    await upstream.wait_bound("urgent", 1)
+
+    assert len(await upstream.pods("victim")) == left
+    if not left:
+        answer = ["True", "PreemptionByScheduler"]
+        await upstream.wait_said("victim", "DisruptionTarget", answer)
