@@ -13,6 +13,7 @@ from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.parts import split
+from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning import next_pods
 from bindery.scheduler.planning.nesting import Nest
@@ -47,6 +48,8 @@ class Placing:
         self._job = job
         self._statement = statement
         self.nest = nest
+        self.cluster_total = session.cluster_total
+        """Sum of allocatable over all nodes [resource], at least 1."""
 
     def place(self, wanted: Wanted) -> bool:
         """Place all `wanted` pods, each part in its domain; return whether they were placed.
@@ -184,7 +187,8 @@ class _SubGroups:
 
     def __init__(self, job: Job, tasks: Sequence[Task]) -> None:
         self._job = job
-        self._largest_first = False
+        self._size: Callable[[Group], float] | None = None
+        """The size of a group, if the largest is to be placed first."""
         self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
         for task in tasks:
             self._of_leaf[task.sub_group].append(task)
@@ -214,15 +218,37 @@ class _SubGroups:
             return False
         # A small sub-group may have taken the only domain of a large one.
         go_back()
-        self._largest_first = True
-        done = self.satisfy(root, placing)
-        self._largest_first = False
-        return done
+        for size in self._sizes(root, placing):
+            self._size = size
+            done = self.satisfy(root, placing)
+            self._size = None
+            if done:
+                return True
+            go_back()
+        return False
+
+    def _sizes(self, root: Group, placing: Placing) -> Iterator[Callable[[Group], float]]:
+        """Yield the sizes by which sub-groups are ordered; the second if it changes the order."""
+
+        def pods(group: Group) -> float:
+            return len(self._wanted(group))
+
+        def resources(group: Group) -> float:
+            """Return the largest part of the cluster that it requests of any resource."""
+            amounts = total(task.shape.request.on_nodes for task in self._wanted(group))
+            return max((n / placing.cluster_total[at] for at, n in amounts.items()), default=0.0)
+
+        yield pods
+        names = [
+            [group.name for group in sorted(root.all_groups(), key=size, reverse=True)]
+            for size in (pods, resources)
+        ]
+        if names[0] != names[1]:
+            yield resources
 
     def _in_order(self, children: Sequence[Group]) -> Sequence[Group]:
-        if not self._largest_first:
-            return children
-        return sorted(children, key=lambda child: -len(self._wanted(child)))
+        size = self._size
+        return children if size is None else sorted(children, key=size, reverse=True)
 
     def satisfy(self, group: Group, placing: Placing) -> bool:
         """Place the missing pods of `group`, in the domain that is chosen already."""
