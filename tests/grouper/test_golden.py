@@ -41,3 +41,47 @@ def rows_of(golden: goldens.Golden, table: Table = TABLE) -> list[Row]:
         for version, kind, labels in kinds
     )
     return [row for row in found if row is not None]
+
+
+KINDS = """
+v1 Pod
+apps/v1 Deployment ReplicaSet StatefulSet
+batch/v1 Job CronJob
+jobset.x-k8s.io/v1alpha2 JobSet
+trainer.kubeflow.org/v1alpha1 TrainJob
+argoproj.io/v1alpha1 Workflow
+run.ai/v2alpha1 TrainingWorkload InteractiveWorkload DistributedWorkload
+run.ai/v2alpha1 InferenceWorkload DistributedInferenceWorkload
+run.ai/v1 RunaiJob
+nvidia.com/v1alpha1 DynamoGraphDeployment
+kubeflow.org/v1 TFJob XGBoostJob JAXJob MPIJob PyTorchJob PaddleJob
+kubeflow.org/v2beta1 MPIJob
+kubeflow.org/v1beta1 Notebook
+kubeflow.org/v1alpha1 ScheduledWorkflow
+ray.io/v1 RayCluster RayJob RayService
+ray.io/v1alpha1 RayCluster RayJob RayService
+serving.knative.dev/v1 Service
+leaderworkerset.x-k8s.io/v1 LeaderWorkerSet
+grove.io/v1alpha1 PodCliqueSet PodGangSet
+amlarc.azureml.com/v1alpha1 AmlJob
+egx.nvidia.io/v1 SPOTRequest
+machinelearning.seldon.io/v1 SeldonDeployment
+machinelearning.seldon.io/v1alpha2 SeldonDeployment
+kubevirt.io/v1 VirtualMachineInstance
+workspace.devfile.io/v1alpha2 DevWorkspace
+tekton.dev/v1 PipelineRun TaskRun
+sparkoperator.k8s.io/v1beta2 SparkApplication
+workload.codeflare.dev/v1beta2 AppWrapper
+sagemaker.amazonaws.com/v1 HyperPodPyTorchJob
+batch.volcano.sh/v1alpha1 Job
+"""
+"""What KAI-Scheduler, Kueue and Volcano know."""
+
+
+@pytest.mark.parametrize("line", KINDS.strip().splitlines())
+def test_the_kinds_of_other_schedulers_have_rows(line: str) -> None:
+    version, *kinds = line.split()
+    group = version.rpartition("/")[0]
+
+    missing = [kind for kind in kinds if TABLE.row(group, version.rpartition("/")[2], kind) is None]
+    assert missing == []

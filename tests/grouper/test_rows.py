@@ -155,6 +155,13 @@ def test_a_users_row_is_interpreted(tmp_path: Path) -> None:
         ("indexes(a)", {"a": "nonsense"}, 0),
         ("indexes(a)", {}, 0),
         ("lower(a)", {"a": "Worker"}, "worker"),
+        ("times(a, `2`)", {"a": 1.5}, 3.0),
+        ("times(a, b)", {"a": 2}, None),
+        ("mebibytes(a)", {"a": "2g"}, 2048),
+        ("mebibytes(a)", {"a": "512"}, 512),
+        ("mebibytes(a)", {"a": "1025KB"}, 2),
+        ("mebibytes(a)", {"a": "much"}, None),
+        ("mebibytes(a)", {}, None),
         ("sum(a.*.n)", {"a": {"x": {"n": 1}, "y": {"n": 2}, "z": {}}}, 3),
     ],
 )

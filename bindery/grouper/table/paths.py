@@ -4,6 +4,7 @@ The syntax is that of https://jmespath.org. A path is checked when a row is read
 finds unknown functions only when it evaluates them.
 """
 
+import math
 import re
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
@@ -14,6 +15,8 @@ import jmespath
 from jmespath import exceptions, functions
 
 _INDEXES: Final = re.compile(r"\d+(-\d+)?(,\d+(-\d+)?)*")
+_SIZE: Final = re.compile(r"(\d+)([kmgtp]?)b?")
+_MEBIBYTES: Final = {"k": 2**-10, "m": 1, "g": 2**10, "t": 2**20, "p": 2**30}
 _IN_BRACES: Final = re.compile(r"\{([^{}]+)\}")
 
 
@@ -39,6 +42,18 @@ class _Functions(functions.Functions):
     )
     def _func_minus(self, first: object, second: object) -> int | None:
         return None if first is None or second is None else integer(first) - integer(second)
+
+    @functions.signature({"types": ["number", "null"]}, {"types": ["number", "null"]})
+    def _func_times(self, first: float | None, second: float | None) -> float | None:
+        return None if first is None or second is None else first * second
+
+    @functions.signature({"types": ["string", "null"]})
+    def _func_mebibytes(self, text: str | None) -> int | None:
+        """Return the MiB of a size as Java and Spark write it, such as `512m` or `2g`."""
+        found = None if text is None else _SIZE.fullmatch(text.strip().lower())
+        if found is None:
+            return None
+        return math.ceil(int(found[1]) * _MEBIBYTES[found[2] or "m"])
 
     @functions.signature({"types": ["array"]})
     def _func_least(self, numbers: list[object]) -> int | None:

@@ -46,7 +46,9 @@ def metadata_links(
 def scheduling_part(template: Mapping[str, Any]) -> PodTemplate:
     """Return what of `template` decides where its pods can run."""
     metadata, spec = mapping(template.get("metadata")), mapping(template.get("spec"))
-    kept: dict[str, Any] = {key: spec[key] for key in sorted(_SPEC & spec.keys())}
+    kept: dict[str, Any] = {
+        key: spec[key] for key in sorted(_SPEC & spec.keys()) if spec[key] is not None
+    }
     for key in _CONTAINERS:
         containers = [_container(each) for each in spec.get(key) or () if isinstance(each, Mapping)]
         if containers:
