@@ -34,6 +34,7 @@ COMMANDS: Final = {
     "binder": LazyCommand("bindery.cli.binder", "The binder process."),
     "grouper": LazyCommand("bindery.cli.grouper", "The grouper process."),
     "nodeagent": LazyCommand("bindery.cli.nodeagent", "The node agent: hollow nodes."),
+    "node": LazyCommand("bindery.cli.node", "Check checkpoint files of a kubelet."),
     "webhook": LazyCommand("bindery.cli.webhook", "The admission webhook's process."),
     "reservation": LazyCommand("bindery.cli.reservation", "The process of a reservation pod."),
     "demo": LazyCommand("bindery.cli.demo", "A gang from Pending to Bound on your machine."),

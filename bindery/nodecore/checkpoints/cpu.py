@@ -43,7 +43,7 @@ class CpuCheckpointV1:
 
     def encode(self) -> bytes:
         """Return the file with its checksum."""
-        return _encode(self, "CPUManagerCheckpointV1", entries=_sorted(self.entries))
+        return _encode(self, _NAME, entries=_sorted(self.entries))
 
 
 @dataclass(frozen=True)

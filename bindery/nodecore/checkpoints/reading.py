@@ -1,0 +1,258 @@
+"""Checkpoint files of any kind: what they are, whether they are intact, what stands in them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from bindery.nodecore.checkpoints import allocations, claims, cpu, devices, gotext, memory
+from bindery.nodecore.checkpoints.gotext import Json
+from bindery.nodecore.cpu import restore as cpu_restore
+from bindery.nodecore.cpu.restore import ContainerIds
+from bindery.nodecore.cpusets import EMPTY, CpuSetError, format_cpus, parse_cpus
+from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
+from bindery.nodecore.features import Features
+
+_ALL_VERSIONS: Final = Features(pod_level_resource_managers=True)
+
+
+class Kind(StrEnum):
+    """The kinds of checkpoint files, by their usual names."""
+
+    CPU = cpu.FILE
+    MEMORY = memory.FILE
+    DEVICES = devices.FILE
+    CLAIMS = claims.FILE
+    ALLOCATIONS = allocations.FILE
+
+
+@dataclass(frozen=True, order=True)
+class Entry:
+    """One thing that stands in a file.
+
+    Attributes:
+        pod: the pod's UID, "-" for the node itself.
+        container: the container's name, "-" for the pod as a whole.
+        resource: what it has, such as "cpus", "memory" or a device's resource.
+        value: how much, or which.
+    """
+
+    pod: str
+    container: str
+    resource: str
+    value: str
+
+
+@dataclass(frozen=True)
+class FileContent:
+    """An intact checkpoint file.
+
+    Attributes:
+        kind: what it is.
+        version: the version of its format.
+        policy: the policy that wrote it, "-" for kinds without one.
+        entries: what stands in it.
+        findings: what contradicts itself in it.
+    """
+
+    kind: Kind
+    version: int
+    policy: str
+    entries: tuple[Entry, ...]
+    findings: tuple[str, ...] = ()
+
+
+def read(blob: bytes) -> FileContent:
+    """Return what stands in a checkpoint file of any kind.
+
+    Raises:
+        CheckpointError: it is no checkpoint, or its checksum is wrong.
+    """
+    kind = kind_of(gotext.from_json(blob))
+    return _READERS[kind](blob)
+
+
+def kind_of(content: Json) -> Kind:
+    """Return the kind of a file by its fields.
+
+    Raises:
+        DecodeError: it is none of the kubelet's.
+    """
+    fields = {key.lower() for key in content}
+    data = next((value for key, value in content.items() if key.lower() == "data"), None)
+    if "defaultcpuset" in fields:
+        return Kind.CPU
+    if "machinestate" in fields:
+        return Kind.MEMORY
+    if isinstance(data, dict):
+        return Kind.DEVICES
+    if isinstance(data, str):
+        return Kind.CLAIMS if "ClaimInfoStateList" in data else Kind.ALLOCATIONS
+    raise gotext.DecodeError("the file is no checkpoint of a kubelet")
+
+
+def convert_cpu(blob: bytes, version: int, containers: ContainerIds) -> bytes:
+    """Return a CPU manager's file in another version.
+
+    Args:
+        blob: the file, of any version.
+        version: 1, 2 or 3.
+        containers: container id -> pod UID and container name, from or to version 1.
+
+    Raises:
+        CheckpointError: the file cannot be read, or a container has no id.
+    """
+    content = cpu_restore.migrated(blob, containers, features=_ALL_VERSIONS)
+    if version >= 3:
+        return content.encode()
+    if content.pod_entries:
+        raise CheckpointError(f"version {version} has no place for the CPUs of whole pods")
+    if version == 2:
+        return cpu.CpuCheckpointV2(content.policy, content.default, content.entries).encode()
+    ids = {ref: container_id for container_id, ref in containers.items()}
+    entries = {}
+    for uid, inner in (content.entries or {}).items():
+        for name, cpus in inner.items():
+            if (uid, name) not in ids:
+                raise CheckpointError(f"no container id is given for container {name} of pod {uid}")
+            entries[ids[uid, name]] = cpus
+    return cpu.CpuCheckpointV1(content.policy, content.default, entries).encode()
+
+
+def _read_cpu(blob: bytes) -> FileContent:
+    version, checkpoint = _cpu_version(blob)
+    entries = [Entry("-", "-", "shared cpus", checkpoint.default)]
+    if isinstance(checkpoint, cpu.CpuCheckpointV1):
+        found = {
+            container_id: {"-": cpus} for container_id, cpus in (checkpoint.entries or {}).items()
+        }
+    else:
+        found = {uid: dict(inner) for uid, inner in (checkpoint.entries or {}).items()}
+    for uid, inner in sorted(found.items()):
+        entries += [Entry(uid, name, "cpus", cpus) for name, cpus in sorted(inner.items())]
+    if isinstance(checkpoint, cpu.CpuCheckpointV3):
+        entries += [
+            Entry(uid, "-", "cpus", format_cpus(cpus))
+            for uid, cpus in sorted((checkpoint.pod_entries or {}).items())
+        ]
+    return FileContent(Kind.CPU, version, checkpoint.policy, tuple(entries), _overlaps(entries))
+
+
+def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
+    fields = {key.lower(): value for key, value in gotext.from_json(blob).items()}
+    if "podentries" in fields:
+        return 3, cpu.decode_v3(blob)
+    if any(isinstance(value, str) for value in (fields.get("entries") or {}).values()):
+        return 1, cpu.decode_v1(blob)
+    try:
+        return 2, cpu.decode_v2(blob)
+    except CorruptCheckpointError:
+        try:
+            return 3, cpu.decode_v3(blob)  # without pods, only the checksum tells the version
+        except CorruptCheckpointError:
+            pass
+        raise
+
+
+def _overlaps(entries: list[Entry]) -> tuple[str, ...]:
+    """Return where the shared pool has CPUs that a container has for itself."""
+    try:
+        sets = [(entry, parse_cpus(entry.value)) for entry in entries]
+    except CpuSetError as error:
+        return (str(error),)
+    default = sets[0][1] if sets else EMPTY
+    return tuple(
+        f"container {entry.container} of pod {entry.pod} shares the CPUs "
+        f"{format_cpus(cpus & default)} with the shared pool"
+        for entry, cpus in sets[1:]
+        if cpus & default
+    )
+
+
+def _read_memory(blob: bytes) -> FileContent:
+    has_pods = "podentries" in {key.lower() for key in gotext.from_json(blob)}
+    checkpoint = memory.decode_v2(blob) if has_pods else memory.decode_v1(blob)
+    entries = [
+        Entry(
+            "-", "-", f"{resource} of NUMA node {node}", f"{table.free} of {table.allocatable} free"
+        )
+        for node, state in sorted((checkpoint.machine or {}).items())
+        for resource, table in sorted(state.memory.items())
+    ]
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, blocks in sorted(containers.items()):
+            entries += _block_entries(uid, name, blocks)
+    for uid, blocks in sorted((checkpoint.pod_entries or {}).items()):
+        entries += _block_entries(uid, "-", blocks)
+    return FileContent(Kind.MEMORY, 2 if has_pods else 1, checkpoint.policy, tuple(entries))
+
+
+def _block_entries(uid: str, container: str, blocks: memory.Blocks) -> list[Entry]:
+    return [
+        Entry(
+            uid,
+            container,
+            block.resource,
+            f"{block.size} on NUMA nodes {format_cpus(block.numa_nodes)}",
+        )
+        for block in sorted(blocks, key=lambda one: one.resource)
+    ]
+
+
+def _read_devices(blob: bytes) -> FileContent:
+    checkpoint = devices.decode(blob)
+    entries = [
+        Entry("-", "-", resource, " ".join(sorted(ids)))
+        for resource, ids in sorted((checkpoint.registered or {}).items())
+    ]
+    entries += sorted(
+        Entry(
+            entry.pod_uid,
+            entry.container,
+            entry.resource,
+            " ".join(sorted({one for ids in entry.devices.values() for one in ids})),
+        )
+        for entry in checkpoint.entries or ()
+    )
+    return FileContent(Kind.DEVICES, 2, "-", tuple(entries))
+
+
+def _read_claims(blob: bytes) -> FileContent:
+    entries = [
+        Entry(uid, "-", f"claim {claim.namespace}/{claim.name}", f"{driver}: {_names(held)}")
+        for claim in claims.decode(blob) or ()
+        for uid in sorted(claim.pod_uids) or ["-"]
+        for driver, held in sorted(claim.drivers.items())
+    ]
+    return FileContent(Kind.CLAIMS, 1, "-", tuple(sorted(entries)))
+
+
+def _names(held: tuple[claims.ClaimDevice, ...]) -> str:
+    return " ".join(f"{device.pool}/{device.device}" for device in held)
+
+
+def _read_allocations(blob: bytes) -> FileContent:
+    entries = []
+    for uid, pod in sorted(allocations.decode(blob).items()):
+        owners = dict(pod.containers or {})
+        if pod.pod_level is not None:
+            owners["-"] = pod.pod_level
+        for name, requirements in sorted(owners.items()):
+            entries += _amounts(uid, name, "request", requirements.requests)
+            entries += _amounts(uid, name, "limit", requirements.limits)
+    return FileContent(Kind.ALLOCATIONS, 1, "-", tuple(entries))
+
+
+def _amounts(uid: str, name: str, kind: str, amounts: Mapping[str, str]) -> list[Entry]:
+    return [
+        Entry(uid, name, f"{resource} {kind}", text) for resource, text in sorted(amounts.items())
+    ]
+
+
+_READERS: Final[Mapping[Kind, Callable[[bytes], FileContent]]] = {
+    Kind.CPU: _read_cpu,
+    Kind.MEMORY: _read_memory,
+    Kind.DEVICES: _read_devices,
+    Kind.CLAIMS: _read_claims,
+    Kind.ALLOCATIONS: _read_allocations,
+}
