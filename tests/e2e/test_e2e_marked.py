@@ -4,10 +4,13 @@ Grove, KubeRay and Kueue are played: the pods are as these write them.
 """
 
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from administrator import Administrator
+from commandline import CommandLine
 from foreigncrds import CRDS, DEFINITIONS, KAI_GROUPS, VOLCANO_GROUPS
 from support import Corner, binder_configuration, scheduler_configuration, wait_for
 
@@ -190,3 +193,31 @@ async def test_a_group_of_plain_pods_of_kueue(corner: Corner) -> None:
 
     await submit(corner, "p2", **marks)
     await wait_bound(corner, "p0", "p1", "p2")
+
+
+def test_a_live_cluster_is_migrated(
+    administrator: Administrator,
+    admin_kubeconfig: Path,
+    command_line: CommandLine,
+    namespace: str,
+) -> None:
+    body = {
+        "apiVersion": KAI_GROUPS.api_version,
+        "kind": "PodGroup",
+        "metadata": {"name": "mine", "namespace": namespace},
+        "spec": {"minMember": 2, "queue": "vision", "markUnschedulable": False},
+    }
+    administrator(lambda client: client.create(KAI_GROUPS, body, namespace))
+
+    done = command_line(f"--kubeconfig={admin_kubeconfig}", "migrate", "kai")
+
+    assert done.returncode == 0, done.stderr
+    (made,) = [
+        each
+        for each in yaml.safe_load_all(done.stdout)
+        if each["metadata"].get("namespace") == namespace
+    ]
+    assert made["metadata"]["name"] == "mine"
+    assert (made["spec"]["minMember"], made["spec"]["queue"]) == (2, "vision")
+    assert f"PodGroup {namespace}/mine" in done.stderr
+    assert "spec.markUnschedulable" in done.stderr
