@@ -19,7 +19,7 @@ from bindery.grouper.table.facts import PodFacts
 from bindery.grouper.table.groups import GroupPlan, Wanted
 from bindery.grouper.upstream import planning, trees
 from bindery.grouper.upstream.adapters import ADAPTERS
-from bindery.grouper.upstream.model import COMPOSITE, WORKLOAD, Adapter, Body, UpstreamGroup
+from bindery.grouper.upstream.model import COMPOSITE, GROUP, WORKLOAD, Adapter, Body, UpstreamGroup
 from bindery.grouper.upstream.reports import Finding, Said
 from bindery.grouper.upstream.trees import NotKnownYetError
 
@@ -268,7 +268,9 @@ class NamedGangs:
         if not tree:
             if key not in self._pods:
                 self._drop(key)
-            return _NOT_PLANNED
+                return _NOT_PLANNED
+            missing = contracts.missing_group(_pods_of([key], self._pods), key.name, GROUP)
+            return Planned(GroupPlan(problems=(missing,)))
         (root, adapter), *below = tree
         leaves = sorted(group.name for group, _ in tree if not group.is_composite)
         keys = [GangKey(UPSTREAM, key.namespace, name) for name in leaves]

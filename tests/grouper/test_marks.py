@@ -113,7 +113,13 @@ def test_pods_wait_for_the_object_of_their_mark_where_its_kind_is_installed() ->
     waiting = grove_pod("decode-0", "decode")
     gang = MarkedGang(CONTRACTS[0], "simple-0", "space", [waiting], None, is_kind_installed=True)
 
-    assert plan(gang) == GroupPlan()
+    made = plan(gang)
+
+    assert made.groups == ()
+    (problem,) = made.problems
+    assert problem.reason is ProblemReason.GROUP_MISSING
+    assert problem.object == waiting.reference
+    assert "PodGroup simple-0 of scheduling.run.ai" in problem.message
 
 
 def test_kais_node_pool_is_ours() -> None:

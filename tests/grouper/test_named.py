@@ -171,6 +171,17 @@ def test_a_pod_with_our_annotation_or_our_wish_to_be_skipped_names_nothing() -> 
     assert world.gangs.roots() == []
 
 
+def test_a_group_that_does_not_exist_is_told_at_its_oldest_pod() -> None:
+    world = World()
+    for name in ("a1", "a0"):
+        world.gangs.take_pod(pod(name, "alone"))
+
+    (problem,) = world.gangs.plan("upstream:space/alone").plan.problems
+
+    assert problem.object.name == "a0"
+    assert "PodGroup alone of scheduling.k8s.io" in problem.message
+
+
 def test_a_pod_that_changes_its_mark_changes_its_gang() -> None:
     world = World()
     world.gangs.take_pod(pod("k0", **KUEUE))

@@ -116,8 +116,12 @@ def contract_of(pod: PodFacts) -> tuple[Contract, str] | None:
 
 def plan(gang: MarkedGang) -> GroupPlan:
     """Return the PodGroup of a marked gang; none while the object of the mark is awaited."""
-    if not gang.pods or (gang.body is None and gang.is_kind_installed):
+    if not gang.pods:
         return GroupPlan()
+    if gang.body is None and gang.is_kind_installed:
+        assert gang.contract.kind is not None, "only a contract with a kind has one installed"
+        problem = missing_group(gang.pods, gang.name, gang.contract.kind.group)
+        return GroupPlan(problems=(problem,))
     problems: set[Problem] = set()
     owner = _owner(gang)
     spec: dict[str, Any] = {}
@@ -147,6 +151,16 @@ def plan(gang: MarkedGang) -> GroupPlan:
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return GroupPlan((made,), tuple(sorted(problems)))
+
+
+def missing_group(pods: Sequence[PodFacts], name: str, api_group: str) -> Problem:
+    """Return the problem that the PodGroup `name` does not exist, at the oldest of `pods`."""
+    oldest = min(pods, key=lambda pod: (pod.created, pod.name, pod.uid))
+    message = (
+        f"PodGroup {name} of {api_group}, which it names, does not exist, or a group above it does "
+        "not: all pods that name it wait"
+    )
+    return Problem(oldest.reference, ProblemReason.GROUP_MISSING, message)
 
 
 def _add_settings(

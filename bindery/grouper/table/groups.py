@@ -23,6 +23,8 @@ class ProblemReason(StrEnum):
     """The minimum is higher than the number of pods that there can be."""
     INVALID_VALUE = "InvalidValue"
     """A label or an annotation has a value that means nothing; it is ignored."""
+    GROUP_MISSING = "PodGroupMissing"
+    """The PodGroup of another API that pods name does not exist."""
     GROUP_NOT_USABLE = "PodGroupNotUsable"
     """A PodGroup of another API cannot be scheduled as it is."""
     PODS_DISAGREE = "PodsDisagree"

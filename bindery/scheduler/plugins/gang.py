@@ -7,8 +7,8 @@ from bindery.scheduler.model.verdicts import Refusal, SortKey
 from bindery.scheduler.plugins.view import SessionView
 
 _WAITING_FOR_GROUP = (
-    "no PodGroup selects it yet; the grouper writes one for its controller: if none comes, see the "
-    "events of the controller, and whether the grouper runs"
+    "no PodGroup selects it yet; the grouper writes one for its controller, or for the gang that "
+    "it names: if none comes, see the events of pod and controller, and whether the grouper runs"
 )
 
 

@@ -65,6 +65,8 @@ async def test_pods_wait_for_a_group_that_comes_later(corner: Corner, upstream: 
 
     await wait_for(waits, "the pods say what they wait for")
     assert await upstream.bound("late") == []
+    (event,) = await corner.events("PodGroupMissing")
+    assert "PodGroup late of scheduling.k8s.io" in event.note
 
     await upstream.create("late", gang(2))
     await upstream.wait_bound("late", 2)
