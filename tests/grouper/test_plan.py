@@ -197,7 +197,7 @@ def test_a_minimum_above_the_pods_is_kept_and_said() -> None:
 
     assert only(found).spec.min_member == 5
     assert reasons(found) == [("Job/train", "MinimumTooHigh")]
-    assert "there are at most 2 pods" in found.problems[0].message
+    assert "at most 2 pods exist" in found.problems[0].message
 
 
 @pytest.mark.parametrize(
@@ -300,6 +300,56 @@ def test_owners_in_a_circle_end_the_walk() -> None:
 
     assert len(found.groups) == 1
     assert "form a cycle" in found.problems[0].message
+
+
+def test_a_stateful_set_that_creates_its_pods_in_order_cannot_be_a_gang() -> None:
+    item = {
+        "apiVersion": "apps/v1",
+        "kind": "StatefulSet",
+        "metadata": {
+            "name": "db",
+            "namespace": "default",
+            "uid": "db-uid",
+            "annotations": {names.MIN_MEMBER_KEY: "3"},
+        },
+        "spec": {"replicas": 3},
+    }
+    parallel = {**item, "spec": {"replicas": 3, "podManagementPolicy": "Parallel"}}
+
+    assert reasons(planned(pods_of(item), item)) == [("StatefulSet/db", "MinimumTooHigh")]
+    assert planned(pods_of(parallel), parallel).problems == ()
+    assert only(planned(pods_of(parallel), parallel)).spec.min_member == 3
+
+
+def leader_worker_set(template: Any) -> Any:
+    return {
+        "apiVersion": "leaderworkerset.x-k8s.io/v1",
+        "kind": "LeaderWorkerSet",
+        "metadata": {"name": "serve", "namespace": "default", "uid": "serve-uid"},
+        "spec": {"leaderWorkerTemplate": {"size": 4, **template}},
+    }
+
+
+def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
+    annotated = {"metadata": {"annotations": {names.MIN_MEMBER_KEY: "2"}}}
+    own = leader_worker_set({"leaderTemplate": {"spec": {}}, "workerTemplate": annotated})
+    shared = leader_worker_set({"workerTemplate": annotated})
+    leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
+    worker = {"leaderworkerset.sigs.k8s.io/name": "serve"}
+
+    of_role = only(planned(pods_of(own, 1, labels=leader), own))
+    by_pods = [
+        *pods_of(shared, 1, labels=leader, annotations={names.MIN_MEMBER_KEY: "2"}),
+        *(
+            replace(pod, uid="w", name="w")
+            for pod in pods_of(shared, 1, labels=worker, annotations={names.MIN_MEMBER_KEY: "2"})
+        ),
+    ]
+    of_all = only(planned(by_pods, shared))
+
+    assert [part.min_member for part in of_role.spec.sub_groups] == [1, 2]
+    assert [part.min_member for part in of_all.spec.sub_groups] == [1, 1]
+    assert (of_role.spec.min_member, of_all.spec.min_member) == (3, 2)
 
 
 def test_parts_that_ask_for_different_queues_are_one_gang_in_the_first_one() -> None:

@@ -215,7 +215,9 @@ class Gang:
         """Return whether there can be as many pods as `asked`; None: that is not known."""
         if count is None or asked.value <= count:
             return True
-        message = f"the minimum{where} is {asked.value} and there are at most {count} pods"
+        message = (
+            f"the minimum{where} is {asked.value}, and at most {count} pods exist before they run"
+        )
         self._problems.add(Problem(asked.source, ProblemReason.MINIMUM_TOO_HIGH, message))
         return False
 

@@ -93,12 +93,14 @@ class Owners:
         return Chain(pod, tuple(links))
 
     def named(self, group: str, kind: str, namespace: str, name: str) -> KubeObject | None:
-        """Return the object with this name; of several versions of it, any one."""
-        for item in self.by_uid.values():
+        """Return the object with this name; the newest, if one of them was made again."""
+        found: list[tuple[str, str, KubeObject]] = []
+        for uid, item in self.by_uid.items():
             at = reference_of(item)
             if (at.group, at.kind, at.namespace, at.name) == (group, kind, namespace, name):
-                return item
-        return None
+                created = mapping(item.get("metadata")).get("creationTimestamp") or ""
+                found.append((created, uid, item))
+        return max(found, key=lambda each: each[:2])[2] if found else None
 
     def _link(self, reference: Reference) -> Link | None:
         if reference.uid in self.pods:

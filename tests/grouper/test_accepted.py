@@ -1,0 +1,43 @@
+"""The real API server takes the PodGroup of every golden file as they are."""
+
+from typing import Any
+
+import goldens
+import pytest
+from administrator import Administrator, Plain
+
+from bindery.api.podgroup import PodGroupSpec
+from bindery.controlplane.install import Installation
+from bindery.grouper.table import load, plan
+from bindery.kube.client import Client
+from bindery.kube.resources import Resource
+
+TABLE = load()
+POD_GROUPS = Resource("scheduling.bindery.dev", "v1alpha1", "podgroups", "PodGroup", True, Plain)
+
+
+@pytest.mark.e2e
+def test_every_pod_group_is_stored_as_it_was_planned(
+    installation: Installation, administrator: Administrator, namespace: str
+) -> None:
+    planned: dict[str, Any] = {}
+    for name in goldens.names():
+        golden = goldens.load_golden(name)
+        for index, group in enumerate(plan(golden.owners, golden.pods, TABLE).groups):
+            written: Any = group.to_object()
+            written["metadata"] |= {"namespace": namespace, "name": f"{name}-{index}"}
+            planned[f"{name}-{index}"] = written
+
+    async def store(client: Client) -> dict[str, Any]:
+        for written in planned.values():
+            await client.create(POD_GROUPS, written, namespace)
+        found = await client.list(POD_GROUPS, namespace=namespace)
+        return {item.metadata.name: item.spec for item in found}
+
+    stored = administrator(store)
+
+    assert len(planned) > 60
+    for name, written in planned.items():
+        assert PodGroupSpec.model_validate(stored[name]) == PodGroupSpec.model_validate(
+            written["spec"]
+        ), name
