@@ -1,6 +1,6 @@
 """Workloads as people write them, without a PodGroup: manifests, and what becomes of them."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -115,7 +115,7 @@ class Maker:
         assert found is not None
         return found
 
-    async def wait_bound(self, app: str, count: int) -> Sequence[Pod]:
+    async def wait_bound(self, app: str, count: int) -> list[Pod]:
         """Wait until so many pods of a template are bound."""
 
         async def bound() -> list[Pod] | None:
