@@ -250,6 +250,7 @@ def _likeness(session: Session, claim: Claim) -> Hashable:
     """Return a key that equivalent claims share; None if plugins can tell the claims apart."""
     job = claim.job
     sees_job = any(p.domains(session, job) is not None for p in session.plugins.domains)
+    sees_job |= any(p.gang_domains(session, job, None) for p in session.plugins.gang_domains)
     if sees_job or session.plugins.victim_filters:  # they see the job itself
         return None
     # Its other pods tie it to their domain.

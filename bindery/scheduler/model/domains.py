@@ -3,8 +3,8 @@
 Planning asks for candidates with a `DomainAsk`; plugins answer with `Domain`s, best first.
 """
 
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 
 
@@ -49,6 +50,8 @@ class Domain:
     """For messages: the level and the domain."""
     bonus: NDArray[np.float64] | None = None
     """Node row -> what is added to its score, so that pods fill one part of it after the other."""
+    of_shapes: Mapping[Shape, BoolColumn] = field(default_factory=dict)
+    """Narrower masks for pods of some shapes."""
 
 
 NO_ROWS: Rows = np.zeros(0, dtype=np.intp)

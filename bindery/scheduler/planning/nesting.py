@@ -6,7 +6,7 @@ rolled back, and the best one is replayed.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.constraints import Constraint
@@ -99,5 +99,7 @@ class Nest:
         return best
 
     def _enter(self, domain: Domain) -> None:
+        if self._domain.of_shapes:
+            domain = replace(domain, of_shapes=self._domain.of_shapes)
         self._domain, self._ranks = domain, 0
         self.finder = self._session.placement.finder(self._job, domain)

@@ -364,13 +364,14 @@ class JobFinder:
         self.nominated = nominated
         """The nominated pods of other schedulers that count for the job."""
         self._bonus = domain.bonus
+        self._of_shapes = domain.of_shapes
+        self._outside = f"outside {domain.name}" if domain.name else "outside its domain"
         nodes = domain.nodes
         is_shared = nodes is None and len(against) == 1 and against[0].is_shared
         self._closed: BoolColumn | None = against[0].nodes if is_shared else None
         """The only restriction of its nodes, if other jobs have the same."""
         if nodes is not None:
-            outside = f"outside {domain.name}" if domain.name else "outside its domain"
-            against = (*against, NodeFailure(outside, ~nodes))
+            against = (*against, NodeFailure(self._outside, ~nodes))
         self._against = against
         masks = [~failure.nodes for failure in against]
         self._allowed: BoolColumn | None = np.logical_and.reduce(masks) if masks else None
@@ -383,7 +384,8 @@ class JobFinder:
     @property
     def is_restricted(self) -> bool:
         """Whether the nodes for the job differ from the nodes for equal pods of other jobs."""
-        return self._allowed is not None or self._bonus is not None or bool(self._refused)
+        is_limited = self._allowed is not None or bool(self._of_shapes)
+        return is_limited or self._bonus is not None or bool(self._refused)
 
     def speaks_for_others(self, task: Task) -> bool:
         """Return whether a result for `task` holds until the session ends, for pods of any job.
@@ -414,8 +416,15 @@ class JobFinder:
 
     def allowed(self, shape: Shape) -> BoolColumn:
         """Return the rows that a pod of `shape` may use, apart from room. Do not write to it."""
-        passing = self._placement.passing(shape)
-        return passing if self._allowed is None else passing & self._allowed
+        passing, allowed = self._placement.passing(shape), self._limits(shape)
+        return passing if allowed is None else passing & allowed
+
+    def _limits(self, shape: Shape) -> BoolColumn | None:
+        """Return the rows of the job's domain and own filters; None for all."""
+        tied = self._of_shapes.get(shape)
+        if tied is None or self._allowed is None:
+            return self._allowed if tied is None else tied
+        return self._allowed & tied
 
     def allowed_for(self, task: Task, *, emptied: bool = False) -> BoolColumn:
         """Return the rows that `task` may use, apart from room, as a new mask.
@@ -444,6 +453,9 @@ class JobFinder:
     def against(self, task: Task) -> Iterator[NodeFailure]:
         """Yield the failures of nodes for `task` beyond the failures for its shape."""
         yield from self._against
+        tied = self._of_shapes.get(task.shape)
+        if tied is not None:
+            yield NodeFailure(self._outside, ~tied)
         yield from self._placement.task_failures(task)
         rules = self._rules(task.shape)
         if rules is not None:
@@ -461,7 +473,8 @@ class JobFinder:
         shape = task.shape
         if self._placement.is_filtered(shape):
             return self._task_vectors(task)
-        if self._bonus is None and shape not in self._own:
+        is_tied = shape in self._of_shapes
+        if self._bonus is None and shape not in self._own and not is_tied:
             if self._allowed is None:
                 return self._placement.shared(shape, self.nominated)
             if self._closed is not None:
@@ -472,7 +485,7 @@ class JobFinder:
         vectors = self._own.get(shape)
         if vectors is None:
             vectors = self._own[shape] = self._placement.own(
-                shape, self._allowed, self._bonus, self.nominated
+                shape, self._limits(shape), self._bonus, self.nominated
             )
         return vectors
 

@@ -374,12 +374,20 @@ class Session:
         """When running pods end that say so, as of the first time that this is asked."""
         return ExpectedEnds(self.state, self.now)
 
-    def job_domains(self, job: Job) -> Iterator[Domain]:
-        """Yield the domains of the whole `job` from `CandidateDomains` plugins, best first."""
+    def job_domains(self, job: Job, freeable: IntColumns | None = None) -> Iterator[Domain]:
+        """Yield the domains of the whole `job` from plugins, best first.
+
+        `freeable`: see `DomainAsk`.
+        """
         for plugin in self.plugins.domains:
             domains = plugin.domains(self, job)
             if domains is not None:
                 yield from map(Domain, domains)
+                return
+        for offering in self.plugins.gang_domains:
+            offered = offering.gang_domains(self, job, freeable)
+            if offered is not None:
+                yield from offered
                 return
         yield EVERYWHERE
 

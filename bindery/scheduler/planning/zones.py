@@ -85,7 +85,7 @@ def zones(
     def in_job(task: Task) -> bool:
         return task.job == job.key
 
-    for outer in session.job_domains(job):
+    for outer in session.job_domains(job, freeable):
         for whole in chooser.domains(job.topology, tasks, in_job, outer, None):
             if groups:
                 yield from chooser.narrowed(whole, groups)
@@ -163,6 +163,7 @@ class _Chooser:
         if constraint is None or not constraint.limits:
             yield within
             return
+        tied = within.of_shapes
         ask = DomainAsk(
             job=self._job,
             constraint=constraint,
@@ -174,7 +175,8 @@ class _Chooser:
             taken=taken,
             is_widest_only=self._is_widest_only,
         )
-        yield from self._session.group_domains(ask)
+        for found in self._session.group_domains(ask):
+            yield replace(found, of_shapes=tied) if tied else found
 
     def narrowed(self, whole: Domain, parts: Sequence[_Group]) -> Iterator[Zones]:
         """Yield zones inside `whole`: one for each domain of the first of `parts`.

@@ -17,7 +17,7 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.ledgers.base import Ledger, Operation
-from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.constraints import Constraint
 from bindery.scheduler.model.domains import Domain, DomainAsk
 from bindery.scheduler.model.jobs import Job, Task, Uid
@@ -198,6 +198,21 @@ class CandidateDomains(Protocol):
 
     def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
         """Return masks over node rows, best first; None if the job needs no domain."""
+        ...
+
+
+@runtime_checkable
+class GangDomains(Protocol):
+    """Offers domains for pods of a gang that must be together, for a reason other than topology."""
+
+    def gang_domains(
+        self, session: SessionView, job: Job, freeable: IntColumns | None
+    ) -> Iterable[Domain] | None:
+        """Return the domains to try for the next pods of `job`, best first; None if it needs none.
+
+        Not asked if a `CandidateDomains` plugin has domains for the job. `freeable`: see
+        `DomainAsk`.
+        """
         ...
 
 

@@ -43,6 +43,7 @@ class PluginSet:
     node_scores: Sequence[tuple[points.NodeScore, float]] = field(init=False)
     """Each with the factor of its scores; plugins with factor 0 are left out."""
     group_domains: Sequence[points.GroupDomains] = field(init=False)
+    gang_domains: Sequence[points.GangDomains] = field(init=False)
     placement_rules: Sequence[tuple[points.PlacementRules, float]] = field(init=False)
     """Each with the factor of its scores."""
     nominated_rules: Sequence[points.NominatedRules] = field(init=False)
@@ -89,6 +90,7 @@ class PluginSet:
         self.nominated_rules = [p for p in self.plugins if isinstance(p, points.NominatedRules)]
         self.device_choices = [p for p in self.plugins if isinstance(p, points.DeviceChoice)]
         self.domains = [p for p in self.plugins if isinstance(p, points.CandidateDomains)]
+        self.gang_domains = [p for p in self.plugins if isinstance(p, points.GangDomains)]
         self.group_domains = [p for p in self.plugins if isinstance(p, points.GroupDomains)]
         self.validity = [p for p in self.plugins if isinstance(p, points.JobValid)]
         self.capacity_gates = [p for p in self.plugins if isinstance(p, points.CapacityGate)]

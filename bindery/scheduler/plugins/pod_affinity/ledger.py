@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator
 
 from bindery.scheduler.ledgers.base import LedgerRefusalError, Operation, OperationKind
 from bindery.scheduler.model.jobs import NO_ROW, Uid
+from bindery.scheduler.model.label_domains import Domains
 from bindery.scheduler.model.pod_catalog import places
 from bindery.scheduler.model.pod_rules import PodSet
 from bindery.scheduler.model.shapes import Shape
@@ -70,6 +71,21 @@ class AffinityLedger:
         if shape not in self._rules:
             self._rules[shape] = self._made_rules(shape)
         return self._rules[shape]
+
+    def has_peers(self, shape: Shape) -> bool:
+        """Return whether any pod matches all terms of required affinity of `shape`."""
+        members = tuple(term.pods for term in shape.rules.affinity)
+        matching = self._population_of(members)
+        keys = {term.topology_key for term in shape.rules.affinity}
+        return any(matching.counts(key).total.present for key in keys)
+
+    def are_peers(self, shape: Shape, other: Shape) -> bool:
+        """Return whether pods of `other` match all terms of required affinity of `shape`."""
+        return self._is_member(other, tuple(term.pods for term in shape.rules.affinity))
+
+    def domains(self, key: str) -> Domains:
+        """Return the domains of a label key."""
+        return self._topology.domains(key)
 
     def populations(self) -> Iterator[tuple[object, Population]]:
         """Yield all populations with their keys, for comparison with a count from scratch."""

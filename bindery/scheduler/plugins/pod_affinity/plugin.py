@@ -5,7 +5,7 @@ kube-scheduler's plugin InterPodAffinity (Kubernetes 1.36). Pods of other node p
 domains of their nodes.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 from pydantic import Field
@@ -15,12 +15,15 @@ from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
 from bindery.kube.store import Change
 from bindery.scheduler.ledgers.base import Ledger
-from bindery.scheduler.model.jobs import Task, Uid
+from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.domains import Domain
+from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.pod_catalog import WATCHED
 from bindery.scheduler.model.row_rules import ClosedRows, RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import SortKey
+from bindery.scheduler.plugins.pod_affinity import tied
 from bindery.scheduler.plugins.pod_affinity.catalog import TermCatalog
 from bindery.scheduler.plugins.pod_affinity.ledger import AffinityLedger
 from bindery.scheduler.plugins.view import SessionView
@@ -63,6 +66,14 @@ class PodAffinity:
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
         """Return the rules for pods of `shape`; None if there are none."""
         return session.ledger(AffinityLedger).rules(shape)
+
+    def gang_domains(
+        self, session: SessionView, job: Job, freeable: IntColumns | None
+    ) -> Iterator[Domain] | None:
+        """Return the domains to try for the next pods of `job`; None if they require none."""
+        if not any(task.shape.rules.affinity for task in job.pending.values()):
+            return None
+        return tied.domains(session, session.next_pods(job), freeable)
 
     def nominated_rules(
         self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]

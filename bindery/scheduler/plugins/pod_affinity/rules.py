@@ -113,6 +113,10 @@ class AffinityRules:
         """Return a mask of the rows that are open after all releasing pods have gone."""
         return self._open(_LATER)
 
+    def open_for_peers(self) -> BoolColumn:
+        """Return the rows that would be open if peers were there, after all releases."""
+        return self._without_closed(self._has_keys, _LATER)
+
     def is_open(self, row: int, *, later: bool) -> bool:
         """Return whether the row is open now, or `later`, after all releasing pods have gone."""
         when = _LATER if later else _NOW
@@ -156,7 +160,9 @@ class AffinityRules:
         return self._kept_away, self._shut_out
 
     def _open(self, when: int) -> BoolColumn:
-        mask = self._affinity(when)
+        return self._without_closed(self._affinity(when), when)
+
+    def _without_closed(self, mask: BoolColumn, when: int) -> BoolColumn:
         for closings in self._against:
             if closings is not None:
                 mask = mask & ~closings.mask(when)
