@@ -26,8 +26,8 @@ from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import Refusal
 from bindery.scheduler.planning.effects import bind_effects
+from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.job_reports import job_report
-from bindery.scheduler.planning.placement import FilterCache
 from bindery.scheduler.planning.reports import CycleReport, JobReport, RefusedPlan
 from bindery.scheduler.planning.rounds import Deadline, Position, Round, Turn
 from bindery.scheduler.planning.session import Session

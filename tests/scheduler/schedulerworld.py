@@ -39,7 +39,7 @@ from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.feed import statement_changes
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.engine import Engine
-from bindery.scheduler.planning.placement import FilterCache
+from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.reports import JobReport
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load

@@ -11,7 +11,7 @@ from schedulerworld import NOW, configuration, engine_with, node, plan, pod, que
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import SortKey
-from bindery.scheduler.planning.placement import FilterCache
+from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.plugins.registry import PluginSet, load
 from bindery.scheduler.plugins.view import SessionView

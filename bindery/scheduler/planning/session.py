@@ -37,9 +37,10 @@ from bindery.scheduler.model.shapes import Shape, unmet_text
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import Refusal, Rows, SortKey
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.futures import Futures
 from bindery.scheduler.planning.memory import Memory
-from bindery.scheduler.planning.placement import FilterCache, Placement
+from bindery.scheduler.planning.placement import Placement
 from bindery.scheduler.planning.reports import StageReport
 from bindery.scheduler.planning.reservations import Reservations
 from bindery.scheduler.planning.run_times import RunTimeLimit, exceeded

@@ -1,0 +1,44 @@
+"""The results of static filters, kept over sessions. Used by `placement`."""
+
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import NodeFailure
+from bindery.scheduler.planning.view import PlanningView
+
+
+class FilterCache:
+    """Masks of static filters by shape, kept over sessions until a node changes."""
+
+    def __init__(self) -> None:
+        self._version = -1
+        self._failures: dict[Shape, tuple[NodeFailure, ...]] = {}
+        self._passing: dict[Shape, BoolColumn] = {}
+
+    def failures(self, session: PlanningView, shape: Shape) -> tuple[NodeFailure, ...]:
+        """Return the failures of nodes for `shape` from the filter plugins."""
+        if session.state.nodes.version != self._version:
+            self._failures.clear()
+            self._passing.clear()
+            self._version = session.state.nodes.version
+        shape = shape.plain  # rules about other pods are no static filters
+        found = self._failures.get(shape)
+        if found is None:
+            found = self._failures[shape] = tuple(
+                failure
+                for plugin in session.plugins.node_filters
+                for failure in plugin.node_failures(session, shape)
+                if failure.nodes.any()
+            )
+        return found
+
+    def passing(self, session: PlanningView, shape: Shape) -> BoolColumn:
+        """Return the rows that pass all static filters for `shape`, as a shared mask."""
+        shape = shape.plain
+        failures = self.failures(session, shape)
+        mask = self._passing.get(shape)
+        if mask is None:
+            mask = session.state.nodes.exists
+            for failure in failures:
+                mask &= ~failure.nodes
+            self._passing[shape] = mask
+        return mask
