@@ -166,11 +166,7 @@ class NominatedRules(Protocol):
     def nominated_rules(
         self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
     ) -> RowRules | None:
-        """Return the rules for pods of `shape`, or None if there are none.
-
-        `nominated`: node row -> pods. Each node is judged as if its own nominated pods were on it.
-        The plugin's other rules count too, without any nominated pods.
-        """
+        """Return rules by `nominated` (node row -> pods), each node with its own; None for none."""
         ...
 
 
@@ -210,8 +206,7 @@ class GangDomains(Protocol):
     ) -> Iterable[Domain] | None:
         """Return the domains to try for the next pods of `job`, best first; None if it needs none.
 
-        Not asked if a `CandidateDomains` plugin has domains for the job. `freeable`: see
-        `DomainAsk`.
+        Not asked if `CandidateDomains` has domains for it. `freeable`: see `DomainAsk`.
         """
         ...
 
