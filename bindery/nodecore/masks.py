@@ -1,6 +1,6 @@
 """Sets of NUMA nodes as bit masks: bit n stands for the node with id n, from 0 to 63."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
@@ -24,6 +24,7 @@ def mask_of(nodes: Iterable[int]) -> int:
     return mask
 
 
+@lru_cache(maxsize=8192)
 def nodes_of(mask: int) -> tuple[int, ...]:
     """Return the ids in `mask`, ascending."""
     return tuple(node for node in range(mask.bit_length()) if mask >> node & 1)
@@ -37,6 +38,20 @@ def is_narrower(mask: int, other: int) -> bool:
 def narrowness(mask: int) -> tuple[int, int]:
     """Return a sort key: the number of nodes, then the mask as a number."""
     return mask.bit_count(), mask
+
+
+def sums(values: Mapping[int, int]) -> dict[int, int]:
+    """Return the sum of `values` over every set of nodes but the empty one, by mask.
+
+    Args:
+        values: the value of each node by its id.
+    """
+    found = {0: 0}
+    for mask in iterate(sorted(values)):
+        lowest = mask & -mask
+        found[mask] = found[mask ^ lowest] + values[lowest.bit_length() - 1]
+    del found[0]
+    return found
 
 
 def iterate(nodes: Sequence[int]) -> Iterator[int]:

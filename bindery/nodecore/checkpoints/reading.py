@@ -170,8 +170,7 @@ def _overlaps(entries: list[Entry]) -> tuple[str, ...]:
 
 
 def _read_memory(blob: bytes) -> FileContent:
-    has_pods = "podentries" in {key.lower() for key in gotext.from_json(blob)}
-    checkpoint = memory.decode_v2(blob) if has_pods else memory.decode_v1(blob)
+    version, checkpoint = _memory_version(blob)
     entries = [
         Entry(
             "-", "-", f"{resource} of NUMA node {node}", f"{table.free} of {table.allocatable} free"
@@ -184,7 +183,20 @@ def _read_memory(blob: bytes) -> FileContent:
             entries += _block_entries(uid, name, blocks)
     for uid, blocks in sorted((checkpoint.pod_entries or {}).items()):
         entries += _block_entries(uid, "-", blocks)
-    return FileContent(Kind.MEMORY, 2 if has_pods else 1, checkpoint.policy, tuple(entries))
+    return FileContent(Kind.MEMORY, version, checkpoint.policy, tuple(entries))
+
+
+def _memory_version(blob: bytes) -> tuple[int, memory.MemoryCheckpoint]:
+    if "podentries" in {key.lower() for key in gotext.from_json(blob)}:
+        return 2, memory.decode_v2(blob)
+    try:
+        return 1, memory.decode_v1(blob)
+    except CorruptCheckpointError:
+        try:
+            return 2, memory.decode_v2(blob)  # without pods, only the checksum tells the version
+        except CorruptCheckpointError:
+            pass
+        raise
 
 
 def _block_entries(uid: str, container: str, blocks: memory.Blocks) -> list[Entry]:

@@ -74,18 +74,14 @@ def generate(policy: StaticPolicy, available: CpuSet, reusable: CpuSet, count: i
     """
     numa = policy.topology.numa
     details = policy.topology.details
-    totals = {1 << node: len(cpus) for node, cpus in numa.items()}
-    free = {1 << node: len(cpus & available) for node, cpus in numa.items()}
     needed = masks.mask_of({details[cpu].numa for cpu in reusable})
-    fewest = len(numa)
-    found = []
-    for mask in masks.iterate(sorted(numa)):
-        bits = [bit for bit in totals if bit & mask]
-        if len(bits) < fewest and sum(totals[bit] for bit in bits) >= count:
-            fewest = len(bits)
-        room = len(reusable) + sum(free[bit] for bit in bits)
-        if needed & ~mask == 0 and room >= count:
-            found.append(mask)
+    totals = masks.sums({node: len(cpus) for node, cpus in numa.items()})
+    free = masks.sums({node: len(cpus & available) for node, cpus in numa.items()})
+    fewest = min(
+        (mask.bit_count() for mask, cpus in totals.items() if cpus >= count), default=len(numa)
+    )
+    room = count - len(reusable)
+    found = [mask for mask, cpus in free.items() if cpus >= room and not needed & ~mask]
     return [Hint(mask, _is_preferred(policy, mask, fewest)) for mask in found]
 
 

@@ -1,9 +1,10 @@
 """On which NUMA nodes memory and huge pages can be had."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
 
 from bindery.nodecore import masks
-from bindery.nodecore.memory.state import Block, NumaNodeState
+from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.topology.hints import Hint
 
 Requests = Mapping[str, int]
@@ -13,6 +14,9 @@ Machine = Mapping[int, NumaNodeState]
 
 Reusable = Mapping[tuple[int, str], int]
 """Mask of NUMA nodes and resource -> bytes that the pod's init containers leave there."""
+
+
+_NO_MEMORY: Final = MemoryTable(0, 0, 0, 0, 0)
 
 
 def calculate(machine: Machine, requests: Requests, reusable: Reusable) -> dict[str, list[Hint]]:
@@ -26,19 +30,19 @@ def calculate(machine: Machine, requests: Requests, reusable: Reusable) -> dict[
         requests: what is needed.
         reusable: what the pod's init containers leave.
     """
-    numa_nodes = sorted(machine)
-    fewest = len(numa_nodes)
-    found: list[int] = []
-    for mask in masks.iterate(numa_nodes):
-        group = masks.nodes_of(mask)
-        if not _could_have_room(machine, group, requests):
-            continue
-        fewest = min(fewest, len(group))
-        if is_group_possible(machine, group) and all(
-            free(machine, group, resource) + reusable.get((mask, resource), 0) >= size
-            for resource, size in requests.items()
-        ):
-            found.append(mask)
+    tables = {
+        resource: {node: state.memory.get(resource, _NO_MEMORY) for node, state in machine.items()}
+        for resource in requests
+    }
+    could = _masks_with(tables, requests, lambda table: table.allocatable, {})
+    has = _masks_with(tables, requests, lambda table: table.free, reusable)
+    possible = [mask for mask in masks.iterate(sorted(machine)) if mask in could]
+    fewest = min((mask.bit_count() for mask in possible), default=0)
+    found = [
+        mask
+        for mask in possible
+        if mask in has and is_group_possible(machine, masks.nodes_of(mask))
+    ]
     if not found:
         return {}
     hints = [Hint(mask, preferred=mask.bit_count() == fewest) for mask in found]
@@ -97,13 +101,18 @@ def regenerate(blocks: Sequence[Block], requests: Requests) -> dict[str, list[Hi
     return hints
 
 
-def _could_have_room(machine: Machine, group: Sequence[int], requests: Requests) -> bool:
-    return all(
-        sum(
-            machine[node].memory[resource].allocatable
-            for node in group
-            if resource in machine[node].memory
-        )
-        >= size
-        for resource, size in requests.items()
-    )
+def _masks_with(
+    tables: Mapping[str, Mapping[int, MemoryTable]],
+    requests: Requests,
+    amount: Callable[[MemoryTable], int],
+    extra: Reusable,
+) -> set[int]:
+    """Return the masks of groups whose amounts are enough for all requests."""
+    enough: set[int] | None = None
+    for resource, size in requests.items():
+        sums = masks.sums({node: amount(table) for node, table in tables[resource].items()})
+        found = {
+            mask for mask, total in sums.items() if total + extra.get((mask, resource), 0) >= size
+        }
+        enough = found if enough is None else enough & found
+    return set() if enough is None else enough

@@ -261,9 +261,8 @@ def _group(
         AllocationError: there are none.
     """
     chosen = hint
-    possible = hints.calculate(state.machine, wanted, reusable).get(MEMORY, [])
     if chosen.mask is None:
-        found = hints.best(possible)
+        found = hints.best(_possible(state, wanted, reusable))
         if found is None:
             raise AllocationError(
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with "
@@ -273,8 +272,8 @@ def _group(
     group = masks.nodes_of(chosen.mask or 0)
     if not hints.has_room(state.machine, group, wanted):
         mask = chosen.mask or 0
-        wider = [one for one in possible if one.mask is not None and one.mask & mask == mask]
-        found = hints.best(wider)
+        possible = _possible(state, wanted, reusable)
+        found = hints.best([one for one in possible if (one.mask or 0) & mask == mask])
         if found is None:
             raise AllocationError(
                 "[memorymanager] failed to find NUMA nodes to extend the current topology hint"
@@ -284,6 +283,12 @@ def _group(
     if hints.violates(state.machine, group):
         raise AllocationError("[memorymanager] preferred hint violates NUMA node allocation")
     return group
+
+
+def _possible(
+    state: MemoryState, wanted: hints.Requests, reusable: hints.Reusable
+) -> Sequence[Hint]:
+    return hints.calculate(state.machine, wanted, reusable).get(MEMORY, [])
 
 
 def _at_least(found: Hint, asked: Hint, kind: str) -> Hint:

@@ -13,7 +13,7 @@ Here that set is found without the combinations:
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import reduce
+from functools import lru_cache, reduce
 from typing import Any
 
 import numpy as np
@@ -120,7 +120,7 @@ def _reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]
     narrow = [masks for masks in choices if masks != {everything}]
     if not narrow:
         return [everything]
-    nodes = sorted(numa.nodes)
+    nodes = tuple(sorted(numa.nodes))
     if len(nodes) > _MOST_TABLE_NODES:
         return sorted(reduce(lambda one, other: {a & b for a in one for b in other}, narrow) - {0})
     reached = _table(narrow[0], nodes)
@@ -130,7 +130,7 @@ def _reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]
     return [_spread(mask, nodes) for mask in dense if mask]
 
 
-def _table(masks: Iterable[int], nodes: Sequence[int]) -> NDArray[np.int64]:
+def _table(masks: Iterable[int], nodes: tuple[int, ...]) -> NDArray[np.int64]:
     """Return a table over all subsets of `nodes` with 1 at each of `masks`."""
     table = np.zeros(1 << len(nodes), dtype=np.int64)
     table[[_packed(mask, nodes) for mask in masks]] = 1
@@ -162,11 +162,13 @@ def _halves(cube: NDArray[np.int64], axis: int) -> tuple[NDArray[np.int64], NDAr
     return cube[(*before, 0)], cube[(*before, 1)]
 
 
-def _packed(mask: int, nodes: Sequence[int]) -> int:
+@lru_cache(maxsize=8192)
+def _packed(mask: int, nodes: tuple[int, ...]) -> int:
     """Return `mask` with the bits of `nodes` moved together."""
     return sum(1 << place for place, node in enumerate(nodes) if mask >> node & 1)
 
 
-def _spread(dense: int, nodes: Sequence[int]) -> int:
+@lru_cache(maxsize=8192)
+def _spread(dense: int, nodes: tuple[int, ...]) -> int:
     """Return the mask of which `dense` is the packed form."""
     return sum(1 << node for place, node in enumerate(nodes) if dense >> place & 1)
