@@ -334,6 +334,7 @@ def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
     annotated = {"metadata": {"annotations": {names.MIN_MEMBER_KEY: "2"}}}
     own = leader_worker_set({"leaderTemplate": {"spec": {}}, "workerTemplate": annotated})
     shared = leader_worker_set({"workerTemplate": annotated})
+    staged = {**shared, "spec": {**shared["spec"], "startupPolicy": "LeaderReady"}}
     leader = {"leaderworkerset.sigs.k8s.io/worker-index": "0"}
     worker = {"leaderworkerset.sigs.k8s.io/name": "serve"}
 
@@ -345,10 +346,11 @@ def test_a_minimum_in_the_template_of_one_role_is_that_roles_minimum() -> None:
             for pod in pods_of(shared, 1, labels=worker, annotations={names.MIN_MEMBER_KEY: "2"})
         ),
     ]
-    of_all = only(planned(by_pods, shared))
+    of_all, of_stages = only(planned(by_pods, shared)), only(planned(by_pods, staged))
 
     assert [part.min_member for part in of_role.spec.sub_groups] == [1, 2]
-    assert [part.min_member for part in of_all.spec.sub_groups] == [1, 1]
+    assert of_all.spec.sub_groups == ()
+    assert [part.min_member for part in of_stages.spec.sub_groups] == [1, 1]
     assert (of_role.spec.min_member, of_all.spec.min_member) == (3, 2)
 
 

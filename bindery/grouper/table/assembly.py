@@ -91,7 +91,7 @@ class Gang:
         asked = self._asked()
         self._sources |= asked.sources()
         spec: dict[str, Any] = asked.to_spec()
-        sub_groups = tuple(self._sub_groups(parts)) if self._row.roles else ()
+        sub_groups = tuple(self._sub_groups(parts)) if self._has_roles else ()
         spec |= self._minimum(total, parts)
         constraint = self._place.constraint(segments=self._segmented_role is None)
         if constraint is not None:
@@ -116,6 +116,23 @@ class Gang:
         return self._filler.parts()
 
     @cached_property
+    def _by_part(self) -> dict[str, list[Chain]]:
+        """The chains of the pods of each part; of several that match, the first has a pod."""
+        found: dict[str, list[Chain]] = {part.name: [] for part in self._parts}
+        seen: set[str] = set()
+        for part in self._parts:
+            if not part.is_inner:
+                fresh = [c for c in self._observed.having(part.labels) if c.pod.uid not in seen]
+                found[part.name] = fresh
+                seen.update(chain.pod.uid for chain in fresh)
+        return found
+
+    @property
+    def _has_roles(self) -> bool:
+        """Whether the group has parts; else its only part is the whole."""
+        return bool(self._parts[0].name)
+
+    @cached_property
     def _shared(self) -> frozenset[str]:
         """The roles whose template another role has too: it says nothing about one of them."""
         templates: dict[int, set[str]] = {}
@@ -126,9 +143,9 @@ class Gang:
 
     def _own(self, part: Part) -> tuple[Link, ...]:
         """Return the labels and annotations that only pods of `part` have, nearest first."""
-        if not self._row.roles or part.role in self._shared:
+        if not self._has_roles or part.role in self._shared:
             return ()
-        chains = self._observed.having(part.labels)
+        chains = self._by_part[part.name]
         return own_links(chains[-1], part.own_kind) if chains else part.metadata
 
     @cached_property
@@ -136,7 +153,7 @@ class Gang:
         """The labels and annotations that count for the whole group, nearest to the pod first."""
         newest = self._chains[-1]
         whole = (self._target.link, *self._target.above)
-        if not self._row.roles:
+        if not self._has_roles:
             return (*self._below(newest), *whole)
         return (newest.links[0], *whole) if self._shared else whole
 
@@ -147,8 +164,8 @@ class Gang:
 
     def _nearest(self, part: Part) -> tuple[Link, ...]:
         """Return all labels and annotations that pods of `part` have, nearest first."""
-        own, chains = self._own(part), self._observed.having(part.labels)
-        if not self._row.roles or not chains:
+        own, chains = self._own(part), self._by_part[part.name]
+        if not self._has_roles or not chains:
             return (*own, *self._common)
         between = [
             link
@@ -181,7 +198,7 @@ class Gang:
         found: list[Part] = []
         for part in parts:
             asked = None
-            if self._row.roles and not part.is_inner:
+            if self._has_roles and not part.is_inner:
                 asked = settings.look_up(settings.MIN_MEMBER, self._own(part), self._problems)
             if asked is not None:
                 self._sources[f"subGroups[{part.name}].minMember"] = str(asked)
@@ -199,11 +216,12 @@ class Gang:
         count = None if None in counts else sum(each or 0 for each in counts)
         if asked is None:
             total = self._filler.total()
+            total = total if total is None else min(total, left)
             self._sources.setdefault("minMember", str(self._at))
         else:
             total = asked.value
             self._sources["minMember"] = str(asked)
-            if self._demand_pods(asked, count, "") and not self._row.roles and self._row.left:
+            if self._demand_pods(asked, count, "") and not self._has_roles and self._row.left:
                 total = min(total, left)  # fewer pods than that are left to run
         return total, list(parts) if total is None else _kept_to(total, parts)
 
@@ -233,7 +251,7 @@ class Gang:
         if total is not None and not later:
             first = max(first, total)
         asked = self._first_number(self._row.min_sub_group)
-        if asked is None or not self._row.roles:
+        if asked is None or not self._has_roles:
             return {"min_member": first}
         tops = [part for part in parts if part.parent is None]
         needed = min(asked, len(tops))

@@ -82,7 +82,10 @@ class Filler:
         self._problems = problems
 
     def parts(self) -> tuple[Part, ...]:
-        """Return the parts, each after its parent; the one of a row without roles has no name."""
+        """Return the parts, each after its parent.
+
+        Without roles, or if all of them are left out, there is one part, without a name.
+        """
         if not self._row.roles:
             return (self._whole(),)
         found: list[Part] = []
@@ -95,7 +98,7 @@ class Filler:
             if len(found) > _MOST_PARTS:
                 self._tell(PathError(f"more than {_MOST_PARTS} sub-groups"))
                 return tuple(found[:_MOST_PARTS])
-        return tuple(_linked(found))
+        return tuple(_linked(found)) or (self._whole(),)
 
     def total(self) -> int | None:
         """Return the minimum that the row finds in the object; None if it finds none."""
@@ -112,7 +115,8 @@ class Filler:
         scope = self._scope(self._item, {}, None)
         least, count = 1, None
         try:
-            count = _count(row.count, scope) if row.count else None
+            counted = row.min if row.roles else row.count
+            count = _count(counted, scope) if counted else None
             least = _count(row.min or row.left or row.count or _ONE, scope)
         except PathError as error:
             self._tell(error)
