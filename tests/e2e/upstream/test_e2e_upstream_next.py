@@ -9,7 +9,7 @@ from upstreamcorner import JOBS, Upstream, gang
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.settings import Features
 from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
+from bindery.kube.resources import NODES, PODS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 
@@ -68,20 +68,30 @@ def composite(count: int, parent: str = "", **further: Any) -> dict[str, Any]:
     return {**made, "parentCompositePodGroupName": parent} if parent else made
 
 
-async def make_tree(upstream: Upstream, count: int) -> None:
-    """Create two groups of two pods under one of which `count` groups are needed."""
-    templates = [{"name": name, **gang(2)} for name in ("left", "right")]
+def within(key: str) -> dict[str, Any]:
+    return {"schedulingConstraints": {"topology": [{"key": key}]}} if key else {}
+
+
+async def make_tree(upstream: Upstream, count: int, zone: str = "", rack: str = "") -> None:
+    """Create two groups of two pods under one that needs `count` of them.
+
+    `zone`, `rack`: the node labels of the domains of the whole and of each group.
+    """
+    templates = [{"name": name, **gang(2), **within(rack)} for name in ("left", "right")]
     whole = {
         "name": "whole",
         "schedulingPolicy": {"gang": {"minGroupCount": count}},
         "podGroupTemplates": templates,
+        **within(zone),
     }
     workload = {"compositePodGroupTemplates": [whole], "podGroupTemplates": None}
     await upstream.make(upstream.kind("Workload", "v1alpha3"), "work", workload)
-    await upstream.make(upstream.kind("CompositePodGroup", "v1alpha3"), "whole", composite(count))
+    kind = upstream.kind("CompositePodGroup", "v1alpha3")
+    await upstream.make(kind, "whole", composite(count, **within(zone)))
     for name in ("left", "right"):
         spec = {
             **gang(2),
+            **within(rack),
             "parentCompositePodGroupName": "whole",
             "workloadRef": {"workloadName": "work", "templateName": name},
         }
@@ -109,6 +119,30 @@ async def test_so_many_groups_of_a_composite_group_are_needed(
     await upstream.wait_bound("right", 2)
     for name in ("left", "right"):
         await upstream.wait_said(name, SCHEDULED, ["True", "Scheduled"])
+
+
+async def test_the_domain_of_a_group_is_inside_that_of_the_group_above(
+    corner: Corner, upstream: Upstream
+) -> None:
+    zone, rack = f"{corner.namespace}/zone", f"{corner.namespace}/rack"
+    # The racks of a zone have room for one group each; only zone 1 has two of them.
+    nodes = await corner.add_nodes("a", "b", "c", cpu="2")
+    for node, domain in zip(nodes, ("z0", "z1", "z1"), strict=True):
+        labels = {"metadata": {"labels": {zone: domain, rack: node}}}
+        await corner.client.patch(NODES, node, labels)
+    await make_tree(upstream, 2, zone, rack)
+
+    await upstream.submit("left", "l0", "l1")
+    await upstream.submit("right", "r0", "r1")
+    await upstream.wait_bound("left", 2)
+    await upstream.wait_bound("right", 2)
+
+    places = {
+        name: {pod.spec.node_name for pod in await upstream.pods(name)}
+        for name in ("left", "right")
+    }
+    assert all(len(each) == 1 for each in places.values())
+    assert places["left"] | places["right"] == set(nodes[1:])
 
 
 async def test_the_gang_of_a_job_with_scheduling(corner: Corner, upstream: Upstream) -> None:
