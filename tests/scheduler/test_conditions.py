@@ -1,5 +1,8 @@
 """What objects should say about themselves, and that it is written only when it changes."""
 
+from typing import Any
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -15,6 +18,7 @@ from schedulerworld import (
     node,
     plan,
     pod,
+    queue,
 )
 from sizes import examples
 
@@ -73,6 +77,30 @@ def test_extra_pods_that_wait_say_so_though_their_gang_is_scheduled() -> None:
 
 def test_gated_pods_are_left_to_the_api_server() -> None:
     assert writes_of(engine_with(node("n"), pod("p", gated=True))) == {}
+
+
+@pytest.mark.parametrize(
+    ("items", "reason"),
+    [
+        ([pod("p", cpu=9)], "Unschedulable"),
+        ([queue("q", cpu=1), pod("p", cpu=2, queue="q")], "OverLimit"),
+        ([pod("p", queue="missing")], "QueueDoesNotExist"),
+        ([queue("q", state="Closed"), pod("p", queue="q")], "QueueClosed"),
+        ([pod("p", group="missing")], "PodGroupDoesNotExist"),
+        ([group("g", 3), pod("p", group="g")], "NotEnoughPods"),
+        (
+            [group("g", 1), pod("a", group="g", on="n", cpu=8), pod("p", group="g", cpu=8)],
+            "Unschedulable",
+        ),
+    ],
+    ids=lambda each: each if isinstance(each, str) else "",
+)
+def test_a_pod_looks_unschedulable_to_autoscalers_only_for_lack_of_room(
+    items: list[Any], reason: str
+) -> None:
+    write = writes_of(engine_with(node("n"), *items))["p"]
+
+    assert says(write) == (Subject.POD, "PodScheduled", "False", reason)
 
 
 def test_what_an_object_says_already_is_not_written() -> None:

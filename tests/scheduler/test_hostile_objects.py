@@ -194,7 +194,7 @@ def test_a_pod_that_cannot_be_taken_in_says_so_in_its_condition() -> None:
 
     (write,) = pending_writes(engine.cluster, engine.report, NOW)
 
-    assert (write.meta.name, write.condition.reason) == ("odd", "Unschedulable")
+    assert (write.meta.name, write.condition.reason) == ("odd", "InternalError")
     assert "cannot process it: RecursionError" in write.condition.message
 
 

@@ -95,5 +95,8 @@ class JobReason(StrEnum):
     """A disruption budget protects the possible victims."""
 
 
+LACKS_ROOM = frozenset({JobReason.UNSCHEDULABLE})
+"""Reasons that more nodes may remove. Autoscalers add nodes for pods that wait for one of them."""
+
 STILL_COMING = frozenset({JobReason.NOT_ENOUGH_PODS, JobReason.GATED})
 """Reasons of gangs that are not complete yet; they are not problems."""

@@ -33,7 +33,17 @@ def job_report(session: Session, job: Job) -> JobReport:
         nodes = tuple(session.state.nodes.name(row) for row in kept.rows)
         reserved = ReservationReport(nodes, kept.start)
     is_known = refusal is None or refusal.reason != JobReason.NOT_TRIED_YET
-    return JobReport(job.key, job.uid, satisfied, reason, message, pods, reserved, is_known)
+    return JobReport(
+        job.key,
+        job.uid,
+        satisfied,
+        reason,
+        message,
+        pods,
+        reserved,
+        waits_for=refusal.reason if refusal is not None else "",
+        is_known=is_known,
+    )
 
 
 def _pod_report(session: Session, task: Task, message: str, job: Job) -> PodReport:

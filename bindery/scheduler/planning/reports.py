@@ -64,6 +64,9 @@ class JobReport:
     message: str
     pods: dict[Uid, PodReport]
     reservation: ReservationReport | None = None
+    waits_for: str = ""
+    """Why its pods wait that have no place, extra pods too: the reason of the refusal; "" if none
+    was refused."""
     is_known: bool = True
     """Whether a cycle has found out why it waits; if not, nothing is reported yet."""
 

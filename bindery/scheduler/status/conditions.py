@@ -16,7 +16,7 @@ from bindery.kube.objects import Condition, Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.jobs import JobKey, Uid
-from bindery.scheduler.model.reasons import STILL_COMING, JobReason
+from bindery.scheduler.model.reasons import LACKS_ROOM, STILL_COMING, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.figures import GangFigures, figures
 from bindery.scheduler.status.gangs import (
@@ -41,6 +41,10 @@ _GROUPED_WITHIN_S = 15.0
 
 _COUNTS_SHOWN_AFTER_S = 5.0
 """Delay of counts of pods, in which the pods of a gang usually start."""
+
+
+UNSCHEDULABLE = "Unschedulable"
+"""`corev1.PodReasonUnschedulable`."""
 
 
 class Subject(Enum):
@@ -95,7 +99,8 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
             yield from list(_group_write(cluster, key, None, now))
     for pod, why in cluster.quarantine.pods():
         if cluster.plans(pod):
-            yield from _pod_write(pod, _unschedulable(why), "", now)
+            said = _unscheduled(JobReason.INTERNAL_ERROR, why)
+            yield from _pod_write(pod, said, "", now)
     yield from _nominations(cluster, now)
 
 
@@ -168,7 +173,8 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
         known = cluster.pods.get(Uid(uid))
         # Otherwise it was bound or deleted during the cycle.
         if known is not None and not _is_new_for_grouper(job, known, now):
-            yield from _pod_write(known, _unschedulable(pod.message), places.get(uid, ""), now)
+            said = _unscheduled(job.waits_for, pod.message)
+            yield from _pod_write(known, said, places.get(uid, ""), now)
 
 
 def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
@@ -177,10 +183,14 @@ def _is_new_for_grouper(job: JobReport, pod: Pod, now: float) -> bool:
     return job.reason == JobReason.WAITING_FOR_GROUP and now - created < _GROUPED_WITHIN_S
 
 
-def _unschedulable(message: str) -> Condition:
-    return Condition(
-        type=POD_SCHEDULED, status="False", reason="Unschedulable", message=shown(message)
-    )
+def _unscheduled(reason: str, message: str) -> Condition:
+    """Return the condition of a pod that waits for `reason`.
+
+    Autoscalers read the reason Unschedulable as a lack of nodes. So it is used for nothing else,
+    such as a limit of a queue.
+    """
+    word = UNSCHEDULABLE if not reason or reason in LACKS_ROOM else reason
+    return Condition(type=POD_SCHEDULED, status="False", reason=word, message=shown(message))
 
 
 def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:
