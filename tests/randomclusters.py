@@ -12,6 +12,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube import objects
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import Uid
 
 Manifest = dict[str, Any]
 
@@ -286,3 +287,19 @@ def engine_for(cluster: RandomCluster, *more: Manifest) -> Engine:
     for item in items:
         engine.cluster.apply(Change(EventType.ADDED, item, None))
     return engine
+
+
+def feasible_places(engine: Engine, uid: str) -> set[str]:
+    """Return the nodes on which Bindery would place the pod `uid` now."""
+    found: set[str] = set()
+    with engine.session() as session:
+        task = session.state.tasks[Uid(uid)]
+        if session.task_refusal(task) is not None:
+            return set()
+        finder = session.placement.finder(session.state.jobs[task.job])
+        while (place := finder.best(task)) is not None and place.fits_now:
+            with session.statement() as statement:
+                statement.allocate(task, place.row)  # and no ledger refuses it
+            found.add(session.state.nodes.name(place.row))
+            finder.exclude(task, place.row, "it was found")
+    return found

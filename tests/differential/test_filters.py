@@ -15,32 +15,13 @@ from collections.abc import Sequence
 
 import pytest
 from feasible import feasible_nodes
-from randomclusters import RandomCluster, engine_for
+from randomclusters import RandomCluster, engine_for, feasible_places
 from sizes import IS_LONG
-
-from bindery.scheduler.model.jobs import Uid
 
 pytestmark = pytest.mark.e2e  # needs the Go modules of the control plane
 
 CLUSTERS = 2000 if IS_LONG else 100
 BATCH = 50
-
-
-def places(cluster: RandomCluster) -> set[str]:
-    """Return the nodes on which Bindery would place the pod now."""
-    engine = engine_for(cluster)
-    found: set[str] = set()
-    with engine.session() as session:
-        task = session.state.tasks[Uid(cluster.pod["metadata"]["uid"])]
-        if session.task_refusal(task) is not None:
-            return set()
-        finder = session.placement.finder(session.state.jobs[task.job])
-        while (place := finder.best(task)) is not None and place.fits_now:
-            with session.statement() as statement:
-                statement.allocate(task, place.row)  # and no ledger refuses it
-            found.add(session.state.nodes.name(place.row))
-            finder.exclude(task, place.row, "it was found")
-    return found
 
 
 @pytest.mark.parametrize("batch", range(CLUSTERS // BATCH))
@@ -53,7 +34,7 @@ def test_the_feasible_nodes_are_those_of_kube_scheduler(batch: int) -> None:
     differences = {
         seed: (sorted(ours - others), sorted(others - ours))
         for seed, cluster, others in zip(seeds, clusters, theirs, strict=True)
-        if (ours := places(cluster)) != others
+        if (ours := feasible_places(engine_for(cluster), cluster.pod["metadata"]["uid"])) != others
     }
     assert differences == {}, "seed: (only ours, only theirs)"
 
