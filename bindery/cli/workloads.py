@@ -64,7 +64,10 @@ def show_plan(files: Sequence[Path], table: Table) -> ExitCode:
         sys.stderr.write(f"warning: {wanted.kind}/{wanted.name} is not in the files: add it\n")
     for item, kind in left_to_children(items, table):
         name = mapping(item.get("metadata")).get("name", "")
-        sys.stderr.write(f"note: {item.get('kind')}/{name}: its pods belong to {kind}; add one\n")
+        sys.stderr.write(
+            f"note: {item.get('kind')}/{name} becomes no group itself, but {kind}: "
+            "add such an object to see its PodGroup\n"
+        )
     return ExitCode.OK if found.groups else ExitCode.FAILURE
 
 

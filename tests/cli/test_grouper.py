@@ -92,7 +92,9 @@ def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: P
     )
 
     assert (done.returncode, done.stdout) == (1, "")
-    assert "note: CronJob/nightly: its pods belong to Job; add one" in done.stderr
+    assert (
+        "note: CronJob/nightly becomes no group itself, but each Job of it: add such" in done.stderr
+    )
     assert "warning: Job/gone is not in the files: add it" in done.stderr
 
 

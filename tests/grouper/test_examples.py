@@ -34,14 +34,14 @@ GANGS = {
 """The minimum, and that of each leaf."""
 MAKERS = {
     "appwrapper": "what it makes",
-    "cronjob": "Job",
-    "deployment": "ReplicaSet",
-    "deployment-gang": "ReplicaSet",
-    "knative-service": "Revision",
+    "cronjob": "each Job of it",
+    "deployment": "each ReplicaSet of it",
+    "deployment-gang": "each ReplicaSet of it",
+    "knative-service": "each Revision of it",
     "pipelinerun": "what it makes",
     "podcliqueset": "what it makes",
-    "rayservice": "RayCluster",
-    "trainjob": "JobSet",
+    "rayservice": "each RayCluster of it",
+    "trainjob": "each JobSet of it",
     "workflow": "what it makes",
 }
 """What the owners make whose pods are grouped."""

@@ -370,7 +370,7 @@ def test_parts_that_ask_for_different_queues_are_one_gang_in_the_first_one() -> 
 
     assert only(found).spec.queue == "first"
     assert reasons(found) == [("PyTorchJob/pt", ProblemReason.PODS_DISAGREE.value)]
-    assert "first, second" in found.problems[0].message
+    assert "different values of queue: first, second" in found.problems[0].message
 
 
 def test_segments_without_a_level_are_said() -> None:

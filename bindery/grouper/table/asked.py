@@ -123,9 +123,10 @@ class Asker:
                 continue
             chosen[each.name] = found[0]
             if any(value.value != found[0].value for value in found):
+                what = to_camel(_SPEC.get(each.name, each.name))
                 values = ", ".join(sorted({str(value.value) for value in found}))
                 message = (
-                    f"parts of one gang ask for different values of {each.name}: {values}; "
+                    f"parts of one gang ask for different values of {what}: {values}; "
                     f"{found[0].value} of {found[0]} counts"
                 )
                 self.problems.add(Problem(at, ProblemReason.PODS_DISAGREE, message))

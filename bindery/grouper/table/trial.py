@@ -37,7 +37,7 @@ def left_to_children(items: Sequence[KubeObject], table: Table) -> Iterator[tupl
     for item in _without_pods(owners, pods):
         passing = _row(item, table).pass_to
         if passing is not None:
-            yield item, passing.kind or "what it makes"
+            yield item, f"each {passing.kind} of it" if passing.kind else "what it makes"
 
 
 def _known(items: Sequence[KubeObject]) -> tuple[dict[str, dict[str, Any]], list[PodFacts]]:
