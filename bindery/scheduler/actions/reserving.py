@@ -14,7 +14,7 @@ import numpy as np
 
 from bindery.api.configuration import BackfillConfiguration
 from bindery.api.times import timestamp
-from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
@@ -23,6 +23,7 @@ from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.next_pods import Barred
+from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.zones import ZoneFinders, Zones, zones
@@ -98,8 +99,11 @@ def find(session: Session, job: Job) -> Reservation | None:
     best: Reservation | None = None
     nodes = session.state.nodes
     held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
-    several = zones(session, job, claim.tasks, freeable=held, is_widest_only=True)
-    for found in islice(several, _ZONES_TRIED):
+    offered = zones(session, job, claim.tasks, freeable=held, is_widest_only=True)
+    several = list(islice(offered, _ZONES_TRIED))
+    # Pods that require each other are never placed apart; only the domains for them say so.
+    tied = [found for found in several if found.whole.of_shapes]
+    for found in tied or several:
         latest = np.inf if best is None or best.start is None else best.start
         reservation = _Timeline(session, job, claim.tasks, found).earliest(latest)
         if best is None or (reservation is not None and reservation.start is not None):
@@ -133,7 +137,7 @@ class _Timeline:
         finders = ZoneFinders(session, job, found)
         self._gang = _gang(tasks, found, finders, self._now, session)
         self._open = {
-            (task.shape, found.of(task)): finders.of(task).allowed(task.shape) for task in tasks
+            (task.shape, found.of(task)): _usable(finders.of(task), task) for task in tasks
         }
         """Shape and domain -> node rows that may take such a pod, as a mask."""
         self._chain = list(session.queue_ledger.chains[session.queue_row(job)])
@@ -253,10 +257,17 @@ def _gang(
             rows = rows[finders.of(task).allowed_for(task)[rows]]
         else:
             if kind not in shared:
-                shared[kind] = rows[finders.of(task).allowed(task.shape)[rows]]
+                shared[kind] = rows[_usable(finders.of(task), task)[rows]]
             rows = shared[kind]
         items.append(Item(task.shape.request, rows))
     return _Gang(tuple(items), kinds, total(task.shape.request for task in tasks))
+
+
+def _usable(finder: JobFinder, task: Task) -> BoolColumn:
+    """Return the rows that `task` may use once other pods have ended. Do not write to the mask."""
+    if task.shape.unruled is None or finder.is_tied(task.shape):
+        return finder.allowed(task.shape)
+    return finder.allowed_for(task, emptied=True)
 
 
 def _least_idle_first(request: Request, now: IntColumns, session: Session) -> Rows:

@@ -350,6 +350,10 @@ class JobFinder:
         is_limited = self._allowed is not None or bool(self._of_shapes)
         return is_limited or self._bonus is not None or bool(self._refused)
 
+    def is_tied(self, shape: Shape) -> bool:
+        """Return whether the domain has a narrower part for pods of `shape`."""
+        return shape in self._of_shapes
+
     def speaks_for_others(self, task: Task) -> bool:
         """Return whether a result for `task` holds until the session ends, for pods of any job.
 
