@@ -83,7 +83,7 @@ def create(cluster: Administrator, kind: str, spec: dict[str, Any]) -> dict[str,
 def test_a_pod_group_gets_the_models_defaults(cluster: Administrator) -> None:
     created = create(cluster, "PodGroup", {})
 
-    assert created == {"minMember": 1, "preemptionDelaySeconds": 0, "queue": "default"}
+    assert created == {"minMember": 1, "preemptionDelaySeconds": 0}
 
 
 @pytest.mark.e2e

@@ -225,14 +225,14 @@ def test_a_bound_pod_that_can_no_longer_be_read_holds_its_room(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     engine = engine_with(node("n", 4), pod("held", cpu=3, on="n"), pod("new", cpu=2))
-    method = engine.cluster._tasks._shapes.of
+    method = engine.cluster._tasks.shapes.of
 
     def fail(item: kube.Pod, *, ours: bool) -> Any:
         if item.metadata.labels.get("odd"):
             raise RecursionError("deep")
         return method(item, ours=ours)
 
-    monkeypatch.setattr(engine.cluster._tasks._shapes, "of", fail)
+    monkeypatch.setattr(engine.cluster._tasks.shapes, "of", fail)
     modify(engine.cluster, pod("held", cpu=3, on="n", labels={"odd": "yes"}))
 
     assert plan(engine) == {}

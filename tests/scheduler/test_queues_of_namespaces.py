@@ -69,6 +69,24 @@ def test_a_waiting_pod_follows_the_label_and_a_bound_one_stays() -> None:
     assert table.allocated[:, table.row("small")].any(), "the bound pod still counts there"
 
 
+def test_a_bound_gang_that_names_no_queue_stays_when_its_namespace_changes() -> None:
+    members = [pod(f"g-{i}", group="g", on="n", charged="small") for i in range(2)]
+    charged = group("g", 2, queue="", charged="small")
+    engine = engine_with(
+        node("n"),
+        SMALL,
+        queue("large"),
+        namespace(queue="small"),
+        charged,
+        *members,
+        tenancy_policy_enforced=True,
+    )
+
+    modify(engine.cluster, namespace(queue="large"))
+
+    assert {task.queue for task in engine.cluster.state.tasks.values()} == {"small"}
+
+
 def test_the_sums_agree_with_the_tasks_after_each_change_of_the_namespace() -> None:
     engine = engine_with(node("n"), SMALL, *ITEMS, pod("bound", on="n"))
     for item in (namespace(queue="large"), namespace(), namespace(queue="small")):

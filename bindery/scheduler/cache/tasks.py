@@ -305,7 +305,7 @@ class TaskStore:
         read_group(job, group)
         self.reshape(self.futures.put(job, group))
         job.named_queue = group.spec.queue or self._namespaces.queue(key.namespace)
-        job.is_assigned = self._trusts_records and bool(group.status.queue)
+        job.is_assigned = self._trusts_records and bool(group.status.queue and group.spec.queue)
         self._change(job)
 
     def remove_group(self, key: JobKey) -> None:

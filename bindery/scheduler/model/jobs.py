@@ -193,7 +193,8 @@ class Job:
     named_queue: str = DEFAULT_QUEUE
     """The queue named by its PodGroup or pod."""
     is_assigned: bool = False
-    """Whether `named_queue` also applies to bound pods: an authorized user assigned the queue."""
+    """Whether `named_queue` also applies to bound pods: an authorized user assigned the queue. The
+    label of a namespace assigns nothing."""
     priority_class: str | None = None
     says_preemptible: bool | None = None
     """The PodGroup's statement on evictions for other jobs; None if it has none."""
