@@ -85,7 +85,7 @@ def down() -> None:
 def _play(cluster: stack.Stack, nodes: int) -> None:
     plane = cluster.control_plane
     with_devices = demo_story.DEVICE_EXAMPLES if cluster.has_devices else ()
-    examples = (*demo_story.EXAMPLES, *with_devices)
+    examples = (*demo_story.EXAMPLES, *demo_story.WORKLOADS, *with_devices)
     demo_story.wait_for_nodes(plane, nodes, _report)
     demo_story.submit(plane, examples, _report)
     demo_story.wait_for_outcomes(plane, examples, _report)

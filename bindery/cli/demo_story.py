@@ -1,7 +1,7 @@
 """The examples of the demo, their expected outcomes, and the commands that it shows.
 
-Called by `bindery.cli.demo`. Two of the examples must run whole, two must wait, bind nothing and
-say why; everything is read back from the API server with kubectl, as a user would.
+Called by `bindery.cli.demo`. Two of the examples must wait, bind nothing and say why, the others
+must run whole; everything is read back from the API server with kubectl, as a user would.
 """
 
 import sys
@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -40,6 +40,13 @@ EXAMPLES: Final = (
     Example("never-fits", running=0, reason="Unschedulable"),
     Example("over-limit", running=0, reason="OverLimit"),
 )
+
+WORKLOADS: Final = (
+    Example("train", running=4),
+    Example("pipeline-load", running=1),
+    Example("pipeline-train", running=2),
+)
+"""Jobs without a PodGroup: one by itself, and two that a Pipeline owns, one after the other."""
 
 DEVICE_EXAMPLES: Final = (
     Example("notebooks", running=3),
@@ -121,8 +128,55 @@ def submit(plane: ControlPlane, examples: Sequence[Example], report: Report) -> 
     # A gang that comes before its queue would wait for it; the output is quieter without that.
     plane.kubectl("apply", f"--filename={directory / 'queues.yaml'}")
     plane.kubectl("apply", f"--filename={directory}", f"--namespace={NAMESPACE}")
+    job = directory / "workloads" / "job.yaml"
+    plane.kubectl("apply", f"--filename={job}", f"--namespace={NAMESPACE}")
+    _play_pipeline(plane, report)
     if set(DEVICE_EXAMPLES) <= set(examples):
         plane.kubectl("apply", f"--filename={directory / 'devices'}", f"--namespace={NAMESPACE}")
+
+
+def _play_pipeline(plane: ControlPlane, report: Report) -> None:
+    """Create the Pipeline, and do as its controller would: a stage when the one before is ready."""
+    directory = checkout.directory("examples") / "stages"
+    definition = f"--filename={directory / 'definition.yaml'}"
+    plane.kubectl("apply", definition)
+    established = '--output=jsonpath={.status.conditions[?(@.type=="Established")].status}'
+    _wait(
+        lambda: plane.kubectl("get", definition, established) == "True",
+        lambda: "the kind Pipeline is not served",
+    )
+    file = f"--filename={directory / 'pipeline.yaml'}"
+    text = plane.kubectl("create", file, f"--namespace={NAMESPACE}", "--output=json")
+    pipeline = msgspec.json.decode(text)
+    for stage in pipeline["spec"]["stages"]:
+        job = _stage_job(pipeline, stage)
+        report(f"the Pipeline's controller creates the Job {job['metadata']['name']}")
+        body = msgspec.json.encode(job).decode()
+        plane.kubectl("create", "--filename=-", f"--namespace={NAMESPACE}", stdin=body)
+        example = Example(job["metadata"]["name"], running=stage["size"])
+        _wait(
+            lambda: _is_settled(example, _get(plane, "pods")),  # noqa: B023  # asked at once
+            lambda: f"the stage {example.name} is not ready",  # noqa: B023
+        )
+
+
+def _stage_job(pipeline: dict[str, Any], stage: dict[str, Any]) -> dict[str, Any]:
+    """Return the Job of a stage."""
+    owner = {
+        "apiVersion": pipeline["apiVersion"],
+        "kind": pipeline["kind"],
+        "name": pipeline["metadata"]["name"],
+        "uid": pipeline["metadata"]["uid"],
+        "controller": True,
+    }
+    size = stage["size"]
+    spec = {"completions": size, "parallelism": size, "completionMode": "Indexed"}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"{owner['name']}-{stage['name']}", "ownerReferences": [owner]},
+        "spec": {**spec, "template": stage["template"]},
+    }
 
 
 def wait_for_outcomes(plane: ControlPlane, examples: Sequence[Example], report: Report) -> None:
@@ -150,6 +204,10 @@ def steps(plane: ControlPlane) -> Iterator[Step]:
     yield Step(
         "kubectl get bindrequests -A",
         lambda: plane.kubectl("get", "bindrequests", "--all-namespaces"),
+    )
+    yield Step(
+        f"kubectl get podgroups -n {NAMESPACE}",
+        lambda: plane.kubectl("get", "podgroups", f"--namespace={NAMESPACE}"),
     )
     yield Step(
         f"kubectl get pods -o wide -n {NAMESPACE}",

@@ -13,7 +13,7 @@ from typing import Final, Self
 
 import msgspec
 
-from bindery.controlplane import find
+from bindery.controlplane import checkout, find
 from bindery.controlplane.build import Report
 from bindery.controlplane.components import Components
 from bindery.controlplane.errors import ControlPlaneError
@@ -42,7 +42,7 @@ class Plan:
 
 
 class Stack:
-    """A control plane, the chart's resources, and a scheduler, a binder and hollow nodes."""
+    """A control plane, the chart's resources, and Bindery's processes with hollow nodes."""
 
     def __init__(self, plan: Plan, report: Report) -> None:
         """Find the control plane; nothing runs before `start`."""
@@ -102,17 +102,18 @@ class Stack:
         self.control_plane.start()
         self._report("applying the chart's resources")
         values = _with_webhook(free_port()) if self.has_devices else {}
-        installation = install(self.control_plane, values)
+        installation = install(self.control_plane, {**values, **_with_rows()})
         components = Components(installation, tethered=self._plan.options.tethered)
         self._components = components
         nodes = self._plan.hollow_nodes
-        self._report(f"starting the scheduler, the binder and {nodes} hollow nodes")
+        self._report(f"starting the scheduler, the binder, the grouper and {nodes} hollow nodes")
         components.start_hollow_nodes(nodes, ["--remove-on-exit"])
         if self.has_devices:
             self._report("starting the webhook, and nodes with devices that fakes/ plays")
             components.start_webhook()
             _start_device_nodes(components)
         components.start_binder()
+        components.start_grouper()
         components.start_scheduler()
         for component in components.started:
             component.wait_ready()
@@ -134,6 +135,13 @@ def _with_webhook(port: int) -> dict[str, object]:
         "webhook": {"enabled": True, "url": f"https://127.0.0.1:{port}"},
         "binder": {"configuration": {"webhook": webhook}},
     }
+
+
+def _with_rows() -> dict[str, object]:
+    """Return the chart's values with which the grouper knows the kind of `examples/stages`."""
+    rows = checkout.directory("examples") / "stages" / "rows.yaml"
+    kinds = [{"group": "example.com", "resources": ["pipelines"]}]
+    return {"grouper": {"configuration": {"rowFiles": [str(rows)]}, "kinds": kinds}}
 
 
 def _start_device_nodes(components: Components) -> None:
