@@ -174,7 +174,9 @@ def _gang(job: Job, tasks: Sequence[Task], starts: frozenset[str], placing: Plac
     def attempt() -> bool:
         if job.tree is not None and not _SubGroups(job, tasks).satisfy_all(job.tree, placing):
             return False
-        return placing.place(next_pods.of_gang(job, tasks)) and placing.place_later(starts)
+        if not placing.place(next_pods.of_gang(job, tasks)):
+            return False
+        return not starts or placing.place_later(starts)
 
     if job.topology is None:
         return attempt()
@@ -204,7 +206,7 @@ class _SubGroups:
         group = path[-1]
 
         def attempt() -> bool:
-            return self._place(group, placing) and placing.place_later(starts)
+            return self._place(group, placing) and (not starts or placing.place_later(starts))
 
         futures = placing.futures(starts) if starts else ()
         return placing.in_groups(path[:-1], [*self._wanted(group), *futures], attempt)

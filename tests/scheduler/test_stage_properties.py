@@ -1,0 +1,136 @@
+"""Whatever else waits: when a gang has started, its later pods find room as long as it is kept."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from schedulerworld import Clock, add, engine_with, group, modify, node, pod
+from sizes import examples
+from test_stages import bound, template
+
+from bindery.kube import objects as kube
+from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.jobs import TaskStatus
+
+
+class Staged(NamedTuple):
+    """A gang of a leader, its workers, and helpers that come when the workers are bound."""
+
+    leader_gpus: int
+    workers: int
+    worker_gpus: int
+    helpers: int
+
+
+GANGS = st.builds(
+    Staged, st.integers(0, 2), st.integers(1, 3), st.integers(1, 2), st.integers(0, 2)
+)
+OTHERS = st.lists(st.tuples(st.integers(1, 2), st.sampled_from([10, 200])), max_size=4)
+
+
+def group_of(name: str, gang: Staged) -> kube.PodGroup:
+    after_leader = [kube.Dependency(sub_group="leader", condition="Ready")]
+    after_workers = [kube.Dependency(sub_group="workers", condition="Bound")]
+    return group(
+        name,
+        sub_groups=[
+            kube.SubGroup(name="leader", min_member=1),
+            kube.SubGroup(
+                name="workers",
+                min_member=gang.workers,
+                after=after_leader,
+                template=template(gang.worker_gpus),
+            ),
+            kube.SubGroup(
+                name="helpers", min_member=gang.helpers, after=after_workers, template=template(1)
+            ),
+        ],
+    )
+
+
+def members(name: str, of: str, count: int, gpus: int) -> list[kube.Pod]:
+    return [pod(f"{name}-{of}-{i}", 0, gpus, group=name, sub_group=of) for i in range(count)]
+
+
+def cycle(engine: Engine, clock: Clock, pods: dict[str, kube.Pod]) -> set[str]:
+    """Run a cycle and bind what it commits; return the names of these pods."""
+    places: dict[str, Any] = {}
+    for draft in list(engine.cycle()):
+        places |= {each.pod_name: each.selected_node for each in draft.spec.pods}
+        engine.cluster.forget(draft.key)
+    for name, place in places.items():
+        old = pods[name]
+        gpus = int(old.spec.containers[0].resources.requests.get("nvidia.com/gpu", 0))  # type: ignore[union-attr]
+        pods[name] = pod(
+            name,
+            0,
+            gpus,
+            group=old.metadata.annotations.get("scheduling.bindery.dev/pod-group"),
+            sub_group=old.metadata.labels.get("scheduling.bindery.dev/sub-group", ""),
+            on=place,
+            conditions=bound(clock),
+        )
+        modify(engine.cluster, pods[name])
+    clock.now += 1
+    return set(places)
+
+
+@given(
+    nodes=st.lists(st.integers(1, 4), min_size=1, max_size=4),
+    gangs=st.lists(GANGS, min_size=1, max_size=3),
+    rounds=st.lists(OTHERS, min_size=2, max_size=2),
+    restarts=st.booleans(),
+)
+@settings(max_examples=examples(20), deadline=None)
+def test_later_pods_of_started_gangs_are_placed_in_the_cycle_after_they_come(
+    nodes: Sequence[int],
+    gangs: Sequence[Staged],
+    rounds: Sequence[Sequence[tuple[int, int]]],
+    restarts: bool,
+) -> None:
+    clock = Clock()
+    machines = [node(f"n{i}", 8, gpus) for i, gpus in enumerate(nodes)]
+    groups = {f"g{i}": group_of(f"g{i}", gang) for i, gang in enumerate(gangs)}
+    pods = {
+        each.metadata.name: each
+        for i, gang in enumerate(gangs)
+        for each in members(f"g{i}", "leader", 1, gang.leader_gpus)
+    }
+    fields = {"actions": ("allocate", "backfill"), "clock": clock}
+    engine = engine_with(*machines, *groups.values(), *pods.values(), **fields)  # type: ignore[arg-type]
+    count = 0
+
+    def disturb(others: Sequence[tuple[int, int]]) -> None:
+        nonlocal engine, count
+        for gpus, priority in others:
+            one = pod(f"other-{count}", 0, gpus, priority=priority)
+            pods[one.metadata.name] = one
+            add(engine.cluster, one)
+            count += 1
+        cycle(engine, clock, pods)
+        if restarts:
+            engine = engine_with(*machines, *groups.values(), *pods.values(), **fields)  # type: ignore[arg-type]
+
+    started = {name[: -len("-leader-0")] for name in cycle(engine, clock, pods)}
+    for of, others in zip(("workers", "helpers"), rounds, strict=True):
+        disturb(others)
+        coming = {
+            each.metadata.name: each
+            for name in sorted(started)
+            for each in members(
+                name,
+                of,
+                gangs[int(name[1:])].workers if of == "workers" else gangs[int(name[1:])].helpers,
+                gangs[int(name[1:])].worker_gpus if of == "workers" else 1,
+            )
+        }
+        pods |= coming
+        add(engine.cluster, *coming.values())
+        cycle(engine, clock, pods)
+        waiting = [
+            task.name
+            for task in engine.cluster.state.tasks.values()
+            if task.name in coming and task.status is not TaskStatus.RUNNING
+        ]
+        assert not waiting
