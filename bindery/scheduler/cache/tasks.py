@@ -53,7 +53,6 @@ class TaskStore:
         self._state = state
         self._members = members
         self._trusts_records = configuration.tenancy_policy_enforced
-        """Whether only the binder can write the records on pods."""
         self._priority_classes = priority_classes
         self._namespaces = namespaces
         self._defects = defects
@@ -318,8 +317,9 @@ class TaskStore:
         self._drop_if_empty(key)
 
     def _change(self, job: Job) -> None:
-        """Enter the tasks of `job` again after a change of the job."""
+        """Enter the tasks of `job` again after a change of the job; its queue gets a row."""
         self._reenter(job)
+        self._state.queues.row(job.queue)
         self._settle(job.key)
 
     def _settle(self, key: JobKey) -> None:
