@@ -260,8 +260,10 @@ def test_the_owner_with_controller_true_is_followed() -> None:
 def test_the_grouper_keeps_off(key: str) -> None:
     skipping = job(annotations={key: "true"})
 
-    assert planned(pods_of(skipping), skipping) == GroupPlan()
     assert planned(pods_of(job(), labels={key: "true"}), job()) == GroupPlan()
+    independent = only(planned(pods_of(skipping), skipping))
+    assert independent.spec.min_member == 0
+    assert [member.controller for member in independent.spec.members] == ["train-uid"]
 
 
 def test_pods_that_name_their_group_are_left_alone() -> None:

@@ -57,7 +57,7 @@ def plan(
 
 def _is_usable(chain: Chain, problems: set[Problem], wanted: set[Wanted]) -> bool:
     """Return whether the pod of `chain` can be grouped now."""
-    if any(settings.is_skipped(link) for link in chain.links):
+    if settings.is_skipped(chain.links[0]):
         return False
     above = chain.missing
     if above is None:

@@ -53,8 +53,14 @@ class Finder:
     problems: set[Problem]
 
     def target(self, chain: Chain) -> Target | Wanted:
-        """Return the target of the pod of `chain`, or the object that must be read first."""
+        """Return the target of the pod of `chain`, or the object that must be read first.
+
+        The pods of an owner that is to be skipped are independent. They need a PodGroup all the
+        same: the scheduler does not see their owner, and may wait for one.
+        """
         links, position = chain.links, len(chain.links) - 1
+        if any(settings.is_skipped(link) for link in links[1:]):
+            return Target(links[1], self._row(links[1]), links[2:], is_pod=True)
         while True:
             row = self._row(links[position])
             passing = row.pass_to
