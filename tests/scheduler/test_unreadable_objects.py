@@ -79,8 +79,14 @@ def broken_group(*conditions: Condition) -> PodGroup:
 
 def told(group: PodGroup, write: ConditionWrite) -> PodGroup:
     """Return `group` as it is once `write` has been written."""
+    assert write.figures is not None, "written with each state of a gang"
     status = structs.replace(
-        group.status, conditions=list(write.all_conditions), state=str(write.state)
+        group.status,
+        conditions=list(write.all_conditions),
+        state=str(write.state),
+        pods=write.figures.pods,
+        since=write.figures.since,
+        ran_seconds=write.figures.ran_seconds,
     )
     return structs.replace(group, status=status)
 
