@@ -156,6 +156,16 @@ def test_a_pod_is_judged_by_its_queue_unless_its_owner_decides(
         ({"queue": "missing"}, "", "queue missing does not exist"),
         ({"queue": "pinned", "priorityClassName": "lost"}, "", "PriorityClass lost does not exist"),
         ({"queue": "default"}, "", ""),
+        ({"queue": "default", "subGroups": [{"name": "a"}, {"name": "b", "parent": "a"}]}, "", ""),
+        ({"queue": "default", "subGroups": [{"name": "a", "parent": "b"}]}, "parent b of a", ""),
+        (
+            {
+                "queue": "default",
+                "subGroups": [{"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}],
+            },
+            "a is its own ancestor",
+            "",
+        ),
     ],
 )
 def test_a_pod_group_is_refused_or_warned_of(
@@ -166,6 +176,13 @@ def test_a_pod_group_is_refused_or_warned_of(
     assert problem in message(answer)
     assert bool(problem) == bool(message(answer))
     assert warning in "; ".join(answer["response"].get("warnings", [""]))
+
+
+def test_a_pod_group_that_never_had_a_tree_may_be_changed_elsewhere() -> None:
+    broken = {"queue": "default", "subGroups": [{"name": "a", "parent": "b"}]}
+    changed = review({"spec": {**broken, "minMember": 2}}, {"spec": broken})
+
+    assert not message(Access(DIRECTORY, "bindery").validate_group(changed))
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,8 @@ A change is refused for what it makes wrong, not for what was wrong before.
 
 from collections.abc import Iterator
 
+import msgspec
+
 from bindery.binder.webhook.answers import Manifest, Review, answer, request_in, verdict
 from bindery.binder.webhook.applicants import (
     DEFAULT_SCHEDULER,
@@ -20,6 +22,8 @@ from bindery.binder.webhook.applicants import (
 )
 from bindery.binder.webhook.changes import patch
 from bindery.binder.webhook.directory import Directory
+from bindery.kube.objects import SubGroup
+from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
 
 
 class PodAccess:
@@ -70,7 +74,7 @@ class Access:
         return verdict(request, [problem for problem in found if problem not in known])
 
     def validate_group(self, body: bytes) -> Review:
-        """Refuse a PodGroup that may not use its queue; warn of one that will wait.
+        """Refuse a PodGroup that may not use its queue or has no tree; warn of one that will wait.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -85,6 +89,8 @@ class Access:
         )
         found = wish.problems(namespace, directory)
         problems = [problem for problem in found if not old or problem not in known]
+        if not old or part(old, "spec").get("subGroups") != new.get("subGroups"):
+            problems += _flaws(new.get("subGroups"))
         return verdict(request, problems, list(self._obstacles(wish.queue, wish.priority_class)))
 
     def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
@@ -115,3 +121,13 @@ class Access:
         # The pods of a DaemonSet are each for one node: nothing is to be planned.
         by_node = any(each.get("kind") == "DaemonSet" for each in owners(metadata))
         return not (by_node or is_excepted(metadata) or text(spec, "nodeName"))
+
+
+def _flaws(sub_groups: object) -> Iterator[str]:
+    """Yield why the sub-groups of a PodGroup form no tree; types are the API server's matter."""
+    try:
+        tree_of(msgspec.convert(sub_groups or [], list[SubGroup]))
+    except SubGroupTreeError as error:
+        yield str(error)
+    except msgspec.ValidationError:
+        return

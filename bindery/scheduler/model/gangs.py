@@ -5,18 +5,17 @@ leaf of the tree has pods and needs `minMember` of them. An inner group needs `m
 children.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from bindery.api.states import MOST_SUB_GROUP_LEVELS, MOST_SUB_GROUPS
 from bindery.kube.objects import SubGroup
+from bindery.kube.subgrouptree import SubGroupTreeError, tree_of
 from bindery.scheduler.model import constraints
 from bindery.scheduler.model.constraints import Constraint
 
 
 class GangError(ValueError):
-    """The sub-groups of a PodGroup do not form a tree; the message has the reason."""
+    """The sub-groups of a PodGroup cannot be used; the message has the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,54 +86,20 @@ def build(sub_groups: Sequence[SubGroup], min_sub_group: int | None) -> Group | 
     The tree is at most `MOST_SUB_GROUP_LEVELS` deep, so functions on it may recurse.
 
     Raises:
-        GangError: a name is used twice, a parent does not exist, the parents form a cycle, or
-            there are too many sub-groups or levels.
+        GangError: they do not form a tree, a minimum is negative, or a topology contradicts itself.
     """
     if not sub_groups:
         return None
-    if len(sub_groups) > MOST_SUB_GROUPS:
-        raise GangError(f"spec.subGroups has more than {MOST_SUB_GROUPS} entries")
-    below = _by_parent(sub_groups)
-    levels = _levels(below)
-    reached = {group.name for level in levels for group in level}
-    if len(reached) < len(sub_groups):  # from the root, nothing leads into a cycle
-        lost = next(group.name for group in sub_groups if group.name not in reached)
-        raise GangError(f"spec.subGroups: {lost} is its own ancestor")
+    try:
+        tree = tree_of(sub_groups)
+    except SubGroupTreeError as error:
+        raise GangError(str(error)) from error
     built: dict[str, Group] = {}
-    for level in reversed(levels):  # bottom up, as a group is built with its children
+    for level in reversed(tree.levels):  # bottom up, as a group is built with its children
         for group in level:
-            children = tuple(built[child.name] for child in below.get(group.name, ()))
+            children = tuple(built[child.name] for child in tree.below.get(group.name, ()))
             built[group.name] = _built(group, children)
-    return Group("", None, min_sub_group, tuple(built[group.name] for group in levels[0]))
-
-
-def _by_parent(sub_groups: Sequence[SubGroup]) -> dict[str, list[SubGroup]]:
-    """Return the sub-groups by the name of their parent; "" if they have none."""
-    name, count = Counter(group.name for group in sub_groups).most_common(1)[0]
-    if count > 1:
-        raise GangError(f"spec.subGroups: the name {name} is used twice")
-    names = {group.name for group in sub_groups}
-    below: dict[str, list[SubGroup]] = {}
-    for group in sub_groups:
-        parent = group.parent or ""
-        if parent and parent not in names:
-            raise GangError(f"spec.subGroups: the parent {parent} of {group.name} does not exist")
-        below.setdefault(parent, []).append(group)
-    return below
-
-
-def _levels(below: Mapping[str, list[SubGroup]]) -> list[list[SubGroup]]:
-    """Return the sub-groups by level, from the top down, without those on or below a cycle."""
-    levels: list[list[SubGroup]] = []
-    level = below.get("", [])
-    while level:
-        if len(levels) == MOST_SUB_GROUP_LEVELS:
-            raise GangError(
-                f"spec.subGroups: {level[0].name} is more than {MOST_SUB_GROUP_LEVELS} levels deep"
-            )
-        levels.append(level)
-        level = [child for group in level for child in below.get(group.name, ())]
-    return levels or [[]]
+    return Group("", None, min_sub_group, tuple(built[group.name] for group in tree.levels[0]))
 
 
 def _built(group: SubGroup, children: tuple[Group, ...]) -> Group:
