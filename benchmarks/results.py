@@ -76,7 +76,10 @@ TO_REACH: Final[Mapping[str, float]] = {
     "gang in one rack, 500 nodes": 1.0,
     "sub-groups over HyperNodes, 1000 nodes": 1.0,
     "one gang among HyperNodes, 6000 nodes": 1.0,
+    "two pods a node, apart and spread, 5000 nodes": 1.0,
     "reclaim in one rack, 500 nodes": 1.0,
+    "four pods a node with parts of GPUs by HAMi, 1000 nodes": 1.0,
+    "a gang of three on 5,000 nodes, 3000 gangs": 1.0,
     "fair-share division, 1000 queues": 1.0,
 }
 """Name -> the ratio that is asked for: at least, or where lower is better at most."""
