@@ -43,14 +43,16 @@ def test_a_gang_that_no_scheduler_has_looked_at_waits(
         "apiVersion": "scheduling.bindery.dev/v1alpha1",
         "kind": "PodGroup",
         "metadata": {"name": "fresh", "labels": {NODE_POOL_LABEL: cluster.namespace}},
-        "spec": {"minMember": 4},
+        "spec": {"minMember": 4, "queue": "team"},
     }
 
     cluster.create(group)
     table = cluster.kubectl("get", "podgroups", "fresh").splitlines()
 
-    assert table[0].split() == ["NAME", "QUEUE", "MIN", "STATE", "REASON", "AGE"]
-    assert table[1].split()[:4] == ["fresh", "default", "4", "Waiting"]
+    counts = ["PENDING", "BOUND", "RUNNING"]
+    columns = ["NAME", "QUEUE", "MIN", "STATE", "SINCE", *counts, "REASON", "AGE"]
+    assert table[0].split() == columns
+    assert table[1].split()[:4] == ["fresh", "team", "4", "Waiting"]
 
 
 def version(cluster: Cluster) -> str:

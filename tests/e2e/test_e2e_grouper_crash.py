@@ -58,7 +58,13 @@ class Played:
         self.wanted[name] = queue
 
     async def skip(self, name: str) -> None:
-        await self._label(name, names.SKIP_GROUPER_KEY, "true")
+        corner = self.maker.corner
+        for pod in await corner.client.list(PODS, namespace=corner.namespace):
+            if pod.metadata.labels["app"] == name:
+                patch = {"metadata": {"annotations": {names.SKIP_GROUPER_KEY: "true"}}}
+                await corner.client.patch(
+                    PODS, pod.metadata.name, patch, namespace=corner.namespace
+                )
         del self.wanted[name]
         self.skipped.add(name)
 

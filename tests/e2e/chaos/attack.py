@@ -85,4 +85,7 @@ async def _round(churn: Churn, blows: Blows, seconds: float) -> None:
 
 def _defects(log: Path) -> list[str]:
     lines = log.read_text(errors="replace").splitlines()
-    return sorted({line[:300] for line in lines if _DEFECTS.search(line)})
+    # A line begins with what happened; the error itself is the end of its traceback.
+    return sorted(
+        {f"{line[:300]} … {line[300:][-600:]}" for line in lines if _DEFECTS.search(line)}
+    )
