@@ -96,6 +96,9 @@ DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
 """On a pod: "true" leaves it in place when others are moved."""
 LAST_CHECKPOINT_ANNOTATION: Final = f"{GROUP}/last-checkpoint"
 """On a pod or a PodGroup: when its work was last saved, such as 2026-01-01T00:00:00Z."""
+PROVISIONING_REQUEST_ANNOTATION: Final = f"{GROUP}/provisioning-request"
+"""On a PodGroup, or on one of its pods: "true" asks for nodes while the gang lacks room, "false"
+does not. The PodGroup comes first."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the

@@ -46,7 +46,11 @@ TUNABLE_ANNOTATIONS: Final = frozenset(
 OWNER_ANNOTATIONS: Final = (
     TUNABLE_ANNOTATIONS
     | GROUPER_KEYS
-    | {names.POD_GROUP_ANNOTATION, names.SPREAD_DEVICES_ANNOTATION}
+    | {
+        names.POD_GROUP_ANNOTATION,
+        names.SPREAD_DEVICES_ANNOTATION,
+        names.PROVISIONING_REQUEST_ANNOTATION,
+    }
 )
 """Owners of pods write these."""
 OWNER_LABELS: Final = GROUPER_KEYS | {

@@ -31,6 +31,8 @@ from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.planning.rounds import Deadline
 from bindery.scheduler.status.conditions import Subject, pending_writes
 from bindery.scheduler.status.owners import owner_of
+from bindery.scheduler.status.provisioning import arguments_of, steps
+from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
@@ -44,6 +46,8 @@ LEFT_ALONE_S = 60.0
 Its pods go within that time. If the namespace still exists, the next commit shows its state."""
 CLEAR_EVERY_S = 1.0
 """Minimum time between two checks for stale requests, as each loops over all requests."""
+REQUEST_NODES_EVERY_S = 1.0
+"""Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
 _FOR_OWNERS = frozenset(AccessReason)
 """The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
@@ -62,6 +66,7 @@ class Writers:
     queues: QueueStatusWriter
     queue_figures: QueueFigures
     records: QueueRecorder
+    provisioning: ProvisioningWriter
     events: EventRecorder
 
 
@@ -81,6 +86,7 @@ class SchedulingLoop:
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
         self._figures = writers.queue_figures
         self._records = writers.records
+        self._provisioning = writers.provisioning
         self._clock = clock
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
@@ -89,6 +95,8 @@ class SchedulingLoop:
         """Job UID -> reason, and whether it was satisfied, in the last event about it."""
         self._clear_at_s = 0.0
         """Time of the next check for stale requests, by the event loop's clock."""
+        self._request_nodes_at_s = 0.0
+        """Time of the next look at the ProvisioningRequests, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
@@ -218,6 +226,7 @@ class SchedulingLoop:
         for eviction in report.evictions:
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
         self._records.offer(cluster.unrecorded())
+        self._request_nodes(report)
         self._queues.look(report)
         self._figures.note(cluster.state, report.fair, self._clock())
         for problem in cluster.problems:
@@ -233,6 +242,14 @@ class SchedulingLoop:
             self._tell_event(job)
         if self.cycles % _FORGET_EVERY == 1:
             self._forget_gone()
+
+    def _request_nodes(self, report: CycleReport) -> None:
+        """Offer the changes of ProvisioningRequests to their writer."""
+        arguments = arguments_of(self._engine.configuration)
+        loop_s = asyncio.get_running_loop().time()
+        if arguments is not None and loop_s >= self._request_nodes_at_s:
+            self._request_nodes_at_s = loop_s + REQUEST_NODES_EVERY_S
+            self._provisioning.offer(steps(self._engine.cluster, report, arguments, self._clock()))
 
     def _tell_defects(self) -> None:
         """Count the unexpected errors of objects, and log each new one."""

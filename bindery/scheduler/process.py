@@ -32,6 +32,7 @@ from bindery.scheduler.commit.writer import RequestWriter
 from bindery.scheduler.configuration import ConfigurationFile
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.loop import SchedulingLoop, Writers
+from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
@@ -74,7 +75,8 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         evictor = Evictor(client, events, feed.changed.set, engine.cluster)
         figures = QueueFigures()
         records = QueueRecorder(client, clock)
-        writers = Writers(writer, evictor, status, queues, figures, records, events)
+        nodes = ProvisioningWriter(client, events, clock)
+        writers = Writers(writer, evictor, status, queues, figures, records, nodes, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
         lease_name = _lease_name(configuration)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
@@ -93,7 +95,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             try:
                 async with usage.kept(leadership):
                     # Within the term, so that a write that is being retried ends with it.
-                    telling = [each.run(leadership) for each in (status, queues, records)]
+                    telling = [each.run(leadership) for each in (status, queues, records, nodes)]
                     with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):
                             await loop.run(leadership)

@@ -174,6 +174,8 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
 
     bare = rules(control_plane, "scheduler", "predicates")
     assert not bare.keys() & {"persistentvolumes", "resourceclaims", "storageclasses"}
+    assert not bare.keys() & {"provisioningrequests", "podtemplates"}
+    assert rules(control_plane, "scheduler", "provisioning")["podtemplates"] == {"create", "delete"}
     assert "watch" in rules(control_plane, "scheduler", "volumes")["persistentvolumes"]
     assert "watch" in rules(control_plane, "scheduler", "dra")["resourceslices"]
 

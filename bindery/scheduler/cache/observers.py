@@ -81,6 +81,10 @@ class Observers:
         item = self._objects[kind].get(key)
         return item if isinstance(item, kind) else None
 
+    def every(self, kind: type[T]) -> list[T]:
+        """Return the stored objects of `kind`."""
+        return [item for item in self._objects[kind].values() if isinstance(item, kind)]
+
     def resource(self, item: KubeObject) -> Resource[Any]:
         """Return the resource of `item`, whose kind is watched."""
         return self._resources[type(item)]

@@ -53,6 +53,7 @@ class Judge:
         self._blocking_budget = blocking_budget
         self.claim = claim
         self._actions = actions
+        self._starvation = session.plugins.starvation
         self._own = session.queue_row(claim.job)
         self._rules: tuple[Rule, Rule] = (PreemptRule(), ReclaimRule())
         self._eligible = [rule.eligible(session, claim, table) for rule in self._rules]
@@ -96,6 +97,10 @@ class Judge:
         `gone`: all units of the plan; `killed`: those without another place.
         """
         preempts, reclaims = self._rules
+        job = self.claim.job
+        if not all(plugin.is_starving(self._session, job) for plugin in self._starvation):
+            for action in sorted({self.action_for(unit) for unit in gone}):
+                yield Objection(action, JobReason.HELD_BACK, "a plugin allows no evictions for it")
         if len({self.action_for(unit) for unit in gone}) > 1:
             text = (
                 f"{preempts.name} takes pods of its own queue only and {reclaims.name} pods of "

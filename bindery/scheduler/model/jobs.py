@@ -153,6 +153,11 @@ class Task:
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
 
     @property
+    def shares_gpu(self) -> bool:
+        """Whether it requests a share of a GPU, which no resource of its containers shows."""
+        return self.shape.request.share is not None
+
+    @property
     def order(self) -> tuple[int, Rank, str, str]:
         """Sort key within a job: priority, rank, then name with numbers in natural order."""
         return (-self.priority, self.rank, _natural(self.name), self.uid)

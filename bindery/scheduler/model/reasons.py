@@ -71,6 +71,8 @@ class JobReason(StrEnum):
     """It must wait longer before other pods are evicted for it."""
     OVER_FAIR_SHARE = "OverFairShare"
     """Its queue would be above its fair share."""
+    HELD_BACK = "HeldBack"
+    """A plugin allows no evictions for it now, as its nodes are on their way."""
     ACTION_OFF = "ActionOff"
     """The action that would make room is not configured."""
     NOT_ALLOWED = "NotAllowed"

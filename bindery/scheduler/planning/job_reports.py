@@ -1,7 +1,7 @@
 """The report of one job and its pods at the end of the cycle. Pure."""
 
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus
-from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.planning.gang_notes import notes
 from bindery.scheduler.planning.reports import JobReport, PodReport, ReservationReport
 from bindery.scheduler.planning.session import Session
@@ -21,6 +21,9 @@ def job_report(session: Session, job: Job) -> JobReport:
         # If room is being released now, an earlier refusal no longer matters.
         if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
+        for plugin in session.plugins.room_explanations if reason in LACKS_ROOM else ():
+            addition = plugin.explain_room(session, job)
+            message = f"{message}; {addition}" if addition else message
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
     # A gang with its minimum is scheduled, although extra pods of it still wait.
     if satisfied and refusal is not None:

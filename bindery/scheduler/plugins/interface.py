@@ -116,16 +116,11 @@ class JobNodeFilter(Protocol):
 
 
 @runtime_checkable
-class NodeScore(Protocol):
+class NodeScore(Plugin, Protocol):
     """Scores nodes. The scores of all plugins are added; each has its own range of values.
 
     The configuration may give the plugin a weight, a factor of its scores.
     """
-
-    @property
-    def name(self) -> str:
-        """The plugin's name in the configuration."""
-        ...
 
     def node_scores(
         self, session: SessionView, shape: Shape, rows: Rows
@@ -139,16 +134,11 @@ class NodeScore(Protocol):
 
 
 @runtime_checkable
-class PlacementRules(Protocol):
+class PlacementRules(Plugin, Protocol):
     """Opens, closes and scores nodes for pods of a shape by the pods on other nodes.
 
     For rules in which one placement changes many nodes, such as all nodes of a zone.
     """
-
-    @property
-    def name(self) -> str:
-        """The plugin's name."""
-        ...
 
     def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
         """Return the rules for pods of `shape`, or None if there are none.
@@ -297,6 +287,15 @@ class JobStarving(Protocol):
 
     def is_starving(self, session: SessionView, job: Job) -> bool:
         """Return whether room may be made for `job`."""
+        ...
+
+
+@runtime_checkable
+class RoomExplanation(Protocol):
+    """Adds to the reason of a job for which there is no room, usually with `JobStarving`."""
+
+    def explain_room(self, session: SessionView, job: Job) -> str | None:
+        """Return a sentence about room that is made or expected for `job`, or None."""
         ...
 
 

@@ -54,6 +54,7 @@ class PluginSet:
     readiness: Sequence[points.JobReady] = field(init=False)
     pipelining: Sequence[points.JobPipelined] = field(init=False)
     starvation: Sequence[points.JobStarving] = field(init=False)
+    room_explanations: Sequence[points.RoomExplanation] = field(init=False)
     victim_filters: Sequence[points.VictimFilter] = field(init=False)
     ledgers: Sequence[points.LedgerProvider] = field(init=False)
     mutations: Sequence[points.BindRequestMutation] = field(init=False)
@@ -97,6 +98,7 @@ class PluginSet:
         self.readiness = [p for p in self.plugins if isinstance(p, points.JobReady)]
         self.pipelining = [p for p in self.plugins if isinstance(p, points.JobPipelined)]
         self.starvation = [p for p in self.plugins if isinstance(p, points.JobStarving)]
+        self.room_explanations = [p for p in self.plugins if isinstance(p, points.RoomExplanation)]
         self.victim_filters = [p for p in self.plugins if isinstance(p, points.VictimFilter)]
         self.ledgers = [p for p in self.plugins if isinstance(p, points.LedgerProvider)]
         self.mutations = [p for p in self.plugins if isinstance(p, points.BindRequestMutation)]

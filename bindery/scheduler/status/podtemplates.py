@@ -1,0 +1,106 @@
+"""PodTemplates for the pods of a gang: what an autoscaler needs to find nodes for them. Pure.
+
+Environment variables, commands and volumes without a claim are left out, because whoever may read
+PodTemplates need not be allowed to read pods.
+"""
+
+import hashlib
+import json
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from bindery.kube.objects import Pod
+from bindery.kube.podspec import Container, PodSpec
+
+_IMAGE: Final = "registry.k8s.io/pause:3.10"
+"""The image of containers that have none yet; no container is ever started."""
+_COPIED: Final = (
+    "priority",
+    "schedulerName",
+    "overhead",
+    "resources",
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "resourceClaims",
+)
+_CLAIMS: Final = ("persistentVolumeClaim", "ephemeral")
+"""The sources of volumes that can tie a pod to nodes."""
+
+
+@dataclass(slots=True)
+class TemplateDraft:
+    """The template of some equal pods."""
+
+    spec: dict[str, Any]
+    labels: dict[str, str]
+    """The labels that all of the pods have."""
+    count: int = 0
+    digest: str = field(init=False)
+    """The same for the same spec."""
+
+    def __post_init__(self) -> None:
+        content = json.dumps(self.spec, sort_keys=True).encode()
+        self.digest = hashlib.sha256(content).hexdigest()[:10]
+
+
+def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
+    """Return one template for all pods that are equal to an autoscaler.
+
+    `alike`: pods that are equal to the scheduler, so that one of them stands for all.
+    """
+    found: dict[str, TemplateDraft] = {}
+    for pods in alike:
+        draft = TemplateDraft(_pod_spec(pods[0].spec), pods[0].metadata.labels)
+        draft = found.setdefault(draft.digest, draft)
+        for pod in pods:
+            draft.labels = dict(draft.labels.items() & pod.metadata.labels.items())
+        draft.count += len(pods)
+    return list(found.values())
+
+
+def _pod_spec(spec: PodSpec) -> dict[str, Any]:
+    given: dict[str, Any] = _without_none(msgspec.to_builtins(spec))
+    made: dict[str, Any] = {key: given[key] for key in _COPIED if key in given}
+    made["containers"] = [_container(each, n) for n, each in enumerate(spec.containers)]
+    if spec.init_containers:
+        count = len(spec.containers)
+        made["initContainers"] = [
+            _container(each, count + n) for n, each in enumerate(spec.init_containers)
+        ]
+    volumes = [
+        {
+            key: volume[key]
+            for key in ("name", "persistentVolumeClaim", "ephemeral")
+            if key in volume
+        }
+        for volume in given.get("volumes", ())
+        if "persistentVolumeClaim" in volume or "ephemeral" in volume
+    ]
+    return made | ({"volumes": volumes} if volumes else {})
+
+
+def _container(container: Container, number: int) -> dict[str, Any]:
+    given = _without_none(msgspec.to_builtins(container))
+    made = {"name": container.name or f"c{number}", "image": container.image or _IMAGE}
+    ports = [
+        {**port, "containerPort": port["hostPort"]}
+        for port in given.get("ports", ())
+        if port.get("hostPort")
+    ]
+    further = {key: given[key] for key in ("resources", "restartPolicy") if key in given}
+    return made | further | ({"ports": ports} if ports else {})
+
+
+def _without_none(value: Any) -> Any:
+    """Return `value` without fields that are unset; an empty selector stays, as it selects all."""
+    if isinstance(value, dict):
+        kept = {key: _without_none(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each is not None and each != ""}
+    if isinstance(value, list):
+        return [_without_none(each) for each in value]
+    return value

@@ -1,0 +1,123 @@
+"""Writes ProvisioningRequests and their PodTemplates in the background.
+
+`loop` offers the steps after each cycle. Templates are created before their request and deleted
+before it, so that a request without templates is found again after a crash. What a crash leaves is
+collected with its PodGroup, which owns it.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from bindery.api.names import API_VERSION
+from bindery.kube.client import Client
+from bindery.kube.errors import (
+    AlreadyExistsError,
+    ApiError,
+    ConflictError,
+    KubeError,
+    NotFoundError,
+)
+from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.lease import Leadership
+from bindery.kube.objects import Meta
+from bindery.kube.provisioning import POD_TEMPLATES, PROVISIONING_REQUESTS, ProvisioningRequest
+from bindery.scheduler.status.provisioning import RequestDraft, Step, template_name
+
+_CONCURRENT_WRITES = 4
+_SHOWN_AFTER_S = 30.0
+"""Time after which a step that is still offered is taken again, in seconds."""
+_REFUSED = "ProvisioningRequestRefused"
+
+_log = structlog.get_logger()
+
+
+class ProvisioningWriter:
+    """Creates and deletes requests. `clock` returns seconds since the epoch."""
+
+    def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
+        self._client, self._events, self._clock = client, events, clock
+        self._waiting: dict[str, Step] = {}
+        """UID of a PodGroup -> its step."""
+        self._tried: dict[object, float] = {}
+        """Step -> the time of the last attempt, successful or not."""
+        self._wake = asyncio.Event()
+
+    def offer(self, steps: Iterable[Step]) -> None:
+        """Take all of `steps` that were not tried recently, instead of those that still wait."""
+        since = self._clock() - _SHOWN_AFTER_S
+        self._tried = {step: at for step, at in self._tried.items() if at > since}
+        self._waiting = {
+            step.group.uid: step for step in steps if step.is_known_as not in self._tried
+        }
+        if self._waiting:
+            self._wake.set()
+
+    async def run(self, leadership: Leadership) -> None:
+        """Write until cancelled or no longer leading. Steps of an earlier term are dropped."""
+        self._waiting = {}
+        self._tried = {}
+        while leadership.is_valid():
+            self._wake.clear()
+            if not self._waiting:
+                await self._wake.wait()
+                continue
+            due = list(self._waiting.values())[:_CONCURRENT_WRITES]
+            for step in due:
+                del self._waiting[step.group.uid]
+                self._tried[step.is_known_as] = self._clock()
+            await asyncio.gather(*(self._take(step) for step in due))
+
+    async def _take(self, step: Step) -> None:
+        try:
+            if step.draft is not None:
+                await self._create(step.draft)
+            if step.old is not None:
+                await self._delete(step.group, step.old)
+        except KubeError as error:
+            _log.warning("nodes not requested", gang=step.group.name, error=str(error))
+            if isinstance(error, ApiError):
+                text = f"its ProvisioningRequest could not be written: {error}"
+                self._events.warning(_reference(step.group), _REFUSED, text)
+
+    async def _create(self, draft: RequestDraft) -> None:
+        namespace = draft.group.namespace
+        for template in draft.template_objects():
+            try:
+                await self._client.create(POD_TEMPLATES, template, namespace)
+            except AlreadyExistsError:
+                continue  # its name has its content in it
+        try:
+            await self._client.create(PROVISIONING_REQUESTS, draft.to_object(), namespace)
+        except AlreadyExistsError:
+            found = await self._client.get(PROVISIONING_REQUESTS, draft.group.name, namespace)
+            if found.group.uid != draft.group.uid:
+                await self._delete_templates(draft.group, draft.counts)
+                raise
+        except ApiError:
+            await self._delete_templates(draft.group, draft.counts)
+            raise
+
+    async def _delete(self, group: Meta, old: ProvisioningRequest) -> None:
+        names = [each.pod_template_ref.name for each in old.spec.pod_sets]
+        own = template_name(group, "")
+        await self._delete_templates(group, [name for name in names if name.startswith(own)])
+        meta = old.metadata
+        try:
+            await self._client.delete(
+                PROVISIONING_REQUESTS, meta.name, meta.namespace, uid=meta.uid
+            )
+        except (NotFoundError, ConflictError):
+            return
+
+    async def _delete_templates(self, group: Meta, names: Iterable[str]) -> None:
+        for name in names:
+            try:
+                await self._client.delete(POD_TEMPLATES, name, group.namespace)
+            except NotFoundError:
+                continue
+
+
+def _reference(group: Meta) -> ObjectReference:
+    return ObjectReference(API_VERSION, "PodGroup", group.namespace, group.name, group.uid)
