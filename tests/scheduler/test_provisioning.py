@@ -11,6 +11,7 @@ from schedulerworld import (
     NOW,
     Clock,
     add,
+    configuration,
     delete,
     engine_with,
     gang,
@@ -32,6 +33,10 @@ from bindery.kube import objects as kube
 from bindery.kube import podspec
 from bindery.kube.provisioning import ProvisioningRequest, ProvisioningStatus
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.insight.waiting import explain
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.podtemplates import templates
 from bindery.scheduler.status.provisioning import RequestDraft, Step, arguments_of, steps
 
@@ -362,3 +367,25 @@ def test_the_reason_says_that_the_nodes_are_on_their_way_or_have_failed() -> Non
     )  # fmt: skip
     plan(engine)
     assert "ProvisioningRequest g is Failed: says Failed" in report_of(engine, "g").message
+
+
+def test_explain_names_the_victims_and_why_they_stay() -> None:
+    plugins = (
+        *(PluginConfiguration(name=name) for name in DEFAULT_PLUGINS),
+        PluginConfiguration(name="provisioning"),
+    )
+    victims = [pod(f"low-{i}", 4, on="n", priority=1, queue="q") for i in range(2)]
+    gang_pods = [pod(f"g-{i}", 4, group="g", priority=90) for i in range(2)]
+    items = [node("n", 8), queue("q"), marked("g", 2, queue="q"), *gang_pods, *victims]
+    request = of_group("g", [ACCEPTED])
+    explained = explain(
+        World([*items, request], configuration(plugins), NOW),
+        JobKey(NAMESPACE, "g", is_group=True),
+    )
+
+    assert explained is not None
+    assert "its nodes are on their way" in explained.message
+    assert not explained.evictions
+    assert explained.victims is not None
+    assert {victim.job.name for victim in explained.victims.victims} == {"low-0", "low-1"}
+    assert [each.reason for each in explained.victims.objections] == [JobReason.HELD_BACK]
