@@ -63,6 +63,8 @@ MIN_MEMBER_KEY: Final = f"{GROUP}/min-member"
 """How many pods must run together."""
 QUEUE_KEY: Final = QUEUE_LABEL
 """The queue of the gang."""
+USER_KEY: Final = f"{GROUP}/user"
+"""The user of the gang, for fairness between the users of a queue."""
 PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"
 """The PriorityClass of the gang."""
 TOPOLOGY_KEY: Final = f"{GROUP}/topology"

@@ -5,6 +5,7 @@ from typing import ClassVar, Final, Literal
 from pydantic import Field
 
 from bindery.api.base import ApiModel, Condition, CustomResource, Kind, PrinterColumn, Quantity
+from bindery.api.names import USER_KEY
 from bindery.api.states import UNLIMITED
 
 READY: Final = "Ready"
@@ -53,6 +54,18 @@ class NamespaceRule(ApiModel):
     """Namespaces by their labels; an empty selector takes all."""
 
 
+class FairUsers(ApiModel):
+    """Fairness between the users of a queue."""
+
+    label: str = Field(
+        default=USER_KEY,
+        max_length=316,
+        pattern=r"^([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?$",
+    )
+    """The label of PodGroups and pods whose value is the user. Gangs without it have one user
+    together."""
+
+
 class QueueSpec(ApiModel):
     """What an administrator grants."""
 
@@ -83,6 +96,9 @@ class QueueSpec(ApiModel):
     non_preemptible: NamespaceRule | None = None
     """The namespaces whose pods may be non-preemptible in this queue and those below it. Default:
     all."""
+    fair_users: FairUsers | None = None
+    """If set, of gangs with equal priority in this queue, that of the user who holds the least of
+    the queue's share is served first. Default: the oldest gang."""
 
 
 class QueueGangs(ApiModel):

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
-from bindery.scheduler.insight.order import Position
+from bindery.scheduler.insight.order import Position, UserTurn
 from bindery.scheduler.insight.queue import QueueExplanation, WaitingJob
 from bindery.scheduler.insight.ranking import Ranking
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
@@ -21,6 +21,8 @@ from bindery.scheduler.planning.reports import ReservationReport, StageReport
 
 _SHOWN_JOBS = 5
 _SHOWN_PODS = 12
+_SHOWN_USERS = 5
+_MOST_PART = 10.0
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
@@ -44,6 +46,7 @@ def waiting_lines(said: Explanation) -> Iterator[str]:
     yield from _job_share_lines(said.shares, said.nodes)
     if said.position is not None:
         yield _position_text(said.position, said.queue)
+        yield from _user_lines(said.position.users, said.queue)
     if said.reservation is not None:
         yield _reservation_text(said.reservation)
     yield from _kept_lines(said.kept_for_others)
@@ -210,6 +213,28 @@ def _position_text(place: Position, queue: str) -> str:
         f"Its turn: {ordinal(place.place)} of {place.of} that wait, "
         f"{ordinal(place.place_in_queue)} of {place.of_queue} in queue {queue}{before}."
     )
+
+
+def _user_lines(users: Sequence[UserTurn], queue: str) -> Iterator[str]:
+    """Yield what the users of the queue hold; nothing if they take no turns."""
+    if not users:
+        return
+    shown = [*users[:_SHOWN_USERS], *(each for each in users[_SHOWN_USERS:] if each.is_own)]
+    texts = [f"{_user_name(each)} {_percent(each.part)}" for each in shown]
+    rest = len(users) - len(texts)
+    more = f" and {rest} more" if rest else ""
+    listing = ", ".join(texts)
+    yield f"Users of queue {queue} take turns, who holds least comes first: {listing}{more}."
+
+
+def _user_name(turn: UserTurn) -> str:
+    name = turn.user or "jobs without a user"
+    return f"{name} (its own)" if turn.is_own else name
+
+
+def _percent(part: float) -> str:
+    """Return a part of a queue's share. It has no meaning for a queue that has none."""
+    return f"{part:.0%}" if part <= _MOST_PART else "more than its share"
 
 
 def _reservation_text(kept: ReservationReport) -> str:

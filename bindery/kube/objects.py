@@ -12,6 +12,7 @@ from typing import Annotated, Any
 
 import msgspec
 
+from bindery.api.names import USER_KEY
 from bindery.kube.podspec import PodSpec, ResourceRequirements
 from bindery.kube.selectors import LabelSelector
 
@@ -307,6 +308,10 @@ class NamespaceRule(msgspec.Struct, frozen=True, rename="camel", kw_only=True, g
         return name in self.names or (self.selector is not None and self.selector.matches(labels))
 
 
+class FairUsers(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    label: str = USER_KEY
+
+
 class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     parent: str | None = None
     priority: _Int64 = 100
@@ -320,6 +325,7 @@ class QueueSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=Fa
     namespaces: NamespaceRule | None = None
     priority_classes: dict[str, NamespaceRule] = msgspec.field(default_factory=dict)
     non_preemptible: NamespaceRule | None = None
+    fair_users: FairUsers | None = None
 
 
 class GangCounts(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -181,6 +181,8 @@ class ScenarioJob(ScenarioModel):
     namespace: Name = "default"
     queue: Name | None = None
     """Default: that of the namespace, by its label, else `default`."""
+    labels: dict[str, str] = Field(default_factory=dict)
+    """The labels of its PodGroup."""
     priority: str | int = "train"
     """A priority class or a number."""
     preemptible: bool | None = None

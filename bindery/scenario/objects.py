@@ -32,6 +32,7 @@ from bindery.kube.objects import (
     Condition,
     ContainerImage,
     Dependency,
+    FairUsers,
     Meta,
     NamespaceRule,
     Node,
@@ -182,6 +183,7 @@ def queue_object(queue: ScenarioQueue, at: float) -> Queue:
                 for name, rule in queue.priority_classes.items()
             },
             non_preemptible=_rule(queue.non_preemptible),
+            fair_users=FairUsers(label=queue.fair_users.label) if queue.fair_users else None,
         ),
     )
 
@@ -206,7 +208,7 @@ def group_object(
             namespace=job.namespace,
             uid=object_uid("podgroup", job.namespace, name),
             creation_timestamp=timestamp(at),
-            labels={NODE_POOL_LABEL: pool} if pool else {},
+            labels=job.labels | ({NODE_POOL_LABEL: pool} if pool else {}),
         ),
         spec=PodGroupSpec(
             min_member=job.least_pods,

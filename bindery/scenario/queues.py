@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from bindery.api.queue import NamespaceRule
+from bindery.api.queue import FairUsers, NamespaceRule
 from bindery.scenario.fields import Duration, Limit, Name, ScenarioModel
 
 UNLIMITED = "-1"
@@ -67,6 +67,8 @@ class ScenarioQueue(ScenarioModel):
     """By PriorityClass: the namespaces that may use it here."""
     non_preemptible: NamespaceRule | None = None
     """The namespaces that may have non-preemptible pods here; default: all."""
+    fair_users: FairUsers | None = None
+    """The label of the users that take turns; default: they do not."""
 
     def shares(self) -> dict[str, GpuShare | Share]:
         """Return the rules by resource name."""

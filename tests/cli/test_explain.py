@@ -371,6 +371,42 @@ def test_room_that_is_kept_for_a_gang_is_told_with_its_start() -> None:
     assert "Room is kept for it on node0, node1; it is expected to start at 00:30:00 UTC." in answer
 
 
+def test_the_turn_of_a_gang_is_told_with_what_the_users_of_its_queue_hold() -> None:
+    text = """
+        nodes: [{name: n, gpus: 4}]
+        queues: [{name: research, gpu: {weight: 1}, fairUsers: {}}]
+        jobs:
+        - name: runs
+          queue: research
+          labels: {scheduling.bindery.dev/user: ann}
+          pods: [{gpus: 3, state: Running, node: n}]
+        - name: old
+          queue: research
+          labels: {scheduling.bindery.dev/user: ann}
+          pods: [{gpus: 2}]
+        - {name: nobody, queue: research, pods: [{gpus: 2}]}
+        - name: young
+          queue: research
+          labels: {scheduling.bindery.dev/user: bob}
+          pods: [{gpus: 2}]
+        """
+
+    answer = explained(scenario_of(text), "old").splitlines()
+
+    at = answer.index(
+        "Its turn: 3rd of 3 that wait, 3rd of 3 in queue research; "
+        "before it come default/nobody, default/young."
+    )
+    assert answer[at + 1] == (
+        "Users of queue research take turns, who holds least comes first: "
+        "jobs without a user 0%, bob 0%, ann (its own) 75%."
+    )
+
+
+def test_users_are_not_told_of_a_queue_whose_users_take_no_turns() -> None:
+    assert "Users of queue" not in explained(scenario_of(SHARED), "whole")
+
+
 @pytest.mark.parametrize("form", ["json", "yaml"])
 def test_machines_are_told_the_same(command_line: CommandLine, tmp_path: Path, form: str) -> None:
     path = tmp_path / "cluster.yaml"

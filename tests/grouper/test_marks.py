@@ -130,6 +130,14 @@ def test_kais_node_pool_is_ours() -> None:
     assert group.labels == {names.NODE_POOL_LABEL: "a100"}
 
 
+def test_the_user_of_marked_pods_is_a_label_of_their_pod_group() -> None:
+    labels = {names.USER_KEY: "ann"}
+
+    (group,) = planned(pod("w-0", annotations={"pod-group-name": "g"}, labels=labels)).groups
+
+    assert group.labels == {names.USER_KEY: "ann"}
+
+
 # -- Volcano's, as KubeRay and Volcano Jobs write it -----------------------------------------------
 
 

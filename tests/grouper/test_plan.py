@@ -414,3 +414,24 @@ def test_the_root_of_a_pod_is_the_top_of_its_chain() -> None:
     assert root(pod, {"train-uid": child, "cron-uid": cron}).name == "cron"
     assert root(pod, {"train-uid": child}).name == "cron"
     assert root(pod, {}).name == "train"
+
+
+def test_the_user_is_carried_from_any_owner_to_the_label_of_the_pod_group() -> None:
+    cron = cron_job(labels={names.USER_KEY: "ann"})
+    child = owned(job(), cron)
+
+    group = only(planned(pods_of(child), cron, child))
+
+    assert group.labels == {names.USER_KEY: "ann"}
+    near = only(planned(pods_of(child, labels={names.USER_KEY: "bob"}), cron, child))
+    assert near.labels == {names.USER_KEY: "bob"}
+
+
+@pytest.mark.parametrize("user", ["ann smith", "", "a" * 64, "ann@example.com"])
+def test_a_user_that_is_no_label_value_is_a_problem_at_its_object(user: str) -> None:
+    owner = job(annotations={names.USER_KEY: user})
+
+    found = planned(pods_of(owner), owner)
+
+    assert only(found).labels == {}
+    assert reasons(found) == [("Job/train", ProblemReason.INVALID_VALUE.value)]

@@ -342,3 +342,25 @@ def test_queues_of_namespaces_and_rules_of_queues_are_captured(tmp_path: Path) -
     assert {name: pod.reason for name, pod in one.pods.items()} == {
         name: pod.reason for name, pod in other.pods.items()
     }
+
+
+def test_users_of_fair_queues_are_captured(tmp_path: Path) -> None:
+    scenario = scenario_of(
+        """
+        nodes: [{name: node0, gpus: 3}]
+        queues: [{name: research, gpu: {weight: 1}, fairUsers: {label: example.com/user}}]
+        jobs:
+        - name: runs
+          queue: research
+          pods: [{gpus: 1, state: Running, node: node0, labels: {example.com/user: ann}}]
+        - {name: a, queue: research, labels: {example.com/user: ann}, pods: [{gpus: 2}]}
+        - {name: b, queue: research, labels: {example.com/user: bob}, pods: [{gpus: 2}]}
+        - {name: c, labels: {example.com/user: ann}, pods: [{gpus: 1}]}
+        """
+    )
+
+    read = read_back(snapshot_of(scenario), scenario, tmp_path)
+
+    assert [job.labels.get("example.com/user") for job in read.jobs] == ["ann", "ann", "bob", None]
+    one, other = both_plans(scenario, tmp_path)
+    assert places(one) == places(other)

@@ -140,14 +140,17 @@ def plan(gang: MarkedGang) -> GroupPlan:
         message = f"no PodGroup can be made of it: {place}: {first['msg']}"
         problem = Problem(owner, ProblemReason.GROUP_NOT_USABLE, message)
         return GroupPlan(problems=(problem,))
-    pool = settings.look_up(_NODE_POOL, _links(gang), problems)
+    labelled = {
+        names.NODE_POOL_LABEL: settings.look_up(_NODE_POOL, _links(gang), problems),
+        names.USER_KEY: settings.look_up(settings.USER, _links(gang), problems),
+    }
     made = Group(
         namespace=gang.namespace,
         name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
         owner=owner,
         spec=model,
         sources=dict(sorted(sources.items())),
-        labels={names.NODE_POOL_LABEL: pool.value} if pool is not None else {},
+        labels={key: found.value for key, found in labelled.items() if found is not None},
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return GroupPlan((made,), tuple(sorted(problems)))

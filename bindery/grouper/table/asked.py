@@ -62,6 +62,7 @@ class Asked:
     stage_timeout_s: Found[float] | None = None
     disruption_mode: Found[Any] | None = None
     node_pool: Found[str] | None = None
+    user: Found[str] | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -88,8 +89,8 @@ class Asked:
 
     def labels(self) -> dict[str, str]:
         """Return the labels of the PodGroup."""
-        pool = self.node_pool
-        return {} if pool is None else {names.NODE_POOL_LABEL: pool.value}
+        labelled = {names.NODE_POOL_LABEL: self.node_pool, names.USER_KEY: self.user}
+        return {key: found.value for key, found in labelled.items() if found is not None}
 
 
 @dataclass(frozen=True)
@@ -112,6 +113,7 @@ class Asker:
             stage_timeout_s=settings.look_up(settings.STAGE_TIMEOUT, links, self.problems),
             disruption_mode=settings.look_up(settings.DISRUPTION_MODE, links, self.problems),
             node_pool=settings.look_up(settings.NODE_POOL, links, self.problems),
+            user=settings.look_up(settings.USER, links, self.problems),
         )
 
     def agreed(self, asked: Sequence[Asked], at: Reference) -> Asked:

@@ -5,6 +5,7 @@ annotation before a label. A value that means nothing is a problem at its object
 goes on.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, Generic, Literal, TypeVar
@@ -20,6 +21,7 @@ from bindery.grouper.table.walk import Link
 Value = TypeVar("Value")
 _MOST_SHOWN: Final = 80
 _MOST_NUMBER: Final = 1_000_000
+_LABEL_VALUE: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 
 
 @dataclass(frozen=True)
@@ -91,6 +93,12 @@ def _disruption(text: str) -> Literal["Pod", "Group"]:
     if text == "Group":
         return "Group"
     raise ValueError("it must be Pod or Group")
+
+
+def _label_value(text: str) -> str:
+    if not _LABEL_VALUE.fullmatch(text):
+        raise ValueError("it is no value of a label: up to 63 letters, digits, -, _ and .")
+    return text
 
 
 def _name(text: str) -> str:
@@ -197,6 +205,7 @@ TIER: Final = Setting(("volcano.sh/network-topology-highest-tier",), _count)
 """The highest tier of HyperNodes."""
 TIER_MODE: Final = Setting(("volcano.sh/network-topology-mode",), _mode)
 NODE_POOL: Final = Setting((names.NODE_POOL_LABEL,), _name)
+USER: Final = Setting((names.USER_KEY,), _label_value)
 _SKIP_KEYS: Final = (names.SKIP_GROUPER_KEY, f"{_KAI}/skip-podgrouper")
 
 

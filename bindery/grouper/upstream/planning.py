@@ -62,6 +62,7 @@ def plan(gang: Gang) -> Outcome:
     wanted = tuple(_wanted(gang))
     spec = _spec(gang, reading)
     pool = reading.value("nodePool", settings.NODE_POOL)
+    user = reading.value("user", settings.USER)
     if any(group.is_disrupted_whole for group in gang.below) and not gang.root.is_disrupted_whole:
         message = "the disruption mode of a group below another is ignored: its minimum protects it"
         problems.add(Problem(gang.root.reference, ProblemReason.INVALID_VALUE, message))
@@ -71,7 +72,11 @@ def plan(gang: Gang) -> Outcome:
         owner=gang.root.reference,
         spec=spec,
         sources=dict(sorted(reading.sources.items())),
-        labels={names.NODE_POOL_LABEL: pool} if pool else {},
+        labels={
+            key: value
+            for key, value in ((names.NODE_POOL_LABEL, pool), (names.USER_KEY, user))
+            if value
+        },
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return Outcome(GroupPlan((made,), tuple(sorted(problems)), wanted))

@@ -6,7 +6,7 @@ Called by `bindery snapshot`; pure. Invariant: `bindery scenario run` can read t
 
 import re
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Final
@@ -40,6 +40,7 @@ from bindery.scheduler.model.images import image_names, normalized
 from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
 from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
+from bindery.scheduler.model.users import user_of
 
 _NUMBER: Final = re.compile(r"\d+")
 
@@ -124,13 +125,21 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
         for pod in snapshot.pods
         if pod.spec.scheduler_name == SCHEDULER_NAME and not snapshot.claims.of(pod).group
     ]
+    fair = ((queue.metadata.name, queue.spec.fair_users) for queue in snapshot.queues)
+    users = {name: users.label for name, users in fair if users is not None}
     owners: list[PodGroup | Pod] = [*snapshot.groups, *singles]
     for owner in sorted(owners, key=_age_and_name):
         if isinstance(owner, Pod):
-            _capture_job(jobs, owner, [owner], _in_queue(snapshot.queue_of(owner)), now)
+            _capture_job(
+                jobs,
+                owner,
+                [owner],
+                _in_queue(snapshot.queue_of(owner), users, owner, [owner]),
+                now,
+            )
             continue
         members = snapshot.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
-        entry = _in_queue(snapshot.queue_of_group(owner))
+        entry = _in_queue(snapshot.queue_of_group(owner), users, owner, members)
         if owner.spec.priority_class_name in _priority_names(snapshot):
             entry["priority"] = owner.spec.priority_class_name
         if owner.spec.min_member >= 0:
@@ -168,8 +177,20 @@ def _images(snapshot: ClusterSnapshot) -> frozenset[str]:
     return frozenset(used.intersection(normalized(name) for image in had for name in image.names))
 
 
-def _in_queue(queue: str) -> Entry:
-    return {"queue": queue} if queue != DEFAULT_QUEUE else {}
+def _in_queue(
+    queue: str, users: Mapping[str, str], owner: PodGroup | Pod, members: Iterable[Pod]
+) -> Entry:
+    """Return the queue of the job of `owner`, and the label with its user if it counts there.
+
+    `users`: queue -> label with the users, for queues that are fair between them.
+    """
+    entry: Entry = {"queue": queue} if queue != DEFAULT_QUEUE else {}
+    label = users.get(queue)
+    if label is not None:
+        of_group = owner.metadata.labels if isinstance(owner, PodGroup) else {}
+        user = user_of(label, of_group, (pod.metadata.labels for pod in members))
+        entry |= {"labels": {label: user}} if user else {}
+    return entry
 
 
 def _namespaces(snapshot: ClusterSnapshot, jobs: _Jobs) -> dict[str, dict[str, str]]:
@@ -246,6 +267,8 @@ def _queue_entry(queue: Queue) -> Entry:
         entry["parent"] = spec.parent
     if not spec.reclaimable:
         entry["reclaimable"] = False
+    if spec.fair_users is not None:
+        entry["fairUsers"] = {"label": spec.fair_users.label}
     for key, least_s in (
         ("preemptMinRuntime", spec.preempt_min_runtime_seconds),
         ("reclaimMinRuntime", spec.reclaim_min_runtime_seconds),

@@ -92,6 +92,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         is_ours=pod.spec.scheduler_name == scheduler_name,
         is_recreated=any(owner.controller for owner in pod.metadata.owner_references),
         awaits_group=place.awaits_group,
+        labels=pod.metadata.labels,
     )
 
 
@@ -142,7 +143,7 @@ def shows_its_binding(before: Task, after: Task) -> bool:
 def read_group(job: Job, group: PodGroup) -> None:
     """Write the fields of `group` into `job`, except the queue."""
     job.exists, job.uid = True, Uid(group.metadata.uid)
-    job.created = group.metadata.creation_timestamp or ""
+    job.created, job.labels = group.metadata.creation_timestamp or "", group.metadata.labels
     job.priority_class = group.spec.priority_class_name
     job.min_member, job.roles = max(0, group.spec.min_member), group.spec.roles
     job.preemption_delay_s = group.spec.preemption_delay_seconds

@@ -118,6 +118,13 @@ class Shares:
         held = self._ledger.allocated[:, row].astype(np.float64)
         for index, amount in (added or {}).items():
             held[index] += amount
+        return self.part(row, held)
+
+    def part(self, row: int, held: NDArray[np.float64]) -> float:
+        """Return the largest part, over all resources, of the queue's allocatable share in `held`.
+
+        `held`: [resource] amounts, of the queue or of one of its users.
+        """
         share = self._whole[:, row]
         ratio = np.divide(held, share, out=held * NOTHING, where=share > 0)
         return float(np.max(ratio[self.counted], initial=0.0))

@@ -145,12 +145,15 @@ class Task:
     """Why it asks to be left in place."""
     checkpoint_at: float = 0.0
     """When its work was last saved: seconds since the epoch, or 0."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of the pod."""
     eviction_committed: bool = False
     """Whether a committed plan evicts it; the pod object may not show this yet."""
 
     def take_over_remarks(self, newer: "Task") -> None:
         """Take over from a newer state of the pod what no sum depends on."""
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
+        self.labels = newer.labels
 
     @property
     def shares_gpu(self) -> bool:
@@ -241,6 +244,8 @@ class Job:
     has_segments: bool = False
     """Whether one of these constraints has segments."""
     created: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """The labels of its PodGroup."""
     exists: bool = False
     """Whether the PodGroup (or single pod) has been seen."""
     awaits_group: bool = False

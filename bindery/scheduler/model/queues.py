@@ -67,6 +67,8 @@ class QueueEntry:
     max_run_time_s: float = math.inf
     access: QueueSpec | None = None
     """The spec, if it has rules about who may use the queue."""
+    user_label: str = ""
+    """The label with the user of a job, if the users of the queue take turns; else empty."""
 
 
 class QueueTable:
@@ -170,6 +172,8 @@ class QueueTable:
         limit_s = queue.spec.max_run_time_seconds
         entry.max_run_time_s = math.inf if limit_s is None else limit_s
         entry.access = queue.spec if has_rules(queue.spec) else None
+        users = queue.spec.fair_users
+        entry.user_label = users.label if users is not None else ""
         self._rules[row], problems = _rules(queue.spec, self.axis)
         problems += [queue.unreadable] if queue.unreadable else _other_problems(queue.spec)
         entry.invalid = "; ".join(problems) or None
@@ -353,6 +357,8 @@ def _other_problems(spec: QueueSpec) -> list[str]:
     ):
         if runtime_s is not None and runtime_s < 0:
             problems.append(f"spec.{name}: {runtime_s:g} is negative")
+    if spec.fair_users is not None and not spec.fair_users.label:
+        problems.append("spec.fairUsers.label: it is empty")
     return problems
 
 

@@ -26,6 +26,7 @@ from bindery.scheduler.fairness.shares import Shares
 from bindery.scheduler.ledgers.base import Ledger, Operation, OperationKind
 from bindery.scheduler.ledgers.nodes import NodeLedger
 from bindery.scheduler.ledgers.queues import QueueLedger
+from bindery.scheduler.ledgers.users import UserLedger
 from bindery.scheduler.model.columns import BoolColumn, IntColumns
 from bindery.scheduler.model.domains import EVERYWHERE, Domain, DomainAsk
 from bindery.scheduler.model.expected_ends import ExpectedEnds
@@ -128,7 +129,10 @@ class Session:
         total = self.state.nodes.total(offers)
         self.shares = Shares(self.state, self.queue_ledger, total, past or nothing_past(), now)
         """The fair share of each queue."""
+        self.users = UserLedger(self.state) if UserLedger.is_needed(self.state) else None
+        """What users hold; None unless a job waits in a queue that is fair between its users."""
         self.ledgers: list[Ledger] = [self.node_ledger, self.queue_ledger]
+        self.ledgers += [self.users] if self.users is not None else []
         self.ledgers += [plugin.ledger(self, self.state) for plugin in plugins.ledgers]
         self._ledger_by_type = {type(ledger): ledger for ledger in self.ledgers}
         self._nominated: dict[int, Nominated | None] = {}

@@ -2,29 +2,55 @@
 
 import heapq
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
+from bindery.scheduler.fairness.users import UserTurns
+from bindery.scheduler.ledgers.users import UserLedger
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.queue_walk import QueueWalk, serving_key
 from bindery.scheduler.planning.session import LAST, Session
 
 
+class UserParts:
+    """What the users of one queue hold in a session."""
+
+    def __init__(self, session: Session, users: UserLedger, row: int) -> None:
+        self._shares, self._users, self._row = session.shares, users, row
+
+    def part(self, user: str) -> float:
+        """Return the dominant share of `user` in the queue."""
+        return self._shares.part(self._row, self._users.held(self._row, user))
+
+    def changes(self) -> Sequence[str]:
+        """Return the users whose amounts have changed, in order."""
+        return self._users.changes(self._row)
+
+
 class WorkList(QueueWalk[Job]):
-    """Jobs in the order of serving: the best queue from the root down, and its best job."""
+    """Jobs in the order of serving: the best queue from the root down, and its best job.
+
+    In a queue that is fair between its users, the user comes after the keys of plugins, such as
+    the priority, and before the age.
+    """
 
     def __init__(self, session: Session, jobs: Iterable[Job]) -> None:
         super().__init__(session.queue_ledger.chains)
         self._session = session
         self._jobs: defaultdict[int, list[tuple[SortKey, Job]]] = defaultdict(list)
-        """Queue row -> heap of its own jobs."""
+        """Queue row -> heap of its own jobs, for queues whose users take no turns."""
+        self._turns: dict[int, UserTurns[Job]] = {}
+        """Queue row -> its own jobs, for the others."""
         for job in jobs:
             with session.guarded(job):
-                entry = (session.job_sort_key(job), job)
-                self._jobs[session.queue_row(job)].append(entry)
+                row = session.queue_row(job)
+                if session.users is not None and session.users.is_fair(row):
+                    self._add_to_turns(session.users, row, job)
+                else:
+                    self._jobs[row].append((session.job_sort_key(job), job))
         for heap in self._jobs.values():
             heapq.heapify(heap)
-        self._plant(list(self._jobs))
+        self._plant([*self._jobs, *self._turns])
 
     def put_back(self, job: Job) -> None:
         """Add `job`, which was just yielded, again at its new position."""
@@ -32,16 +58,30 @@ class WorkList(QueueWalk[Job]):
         if job in session.failed:  # its state may be wrong: no further attempts in this session
             return
         with session.guarded(job):
-            heapq.heappush(self._jobs[session.queue_row(job)], (session.job_sort_key(job), job))
+            row = session.queue_row(job)
+            if session.users is not None and row in self._turns:
+                self._add_to_turns(session.users, row, job)
+            else:
+                heapq.heappush(self._jobs[row], (session.job_sort_key(job), job))
+
+    def _add_to_turns(self, users: UserLedger, row: int, job: Job) -> None:
+        rank, age = self._session.plugin_keys(job), (job.created, job.key)
+        turns = self._turns.get(row)
+        if turns is None:
+            turns = self._turns[row] = UserTurns(UserParts(self._session, users, row))
+        turns.add(users.user(row, job), rank, age, job)
 
     def _has(self, row: int) -> bool:
-        return bool(self._jobs[row])
+        turns = self._turns.get(row)
+        return bool(self._jobs[row] if turns is None else turns)
 
     def _first(self, row: int) -> Job:
-        return self._jobs[row][0][1]
+        turns = self._turns.get(row)
+        return self._jobs[row][0][1] if turns is None else turns.first()
 
     def _pop(self, row: int) -> Job:
-        return heapq.heappop(self._jobs[row])[1]
+        turns = self._turns.get(row)
+        return heapq.heappop(self._jobs[row])[1] if turns is None else turns.pop()
 
     def _key(self, row: int, item: Job) -> SortKey:
         with self._session.guarded(item):
