@@ -43,6 +43,8 @@ class UserTurns(Generic[Item]):
         self._standings = standings
         self._seen = len(standings.changes())
         """How many of the changes are in the order."""
+        self._parts: dict[str, float] = {}
+        """User -> its part, as of the changes that are in the order."""
         self._items: dict[str, list[tuple[Key, Key, Item]]] = {}
         """User -> heap of items by rank and age, without users that have none."""
         self._best: list[_Entry] = []
@@ -55,8 +57,10 @@ class UserTurns(Generic[Item]):
 
     def add(self, user: str, rank: Key, age: Key, item: Item) -> None:
         """Add `item` of `user`. `age`: different for each item."""
-        heapq.heappush(self._items.setdefault(user, []), (rank, age, item))
-        self._place(user)
+        items = self._items.setdefault(user, [])
+        heapq.heappush(items, (rank, age, item))
+        if items[0][2] is item:
+            self._place(user)
 
     def first(self) -> Item:
         """Return the first item, which must exist."""
@@ -74,6 +78,7 @@ class UserTurns(Generic[Item]):
     def _first_user(self) -> str:
         changes = self._standings.changes()
         for user in set(changes[self._seen :]):
+            self._parts.pop(user, None)
             self._place(user)
         self._seen = len(changes)
         while self._best[0] is not self._valid.get(self._best[0].user):
@@ -87,7 +92,10 @@ class UserTurns(Generic[Item]):
             self._valid.pop(user, None)
             return
         rank, age, _ = items[0]
-        entry = _Entry(rank, self._standings.part(user), age, user)
+        part = self._parts.get(user)
+        if part is None:
+            part = self._parts[user] = self._standings.part(user)
+        entry = _Entry(rank, part, age, user)
         if entry != self._valid.get(user):
             self._valid[user] = entry
             heapq.heappush(self._best, entry)

@@ -3,7 +3,7 @@
 A session has it only while a job waits in such a queue.
 """
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 
 import numpy as np
@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.ledgers.base import Operation, OperationKind
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task
+from bindery.scheduler.model.resources import Request
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.users import user_of
 
@@ -28,12 +29,25 @@ class UserLedger:
         """Queue row and user -> [resource] amounts of active and pipelined pods."""
         self._users: dict[tuple[int, JobKey], str] = {}
         self._changes: defaultdict[int, list[str]] = defaultdict(list)
-        names = {entries[row].name for row in self._labels}
-        for job in state.jobs.values():
-            if not names.isdisjoint(job.charged):
-                for task in job.tasks.values():
-                    if task.status.is_active:
-                        self._enter(task, task.row, 1)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """Add up the active pods. Equal pods share a request, so requests are counted first."""
+        names = {self._state.queues.entries[row].name for row in self._labels}
+        counts: defaultdict[tuple[int, str], Counter[int]] = defaultdict(Counter)
+        requests: dict[int, Request] = {}
+        for job in self._state.jobs.values():
+            if names.isdisjoint(job.charged):
+                continue
+            for task in job.tasks.values():
+                row = task.queue_row
+                if row in self._labels and task.status.is_active:
+                    request = self._request(task, task.row)
+                    requests[id(request)] = request
+                    counts[row, self.user(row, job)][id(request)] += 1
+        for (row, user), counted in counts.items():
+            for key, count in counted.items():
+                self._add(row, user, requests[key], count)
 
     @staticmethod
     def is_needed(state: PlanState) -> bool:
@@ -82,12 +96,18 @@ class UserLedger:
         if row not in self._labels:
             return None
         user = self.user(row, self._state.jobs[task.job])
-        request = task.shape.request.in_queues
-        if node_row != NO_ROW:
-            request = self._state.nodes.charge(node_row, task.shape.request)
+        self._add(row, user, self._request(task, node_row), sign)
+        return user
+
+    def _request(self, task: Task, node_row: int) -> Request:
+        """Return what `task` counts in its queue if it is on the node at `node_row`."""
+        if node_row == NO_ROW:
+            return task.shape.request.in_queues
+        return self._state.nodes.charge(node_row, task.shape.request)
+
+    def _add(self, row: int, user: str, request: Request, count: int) -> None:
         held = self._held.get((row, user))
         if held is None:
             held = self._held[row, user] = np.zeros(len(self._state.axis))
         for index, amount in zip(request.indices, request.amounts, strict=True):
-            held[index] += sign * amount
-        return user
+            held[index] += count * amount
