@@ -8,6 +8,7 @@ a newer one.
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from bindery.api import names
 from bindery.api.base import ApiModel
 from bindery.api.podgroup import PodGroupSpec
 from bindery.grouper.objects import WrittenGroup
@@ -91,6 +92,10 @@ class Groups:
             self._changed(owner.uid)
 
 
+GIVEN_LABELS: Final = (names.NODE_POOL_LABEL, names.USER_KEY)
+"""The labels that a stored PodGroup has only if the plan says so."""
+
+
 def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
     """Whether a stored PodGroup has everything that `wanted` says.
 
@@ -104,6 +109,7 @@ def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
     owner = wanted.owner
     return (
         metadata["labels"].items() <= meta.labels.items()
+        and all(key in metadata["labels"] for key in GIVEN_LABELS if key in meta.labels)
         and metadata.get("annotations", {}).items() <= meta.annotations.items()
         and references == [(owner.kind, owner.name, owner.uid)]
         and _parsed(stored) == wanted.spec

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from bindery.api import names
-from bindery.grouper.groups import Groups, is_as_wanted
+from bindery.grouper.groups import GIVEN_LABELS, Groups, is_as_wanted
 from bindery.grouper.metrics import WRITES
 from bindery.grouper.notices import Notice, Reason
 from bindery.grouper.objects import WRITTEN_GROUPS, WrittenGroup
@@ -152,11 +152,12 @@ def _replacement(stored: WrittenGroup, wanted: Group) -> Mapping[str, Any]:
     ours: dict[str, Any] = body["metadata"]
     meta = stored.metadata
     kept = {key: text for key, text in meta.annotations.items() if key not in _OUR_METADATA}
+    labels = {key: text for key, text in meta.labels.items() if key not in GIVEN_LABELS}
     metadata = {
         **ours,
         "uid": meta.uid,
         "resourceVersion": meta.resource_version,
-        "labels": {**meta.labels, **ours["labels"]},
+        "labels": {**labels, **ours["labels"]},
         "annotations": {**kept, **ours.get("annotations", {})},
     }
     if meta.finalizers:

@@ -100,19 +100,28 @@ async def test_a_label_of_an_owner_counts_from_when_it_is_there_until_it_is_gone
 
         await wait_for(has, f"{field} is {value}")
 
-    async def label(value: str | None) -> None:
-        patch = {"metadata": {"labels": {names.QUEUE_LABEL: value}}}
+    async def user_is(value: str | None) -> None:
+        async def has() -> bool:
+            found = [group.metadata.labels.get(names.USER_KEY) for group in await maker.groups()]
+            return found == [value]
+
+        await wait_for(has, f"the user is {value}")
+
+    async def label(value: str | None, user: str | None) -> None:
+        patch = {"metadata": {"labels": {names.QUEUE_LABEL: value, names.USER_KEY: user}}}
         await maker.corner.client.patch(
             JOBS, job.metadata.name, patch, namespace=maker.corner.namespace
         )
 
-    await label("research")
+    await label("research", "ann")
     await spec_has("queue", "research")
+    await user_is("ann")
     (group,) = await maker.groups()
     assert "Job/train" in group.metadata.annotations[names.SOURCES_ANNOTATION]
 
-    await label(None)
+    await label(None, None)
     await spec_has("queue", None)
+    await user_is(None)
 
 
 async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(
