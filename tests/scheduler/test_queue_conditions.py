@@ -161,6 +161,12 @@ FAULTS: list[tuple[str, Sequence[kube.Queue], dict[str, str], str]] = [
         {"bad": "Invalid"},
         "spec.state: 'Ajar' is neither Open nor Closed",
     ),
+    (
+        "an empty label of users",
+        [queue("bad", fairUsers={"label": ""})],
+        {"bad": "Invalid"},
+        "spec.fairUsers.label: it is empty",
+    ),
 ]
 
 
