@@ -222,9 +222,9 @@ def _user_lines(users: Sequence[UserTurn], queue: str) -> Iterator[str]:
     shown = [*users[:_SHOWN_USERS], *(each for each in users[_SHOWN_USERS:] if each.is_own)]
     texts = [f"{_user_name(each)} {_percent(each.part)}" for each in shown]
     rest = len(users) - len(texts)
-    more = f" and {rest} more" if rest else ""
-    listing = ", ".join(texts)
-    yield f"Users of queue {queue} take turns, who holds least comes first: {listing}{more}."
+    listing = ", ".join(texts) + (f" and {rest} more" if rest else "")
+    order = "the one that holds least comes first"
+    yield f"Users of queue {queue} take turns; {order}: {listing}."
 
 
 def _user_name(turn: UserTurn) -> str:
@@ -233,7 +233,7 @@ def _user_name(turn: UserTurn) -> str:
 
 
 def _percent(part: float) -> str:
-    """Return a part of a queue's share. It has no meaning for a queue that has none."""
+    """Return a part of a queue's share as text; very large for a queue without a share."""
     return f"{part:.0%}" if part <= _MOST_PART else "more than its share"
 
 

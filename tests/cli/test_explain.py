@@ -398,7 +398,7 @@ def test_the_turn_of_a_gang_is_told_with_what_the_users_of_its_queue_hold() -> N
         "before it come default/nobody, default/young."
     )
     assert answer[at + 1] == (
-        "Users of queue research take turns, who holds least comes first: "
+        "Users of queue research take turns; the one that holds least comes first: "
         "jobs without a user 0%, bob 0%, ann (its own) 75%."
     )
 

@@ -130,13 +130,8 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
     owners: list[PodGroup | Pod] = [*snapshot.groups, *singles]
     for owner in sorted(owners, key=_age_and_name):
         if isinstance(owner, Pod):
-            _capture_job(
-                jobs,
-                owner,
-                [owner],
-                _in_queue(snapshot.queue_of(owner), users, owner, [owner]),
-                now,
-            )
+            entry = _in_queue(snapshot.queue_of(owner), users, owner, [owner])
+            _capture_job(jobs, owner, [owner], entry, now)
             continue
         members = snapshot.pods_by_group.get((owner.metadata.namespace, owner.metadata.name), [])
         entry = _in_queue(snapshot.queue_of_group(owner), users, owner, members)
