@@ -3,6 +3,7 @@
 from collections import Counter
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
@@ -13,9 +14,11 @@ from bindery.kube import objects as kube
 from bindery.scheduler.engine import Engine
 from bindery.scheduler.ledgers.base import LedgerRefusalError
 from bindery.scheduler.ledgers.users import UserLedger
-from bindery.scheduler.model.jobs import JobKey
+from bindery.scheduler.model.jobs import Job, JobKey
+from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.work_list import WorkList
+from bindery.scheduler.plugins.view import SessionView
 
 MINUTE = "2026-01-01T00:{:02}:00Z"
 
@@ -134,6 +137,24 @@ def test_an_eviction_brings_its_user_forward_in_a_list_that_is_already_made() ->
         statement.evict(running, "test")
         assert next(work).key.name == "b"
         statement.discard()
+
+
+class Failing:
+    """A plugin that cannot give a job its place."""
+
+    name = "failing"
+
+    def job_key(self, session: SessionView, job: Job) -> SortKey:
+        raise ZeroDivisionError(f"{job.key} at {session.now}")
+
+
+@pytest.mark.parametrize("made", [fair(), queue("research")], ids=["fair", "by age"])
+def test_jobs_without_a_place_in_the_order_leave_nothing_to_serve(made: kube.Queue) -> None:
+    engine = engine_with(node("n"), made, single("a", "ann"), single("b", "bob"))
+    session = session_of(engine.cluster, Failing())
+
+    assert list(WorkList(session, list(session.state.waiting.values()))) == []
+    assert {job.key.name for job in session.failed} == {"a", "b"}
 
 
 @settings(deadline=None, max_examples=40)

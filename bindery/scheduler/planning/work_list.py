@@ -47,7 +47,8 @@ class WorkList(QueueWalk[Job]):
                 if session.users is not None and session.users.is_fair(row):
                     self._add_to_turns(session.users, row, job)
                 else:
-                    self._jobs[row].append((session.job_sort_key(job), job))
+                    entry = (session.job_sort_key(job), job)  # may raise before the heap is made
+                    self._jobs[row].append(entry)
         for heap in self._jobs.values():
             heapq.heapify(heap)
         self._plant([*self._jobs, *self._turns])
@@ -65,11 +66,12 @@ class WorkList(QueueWalk[Job]):
                 heapq.heappush(self._jobs[row], (session.job_sort_key(job), job))
 
     def _add_to_turns(self, users: UserLedger, row: int, job: Job) -> None:
+        user = users.user(row, job)
         rank, age = self._session.plugin_keys(job), (job.created, job.key)
         turns = self._turns.get(row)
         if turns is None:
             turns = self._turns[row] = UserTurns(UserParts(self._session, users, row))
-        turns.add(users.user(row, job), rank, age, job)
+        turns.add(user, rank, age, job)
 
     def _has(self, row: int) -> bool:
         turns = self._turns.get(row)
