@@ -28,11 +28,11 @@ def directory(*queues: Queue, namespaces: Iterable[Namespace] = ()) -> Directory
         PriorityClass(metadata=named("high"), value=1000),
         PriorityClass(metadata=named("low"), value=10),
     ]
-    by_name = [
-        {("", item.metadata.name): item for item in items}
-        for items in (queues, namespaces, classes)
-    ]
-    return Directory(*by_name)  # type: ignore[arg-type]  # three mappings of three kinds
+    return Directory(
+        {("", item.metadata.name): item for item in queues},
+        {("", item.metadata.name): item for item in namespaces},
+        {("", item.metadata.name): item for item in classes},
+    )
 
 
 def queue(name: str, parent: str | None = None, **rules: Any) -> Queue:

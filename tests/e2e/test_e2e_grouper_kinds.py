@@ -16,6 +16,7 @@ from workloads import JOBS, Maker
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.plane import ControlPlane
+from bindery.kube.errors import NotFoundError
 from bindery.kube.resources import Resource
 
 pytestmark = pytest.mark.e2e
@@ -83,7 +84,7 @@ async def create_owned(maker: Maker, resource: Resource[Plain], name: str) -> Pl
         }
         try:
             return await maker.create(resource, body)
-        except Exception:  # it is not served yet
+        except NotFoundError:  # it is not served yet
             return None
 
     owner = await wait_for(created, "the kind is served")

@@ -4,6 +4,7 @@ Grove, KubeRay and Kueue are played: the pods are as these write them.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,20 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "g
 def definitions(administrator: Administrator) -> Iterator[None]:
     """The kinds of KAI-Scheduler and Volcano are installed."""
     for each in DEFINITIONS:
-        administrator(lambda client, body=each: client.create(CRDS, body))  # type: ignore[misc]
+        administrator(partial(_create, body=each))
     for each in DEFINITIONS:
-        administrator(lambda client, name=each["metadata"]["name"]: _established(client, name))  # type: ignore[misc]
+        administrator(partial(_established, name=each["metadata"]["name"]))
     yield
     for each in DEFINITIONS:
-        name = each["metadata"]["name"]
-        administrator(lambda client, name=name: client.delete(CRDS, name))  # type: ignore[misc]
+        administrator(partial(_delete, name=each["metadata"]["name"]))
+
+
+async def _create(client: Client, body: dict[str, Any]) -> None:
+    await client.create(CRDS, body)
+
+
+async def _delete(client: Client, name: str) -> None:
+    await client.delete(CRDS, name)
 
 
 async def _established(client: Client, name: str) -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -76,9 +77,9 @@ PODS = {"p1": "job-a", "p2": "job-a", "p3": "job-b", "p4": "lone", "p5": None}
 
 def steps() -> Iterator[Callable[[World], None]]:
     for uid, above in ABOVE.items():
-        yield lambda world, uid=uid, above=above: world.learn(uid, owner(uid, above))  # type: ignore[misc]
+        yield partial(World.learn, uid=uid, found=owner(uid, above))
     for uid, above in PODS.items():
-        yield lambda world, uid=uid, above=above: _see(world, pod(uid, above))  # type: ignore[misc]
+        yield partial(_see, seen=pod(uid, above))
 
 
 def _see(world: World, seen: PodFacts) -> None:

@@ -458,7 +458,7 @@ def test_a_group_is_what_the_writer_writes() -> None:
     (made,) = planned(v1alpha2.ADAPTER, group(v1alpha2.ADAPTER, gang(3))).plan.groups
 
     assert isinstance(made, Group)
-    assert made.to_object()["metadata"]["ownerReferences"] == [  # type: ignore[index]
+    assert made.to_object()["metadata"]["ownerReferences"] == [
         {
             "apiVersion": "scheduling.k8s.io/v1alpha2",
             "kind": "PodGroup",

@@ -61,7 +61,9 @@ def cycle(engine: Engine, clock: Clock, pods: dict[str, kube.Pod]) -> set[str]:
         engine.cluster.forget(draft.key)
     for name, place in places.items():
         old = pods[name]
-        gpus = int(old.spec.containers[0].resources.requests.get("nvidia.com/gpu", 0))  # type: ignore[union-attr]
+        resources = old.spec.containers[0].resources
+        requests = (resources.requests if resources is not None else None) or {}
+        gpus = int(requests.get("nvidia.com/gpu", 0))
         pods[name] = pod(
             name,
             0,
@@ -97,8 +99,12 @@ def test_later_pods_of_started_gangs_are_placed_in_the_cycle_after_they_come(
         for i, gang in enumerate(gangs)
         for each in members(f"g{i}", "leader", 1, gang.leader_gpus)
     }
-    fields = {"actions": ("allocate", "backfill"), "clock": clock}
-    engine = engine_with(*machines, *groups.values(), *pods.values(), **fields)  # type: ignore[arg-type]
+
+    def new_engine() -> Engine:
+        known = (*machines, *groups.values(), *pods.values())
+        return engine_with(*known, clock=clock, actions=("allocate", "backfill"))
+
+    engine = new_engine()
     count = 0
 
     def disturb(others: Sequence[tuple[int, int]]) -> None:
@@ -110,7 +116,7 @@ def test_later_pods_of_started_gangs_are_placed_in_the_cycle_after_they_come(
             count += 1
         cycle(engine, clock, pods)
         if restarts:
-            engine = engine_with(*machines, *groups.values(), *pods.values(), **fields)  # type: ignore[arg-type]
+            engine = new_engine()
 
     started = {name[: -len("-leader-0")] for name in cycle(engine, clock, pods)}
     for of, others in zip(("workers", "helpers"), rounds, strict=True):

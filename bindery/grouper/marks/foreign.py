@@ -85,8 +85,9 @@ def annotations_of(body: Body) -> dict[str, str]:
 
 def count(value: object) -> int | None:
     """Return `value` if it is a number of pods; else None."""
-    is_count = isinstance(value, int) and not isinstance(value, bool) and value >= 0
-    return int(value) if is_count else None  # type: ignore[call-overload]  # it is an int
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if value >= 0 else None
 
 
 def seconds(text: object) -> float | None:

@@ -4,6 +4,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
 from bindery.api import names
 from bindery.api.podgroup import PodGroupSpec
@@ -75,7 +76,7 @@ class Group:
     pods: tuple[str, ...] = ()
     """The UIDs of the pods that are members now, sorted."""
 
-    def to_object(self) -> dict[str, object]:
+    def to_object(self) -> dict[str, Any]:
         """Return the PodGroup as it is written; pure in all fields but `pods`."""
         owner = {
             "apiVersion": self.owner.api_version,

@@ -1,6 +1,6 @@
 """Taking CPUs so that they fill as few NUMA nodes, sockets, caches and cores as possible."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from bindery.nodecore.cpu.topology import CpuTopology, Level
 from bindery.nodecore.cpusets import EMPTY, CpuSet
@@ -112,7 +112,7 @@ class Accumulator:
             )
         ]
 
-    def whole_units(self) -> list:  # type: ignore[type-arg]
+    def whole_units(self) -> list[Callable[[], None]]:
         """Return the steps that take whole NUMA nodes and whole sockets, the larger first."""
         steps = [self._take_numa_nodes, self._take_sockets]
         return steps if self._numa_first else steps[::-1]
