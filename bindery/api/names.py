@@ -102,6 +102,9 @@ PROVISIONING_REQUEST_ANNOTATION: Final = f"{GROUP}/provisioning-request"
 """On a PodGroup, or on one of its pods: "true" asks for nodes while the gang lacks room, "false"
 does not. The PodGroup comes first."""
 
+NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
+"""On a NodeResourceTopology of the node agent: JSON, see `bindery.api.numadetail`."""
+
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
 pod."""

@@ -73,6 +73,21 @@ DEFINITIONS: Final = {
 """Definitions of the kinds of operators. The MPI operator's MPIJob (v2beta1) is left out: it is
 the same resource as the training operator's, so that a cluster has only one of them."""
 
+NODE_TOPOLOGY: Final = Published(
+    "github.com/k8stopologyawareschedwg/noderesourcetopology-api",
+    "manifests",
+    "v0.1.3",
+    "h1:aXkBkkcxBYmr9anRPeaz68tvP2bX2HutrGgqr4hoXE4=",
+)
+"""The file crd.yaml defines NodeResourceTopology."""
+POD_FINGERPRINT: Final = Published(
+    "github.com/k8stopologyawareschedwg/podfingerprint",
+    "testdata",
+    "v0.2.2",
+    "h1:iFHPfZInM9pz2neye5RdmORMp1hPmte1EGJYpOOzZVg=",
+)
+"""The file pods.json has pods whose fingerprint is known."""
+
 
 def definition_files(names: Sequence[str], report: Report) -> list[Path]:
     """Return the files with the definitions of these operators.

@@ -13,18 +13,15 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from definitions import install_files
 
 from bindery.binder.webhook.certificates import Bundle, Lifetimes, renewed
 from bindery.controlplane import build, published
 from bindery.controlplane.components import Component
-from bindery.controlplane.errors import ControlPlaneError
 from bindery.controlplane.plane import ControlPlane
 from bindery.controlplane.ports import free_port
 from bindery.controlplane.processes import Command
 from bindery.controlplane.published import Published
-
-_LOOKS = 50
-_LOOK_S = 0.2
 
 
 @dataclass(frozen=True)
@@ -84,19 +81,7 @@ def running(plane: ControlPlane, operators: Sequence[Operator]) -> Iterator[None
 
 def install_definitions(plane: ControlPlane, names: Sequence[str]) -> None:
     """Install the definitions of these operators, and wait until they are served."""
-    files = published.definition_files(names, print)
-    chosen = [f"--filename={file}" for file in files]
-    # They are too large for the annotation of a client-side apply.
-    plane.kubectl("apply", "--server-side", "--force-conflicts", *chosen)
-    for attempt in range(_LOOKS):
-        try:
-            plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *chosen)
-        except ControlPlaneError:  # kubectl fails on a definition that has no conditions yet
-            if attempt == _LOOKS - 1:
-                raise
-            time.sleep(_LOOK_S)
-        else:
-            return
+    install_files(plane, published.definition_files(names, print))
 
 
 def _start(plane: ControlPlane, operator: Operator, binary: Path, port: int) -> Component:

@@ -1,10 +1,12 @@
-"""The examples of workloads are accepted by the definitions that the operators publish."""
+"""What Bindery writes and reads of other projects is as their published modules have it."""
 
+import json
 from pathlib import Path
 
 import pytest
 from operators import install_definitions
 
+from bindery.api import podfingerprint
 from bindery.controlplane import published
 from bindery.controlplane.plane import ControlPlane
 
@@ -38,3 +40,9 @@ def test_an_example_fits_the_definition_that_its_operator_publishes(
         f"--namespace={namespace}",
         f"--filename={file}",
     )
+
+
+def test_the_fingerprint_of_the_published_pods_is_the_published_one() -> None:
+    file = published.POD_FINGERPRINT.fetch(print) / "pods.json"
+    pods = [(pod["namespace"], pod["name"]) for pod in json.loads(file.read_bytes())]
+    assert podfingerprint.sign(pods) == "pfp0v001e477a4e3b2fc0ec6"

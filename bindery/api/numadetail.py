@@ -1,0 +1,48 @@
+"""Details of a node's NUMA zones, which the node agent writes on its NodeResourceTopology.
+
+A NodeResourceTopology has only amounts for each zone. With the CPUs, cores and devices themselves
+a scheduler can predict more of what the kubelet decides. The struct is the JSON of the annotation
+`names.NUMA_DETAIL_ANNOTATION`. Written by the node agent, read by the scheduler. Pure.
+"""
+
+import msgspec
+
+
+class NumaDetail(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """The state of a node, as of one report. Lists of CPUs are text such as "0-31,64-95"."""
+
+    pods: list[str] = msgspec.field(default_factory=list)
+    """UIDs of the pods whose resources the report has deducted, sorted."""
+    cpu_manager_policy: str = "none"
+    """none or static."""
+    cpu_manager_options: dict[str, str] = msgspec.field(default_factory=dict)
+    """Option -> value, such as full-pcpus-only: "true"."""
+    memory_manager_policy: str = "None"
+    """None or Static."""
+    topology_options: dict[str, str] = msgspec.field(default_factory=dict)
+    """Options of the topology manager."""
+    cpus: dict[str, str] = msgspec.field(default_factory=dict)
+    """Zone name -> all its CPUs."""
+    free: str = ""
+    """CPUs that no container owns exclusively, without the reserved ones."""
+    cores: list[str] = msgspec.field(default_factory=list)
+    """The CPUs of each core: the threads that share it."""
+    uncore_caches: list[str] | None = None
+    """The CPUs of each uncore cache; None if the node reports none."""
+    devices: dict[str, dict[str, list[str]]] = msgspec.field(default_factory=dict)
+    """Resource -> zone name -> ids of the healthy devices that no container holds. Devices without
+    a zone are under the zone "".
+    """
+
+    def encode(self) -> str:
+        """Return the JSON of the annotation."""
+        return msgspec.json.encode(self).decode()
+
+
+def decode(text: str) -> NumaDetail:
+    """Return the detail in the annotation's `text`.
+
+    Raises:
+        msgspec.DecodeError: `text` is not such JSON.
+    """
+    return msgspec.json.decode(text, type=NumaDetail)
