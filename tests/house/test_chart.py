@@ -107,8 +107,12 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
         names.STATEMENT_LABEL,
     }
     of_groups = {names.MADE_BY_LABEL, names.SOURCES_ANNOTATION}
+    of_nodes = {names.NUMA_DETAIL_ANNOTATION}
 
-    assert of_pods - of_requests - of_groups <= podkeys.known_annotations() | podkeys.known_labels()
+    assert (
+        of_pods - of_requests - of_groups - of_nodes
+        <= podkeys.known_annotations() | podkeys.known_labels()
+    )
 
 
 @pytest.mark.e2e
