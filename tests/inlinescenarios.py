@@ -3,7 +3,7 @@
 import textwrap
 
 from bindery.api.yamlfile import parse
-from bindery.cli.sources import Source
+from bindery.cli.source import Source
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import parse_scenario
 from bindery.scenario.format import Scenario

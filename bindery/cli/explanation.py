@@ -26,7 +26,8 @@ from bindery.cli.explaintext import (
 from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format, Origin
 from bindery.cli.requesttext import lines_of_gang, statements_of
-from bindery.cli.sources import Source, read_source
+from bindery.cli.source import Source
+from bindery.cli.sources import read_source
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump, to_wire

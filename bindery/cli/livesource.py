@@ -8,7 +8,7 @@ from bindery.api.configuration import SchedulerConfiguration
 from bindery.cli.connection import with_client
 from bindery.cli.live import read_cluster
 from bindery.cli.options import Origin
-from bindery.cli.sources import Source, configured
+from bindery.cli.source import Source, configured
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.scheduler.usage.formula import History

@@ -19,6 +19,15 @@ class Format(StrEnum):
     YAML = "yaml"
 
 
+class WideFormat(StrEnum):
+    """The values of `-o` for a command that can draw more columns."""
+
+    TEXT = "text"
+    WIDE = "wide"
+    JSON = "json"
+    YAML = "yaml"
+
+
 @dataclass(frozen=True)
 class Origin:
     """The options that select what to plan: a file or a cluster, a configuration and a pool."""

@@ -12,8 +12,7 @@ from rich.live import Live
 
 from bindery.cli.amounts import short
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.cli.options import Origin
-from bindery.cli.queues import Form
+from bindery.cli.options import Origin, WideFormat
 from bindery.cli.queuetree import ASCII, UNICODE, View, draw
 from bindery.cli.sources import read_source
 from bindery.cli.wire import dump
@@ -26,23 +25,23 @@ _EVERY_S = 2.0
 
 
 def show(
-    context: typer.Context, origin: Origin, resource: str, output: Form, *, watch: bool
+    context: typer.Context, origin: Origin, resource: str, output: WideFormat, *, watch: bool
 ) -> None:
     """Print the queues once, or again and again until the user interrupts."""
     if watch:
         _watch(context, origin, resource, output)
         return
     shares = _look(context, origin)
-    if output in (Form.JSON, Form.YAML):
+    if output in (WideFormat.JSON, WideFormat.YAML):
         typer.echo(dump(shares, output), nl=False)
         return
     console = _console()
     console.print(_drawing(shares, console, resource, output))
 
 
-def _watch(context: typer.Context, origin: Origin, resource: str, output: Form) -> None:
+def _watch(context: typer.Context, origin: Origin, resource: str, output: WideFormat) -> None:
     """Draw, wait and draw again until the user interrupts."""
-    if output in (Form.JSON, Form.YAML):
+    if output in (WideFormat.JSON, WideFormat.YAML):
         raise CommandError(f"--watch cannot be used with -o {output}", ExitCode.BAD_INPUT)
     console = _console()
     try:
@@ -63,7 +62,7 @@ def _look(context: typer.Context, origin: Origin) -> ClusterShares:
         return cluster_shares(session)
 
 
-def _drawing(shares: ClusterShares, console: Console, resource: str, output: Form) -> Group:
+def _drawing(shares: ClusterShares, console: Console, resource: str, output: WideFormat) -> Group:
     """Return the tree as wide as `console`.
 
     Raises:
@@ -75,7 +74,7 @@ def _drawing(shares: ClusterShares, console: Console, resource: str, output: For
         text = f"no queue and no node has {resource}; known: {', '.join(sorted(known))}"
         raise CommandError(text, ExitCode.BAD_INPUT)
     marks = ASCII if console.options.ascii_only else UNICODE
-    view = View(name, console.width, wide=output is Form.WIDE, marks=marks)
+    view = View(name, console.width, wide=output is WideFormat.WIDE, marks=marks)
     return Group(*draw(shares, view))
 
 

@@ -1,23 +1,13 @@
 """`bindery queues`: its options. `queuepicture` draws."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from bindery.cli.importing import importing
-from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption, examples
+from bindery.cli.options import ConfigOption, FileOption, Origin, PoolOption, WideFormat, examples
 
 app = typer.Typer(add_completion=False)
-
-
-class Form(StrEnum):
-    """The values of `-o`."""
-
-    TEXT = "text"
-    WIDE = "wide"
-    JSON = "json"
-    YAML = "yaml"
 
 
 _EXAMPLES = examples(
@@ -34,7 +24,7 @@ def queues(
     resource: Annotated[
         str, typer.Option("--resource", help="gpu, cpu, memory, or any other name.")
     ] = "gpu",
-    output: Annotated[Form, typer.Option("-o", "--output")] = Form.TEXT,
+    output: Annotated[WideFormat, typer.Option("-o", "--output")] = WideFormat.TEXT,
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Draw again until stopped.")] = False,
     file: FileOption = None,
     config: ConfigOption = None,

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from bindery.cli.options import Origin
-from bindery.cli.sources import Source, configured
+from bindery.cli.source import Source, configured
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario
 

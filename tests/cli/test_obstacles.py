@@ -9,7 +9,7 @@ from inlinescenarios import scenario_of, source_of
 
 import bindery.scheduler
 from bindery.cli.explanation import describe
-from bindery.cli.sources import Source
+from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.kube.budgets import BudgetSpec, BudgetStatus, DisruptionBudget
 from bindery.kube.objects import Meta, PodGroup, PodGroupSpec

@@ -12,7 +12,7 @@ from bindery.api.names import STATEMENT_LABEL
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
 from bindery.cli.listings import request_rows
-from bindery.cli.sources import Source
+from bindery.cli.source import Source
 from bindery.cli.subjects import subject
 from bindery.cli.tables import print_yaml
 from bindery.kube.bindrequests import (

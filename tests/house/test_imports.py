@@ -2,7 +2,11 @@
 
 import subprocess
 import sys
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
+
+import grimp
+import pytest
 
 
 def test_no_package_imports_against_the_direction_of_the_house() -> None:
@@ -12,3 +16,15 @@ def test_no_package_imports_against_the_direction_of_the_house() -> None:
     result = subprocess.run([command], capture_output=True, text=True, check=False, timeout=120)
 
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    graph = grimp.build_graph("bindery")
+    order = TopologicalSorter(
+        {module: graph.find_modules_directly_imported_by(module) for module in graph.modules}
+    )
+
+    try:
+        order.prepare()
+    except CycleError as error:
+        pytest.fail("imports in a circle: " + " <- ".join(error.args[1]))

@@ -1,0 +1,76 @@
+"""The cluster that a command asks about: a live one, or the beginning of a scenario.
+
+Either way it is a `ClusterSnapshot` and the configuration that plans it; nothing is ever written.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.plugins import PluginConfigurationError
+from bindery.api.yamlfile import load
+from bindery.cli.errors import CommandError, ExitCode
+from bindery.cli.options import Origin
+from bindery.kube.snapshot import ClusterSnapshot
+from bindery.scheduler.actions.registry import UnknownActionError
+from bindery.scheduler.insight.world import World
+from bindery.scheduler.usage.formula import History
+from bindery.scheduler.usage.record import UsageRecord
+from bindery.scheduler.usage.source import GivenUsage, PastUsage
+
+
+@dataclass(frozen=True)
+class Source:
+    """A snapshot of a cluster and the configuration of its scheduler."""
+
+    snapshot: ClusterSnapshot
+    configuration: SchedulerConfiguration
+    now: datetime
+    past: History | Mapping[str, Mapping[str, float]] | None = None
+    """What queues have used: the scheduler's record, or queue -> resource -> part of capacity."""
+
+    def in_pool(self, node_pool: str) -> "Source":
+        """Return the same cluster for the scheduler of `node_pool`."""
+        configuration = self.configuration.model_copy(update={"node_pool": node_pool})
+        return replace(self, configuration=configuration)
+
+    def later(self, seconds: float) -> "Source":
+        """Return the same cluster `seconds` later."""
+        return replace(self, now=self.now + timedelta(seconds=seconds))
+
+    def world(self) -> World:
+        """Return the scheduler's view of it for planning in memory.
+
+        Raises:
+            CommandError: the configuration names an action or a plugin that is not there.
+        """
+        objects = (
+            *self.snapshot.everything(),
+            *self.snapshot.budgets,
+            *self.snapshot.workload_jobs,
+        )
+        try:
+            world = World(objects, self.configuration, self.now.timestamp())
+        except (UnknownActionError, PluginConfigurationError) as error:
+            raise CommandError(f"the configuration: {error}", ExitCode.BAD_INPUT) from error
+        if isinstance(self.past, History):
+            source = world.engine.past.source
+            assert isinstance(source, UsageRecord), "it was read for the configuration"
+            source.precede(self.past)
+        elif self.past:
+            k_value = self.configuration.usage.k_value
+            world.engine.past = PastUsage(GivenUsage(self.past), k_value)
+        return world
+
+
+def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Return the configuration that `origin` names, or `default`.
+
+    Raises:
+        FileError: the file cannot be used.
+    """
+    found = default if origin.config is None else load(SchedulerConfiguration, origin.config)
+    if origin.node_pool is None:
+        return found
+    return found.model_copy(update={"node_pool": origin.node_pool})
