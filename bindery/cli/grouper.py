@@ -4,27 +4,18 @@ Called by the `bindery` command; `bindery.grouper.process` or `workloads` takes 
 configuration or a row that cannot be used ends with exit code 2 before anything is done.
 """
 
-import asyncio
-import contextlib
-import os
-import secrets
-import signal
-import socket
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from bindery.api import yamlfile
 from bindery.api.configuration import GrouperConfiguration
-from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
+from bindery.cli import running
 from bindery.cli.options import Format, examples
 from bindery.grouper import process
 from bindery.grouper.table.loading import Table, load
-from bindery.kube.errors import KubeError
-from bindery.observability import interpreter, logs
-from bindery.observability.listening import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, Listening
 
 app = typer.Typer(help="Writes PodGroups for Jobs and other workloads.", no_args_is_help=True)
 
@@ -36,43 +27,25 @@ app = typer.Typer(help="Writes PodGroups for Jobs and other workloads.", no_args
     )
 )
 def run(
-    config: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Configuration; default: all defaults.")
-    ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Default: in-cluster, else the user's own.")
-    ] = None,
-    listen_address: ListenAddress = LOOPBACK,
-    health_port: HealthPort = None,
-    metrics_port: MetricsPort = None,
-    identity: Annotated[
-        str, typer.Option(metavar="NAME", help="For the Lease; default: host and process.")
-    ] = "",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    config: running.ConfigurationOption = None,
+    kubeconfig: running.Kubeconfig = None,
+    listen_address: running.ListenAddress = LOOPBACK,
+    health_port: running.HealthPort = None,
+    metrics_port: running.MetricsPort = None,
+    identity: running.Identity = "",
+    log_level: running.LogLevel = "info",
 ) -> None:
     """Write PodGroups for workloads whose pods go to Bindery, until stopped."""
-    try:
-        configuration, table = load_rows(config)
-    except yamlfile.FileError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from error
-    interpreter.collect_rarely()
-    logs.configure(process.COMPONENT, log_level)
+    configuration, table = load_rows(config)
+    running.prepare(process.COMPONENT, log_level)
     options = process.Options(
         configuration=configuration,
         table=table,
         kubeconfig=kubeconfig,
-        identity=identity or f"{socket.gethostname()}_{os.getpid()}_{secrets.token_hex(4)}",
+        identity=identity or running.new_identity(),
         listening=Listening(health_port, metrics_port, listen_address),
     )
-    try:
-        asyncio.run(_until_stopped(process.run(options)))
-    except ListenError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from error
-    except KubeError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from error
+    running.run(running.until_stopped(process.run(options)))
 
 
 RowsOption = Annotated[
@@ -138,12 +111,3 @@ def load_rows(path: Path | None) -> tuple[GrouperConfiguration, Table]:
         return GrouperConfiguration(), load()
     configuration = yamlfile.load(GrouperConfiguration, path)
     return configuration, load(path.parent / file for file in configuration.row_files)
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; a signal to stop cancels it, so that it can end cleanly."""
-    task = asyncio.ensure_future(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -14,12 +14,11 @@ from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
-from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
+from bindery.cli import running
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
-from bindery.observability import interpreter, logs
-from bindery.observability.listening import LOOPBACK, ListenError, Listening
+from bindery.observability.listening import LOOPBACK, Listening
 
 app = typer.Typer(help="Runs bound pods: the node agent.", no_args_is_help=True)
 
@@ -46,16 +45,14 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     zones: Annotated[int, typer.Option(min=0, help="Zones in all; 0: no label.")] = 2,
     pods: Annotated[int, typer.Option(min=0, help="Pods that fit each node.")] = 110,
     node_pool: Annotated[str, typer.Option(help="The nodes' pool; none by default.")] = "",
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: in-cluster, else the user's own.")
-    ] = None,
-    listen_address: ListenAddress = LOOPBACK,
-    health_port: HealthPort = None,
-    metrics_port: MetricsPort = None,
+    kubeconfig: running.Kubeconfig = None,
+    listen_address: running.ListenAddress = LOOPBACK,
+    health_port: running.HealthPort = None,
+    metrics_port: running.MetricsPort = None,
     remove_on_exit: Annotated[
         bool, typer.Option("--remove-on-exit", help="Delete the nodes at a clean stop.")
     ] = False,
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: running.LogLevel = "info",
 ) -> None:
     """Run hollow nodes: Node objects, Leases and pod statuses without machines behind them."""
     if (hollow is None) == (shapes is None):
@@ -75,13 +72,9 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
                 "pods": pods, "node_pool": node_pool,
             }
         )  # fmt: skip
-    try:
-        interpreter.collect_rarely()
-        logs.configure("nodeagent", log_level)
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--log-level") from error
+    running.prepare("nodeagent", log_level)
     listening = Listening(health_port, metrics_port, listen_address)
-    asyncio.run(_run(nodes, kubeconfig, listening, remove_on_exit))
+    running.run(_run(nodes, kubeconfig, listening, remove_on_exit))
 
 
 def _from_options(options: dict[str, object]) -> tuple[HollowNode, ...]:
@@ -110,7 +103,4 @@ async def _run(
         loop.add_signal_handler(number, stop.set)
     async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
         agent = HollowAgent(client, nodes)
-        try:
-            await agent.run(stop, listening=listening, remove_on_exit=remove_on_exit)
-        except ListenError as error:
-            raise typer.BadParameter(str(error), param_hint="--health-port") from error
+        await agent.run(stop, listening=listening, remove_on_exit=remove_on_exit)

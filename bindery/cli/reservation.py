@@ -9,6 +9,7 @@ import typer
 
 from bindery import __version__
 from bindery.cli.errors import CommandError
+from bindery.cli.running import LogLevel
 from bindery.kube.client import Client
 from bindery.nodeagent.reservation import Identity, NoDeviceError, hold, visible_device
 from bindery.observability import logs
@@ -26,7 +27,7 @@ def reservation() -> None:
 def hold_device(
     pod: Annotated[str, typer.Option(envvar="POD_NAME", help="This pod.")],
     namespace: Annotated[str, typer.Option(envvar="POD_NAMESPACE", help="Its namespace.")],
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    log_level: LogLevel = "info",
 ) -> None:
     """Write on this pod which GPU it got, and hold it until the pod is deleted."""
     logs.configure(COMPONENT, log_level)

@@ -1,21 +1,12 @@
 """`bindery scheduler`: runs the scheduler process."""
 
-import asyncio
-import contextlib
-import os
-import secrets
-import signal
-import socket
-from collections.abc import Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from bindery.api.yamlfile import FileError
-from bindery.cli.listening import HealthPort, ListenAddress, MetricsPort
-from bindery.observability import interpreter, logs
-from bindery.observability.listening import LOOPBACK, ListenError, Listening
+from bindery.cli import running
+from bindery.observability.listening import LOOPBACK, Listening
 from bindery.scheduler import process
 from bindery.scheduler.background import CycleHangsError
 from bindery.scheduler.configuration import ConfigurationFile
@@ -32,18 +23,15 @@ def _group() -> None:
 @app.command()
 def run(
     config: Annotated[
-        Path | None, typer.Option(help="SchedulerConfiguration file; reread when it changes.")
+        Path | None,
+        typer.Option(metavar="FILE", help="SchedulerConfiguration file; reread when it changes."),
     ] = None,
-    kubeconfig: Annotated[
-        Path | None, typer.Option(help="Default: the cluster it runs in, else your kubeconfig.")
-    ] = None,
-    listen_address: ListenAddress = LOOPBACK,
-    health_port: HealthPort = 8080,
-    metrics_port: MetricsPort = None,
-    identity: Annotated[
-        str, typer.Option(help="Name in the Lease; must be unique. Default: host and a number.")
-    ] = "",
-    log_level: Annotated[str, typer.Option(help="debug, info, warning or error.")] = "info",
+    kubeconfig: running.Kubeconfig = None,
+    listen_address: running.ListenAddress = LOOPBACK,
+    health_port: running.HealthPort = 8080,
+    metrics_port: running.MetricsPort = None,
+    identity: running.Identity = "",
+    log_level: running.LogLevel = "info",
 ) -> None:
     """Plan gangs until stopped (SIGTERM, SIGINT).
 
@@ -52,24 +40,16 @@ def run(
 
         bindery scheduler run --kubeconfig ~/.kube/config --health-port 0
     """
-    interpreter.collect_rarely()
-    logs.configure("scheduler", log_level)
-    try:
-        configuration_file = ConfigurationFile(config)
-    except FileError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from error
+    configuration_file = ConfigurationFile(config)
+    running.prepare("scheduler", log_level)
     options = Options(
         configuration_file=configuration_file,
         kubeconfig=kubeconfig,
-        identity=identity or f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}",
+        identity=identity or running.new_identity(separator="-"),
         listening=Listening(health_port, metrics_port, listen_address),
     )
     try:
-        asyncio.run(_until_stopped(process.run(options)))
-    except ListenError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from error
+        running.run(running.until_stopped(process.run(options)))
     except BaseExceptionGroup as group:
         hangs = group.subgroup(CycleHangsError)
         if hangs is None:
@@ -84,12 +64,3 @@ def _first(group: BaseExceptionGroup[CycleHangsError]) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-async def _until_stopped(work: Coroutine[Any, Any, None]) -> None:
-    """Run `work`; a signal to stop cancels it, so that it can end cleanly."""
-    task = asyncio.ensure_future(work)
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    with contextlib.suppress(asyncio.CancelledError):
-        await task

@@ -22,15 +22,25 @@ _CHATTY: Final = ("aiohttp.access", "asyncio")
 """Loggers whose information is noise at our own level: heard from warnings on."""
 
 
+def level_number(level: str) -> int:
+    """Return the number that the standard library has for `level`, in upper or lower case.
+
+    Raises:
+        ValueError: there is no such level.
+    """
+    number = logging.getLevelNamesMapping().get(level.upper())
+    if number is None:
+        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error, critical")
+    return number
+
+
 def configure(component: str, level: str = "info", stream: TextIO | None = None) -> None:
     """Send all logs of this process from `level` on to `stream`, as JSON.
 
     `component` is the process's part in Bindery: scheduler, binder, ... `stream` is stderr unless
     given. May be called again; the last call counts. Raises ValueError for an unknown level.
     """
-    number = logging.getLevelNamesMapping().get(level.upper())
-    if number is None:
-        raise ValueError(f"log level {level!r} is not one of debug, info, warning, error, critical")
+    number = level_number(level)
     target = stream if stream is not None else sys.stderr
     shared = _shared_processors(component)
     structlog.configure(

@@ -114,14 +114,10 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         )
         liveness = {"cycles end": loop.is_healthy}
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
-        background = (
-            feed.run(),
-            events.run(),
-            _reload(options, loop, engine, feed, usage),
-        )
-        health = HealthServer(options.listening, checks, liveness=liveness)
-        async with health, _together(*background):
-            await elector.run(lead, stand_by=feed.start)
+        async with HealthServer(options.listening, checks, liveness=liveness):
+            reloading = _reload(options, loop, engine, feed, usage)
+            async with _together(feed.run(), events.run(), reloading):
+                await elector.run(lead, stand_by=feed.start)
 
 
 @contextlib.contextmanager

@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
+from commandline import CommandLine
 from pydantic import BaseModel, ConfigDict
-from typer.testing import CliRunner
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins.interface import BindContext, PodManifest
 from bindery.binder.plugins.registry import build
-from bindery.cli.binder import app
 
 
 class Arguments(BaseModel):
@@ -155,15 +154,15 @@ def test_a_plugin_that_cannot_be_used_is_named_with_its_place(
     ],
 )
 def test_a_configuration_that_cannot_be_used_ends_with_code_2_and_its_line(
-    tmp_path: Path, line: str, text: str
+    command_line: CommandLine, tmp_path: Path, line: str, text: str
 ) -> None:
     file = tmp_path / "binder.yaml"
     file.write_text(
         f"apiVersion: scheduling.bindery.dev/v1alpha1\nkind: BinderConfiguration\n{line}\n"
     )
 
-    result = CliRunner().invoke(app, ["run", "--config", str(file)])
+    done = command_line("binder", "run", "--config", str(file))
 
-    assert result.exit_code == 2
-    assert f"{file}:3: " in result.output
-    assert text in result.output
+    assert done.returncode == 2
+    assert f"{file}:3: " in done.stderr
+    assert text in done.stderr

@@ -1,29 +1,23 @@
-import socket
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from commandline import CommandLine, Done
+from commandline import CommandLine
 
 Refusal = Callable[..., str]
 
 
 @pytest.fixture
 def refusal(command_line: CommandLine) -> Refusal:
-    """Runs the command with wrong input and returns what it says, in one line."""
+    """Runs the command with wrong input and returns its message, in one line."""
 
     def run(*arguments: str) -> str:
-        return said_of(command_line("nodeagent", "run", *arguments, columns=300))
+        done = command_line("nodeagent", "run", *arguments, columns=300)
+        assert done.returncode == 2
+        assert "Traceback" not in done.stderr
+        return " ".join(done.stderr.split())
 
     return run
-
-
-def said_of(done: Done | subprocess.CompletedProcess[str]) -> str:
-    assert done.returncode == 2
-    assert "Traceback" not in done.stderr
-    return " ".join(done.stderr.split())
 
 
 def test_without_hollow_it_says_that_only_hollow_nodes_exist(refusal: Refusal) -> None:
@@ -52,27 +46,3 @@ def test_a_mistake_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_pat
     file.write_text("shapes:\n- count: 1\n  gpu: 2\n")
 
     assert "nodes.yaml:3: shapes[0].gpu" in refusal(f"--shapes={file}")
-
-
-def test_a_health_port_that_is_taken_is_named(tmp_path: Path) -> None:
-    config = tmp_path / "kubeconfig"
-    config.write_text(
-        "{apiVersion: v1, kind: Config, current-context: a,"
-        " clusters: [{name: a, cluster: {server: 'http://127.0.0.1:9'}}],"
-        " contexts: [{name: a, context: {cluster: a, user: a}}], users: [{name: a, user: {}}]}"
-    )
-    with socket.create_server(("0.0.0.0", 0)) as taken:
-        port = taken.getsockname()[1]
-
-        options = ("--hollow=1", f"--kubeconfig={config}", f"--health-port={port}")
-        # A process of its own, as this one comes as far as setting up its logs.
-        done = subprocess.run(
-            [sys.executable, "-m", "bindery.cli.main", "nodeagent", "run", *options],
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-            env={"COLUMNS": "300"},
-        )
-
-    assert "--health-port" in said_of(done)
