@@ -13,6 +13,7 @@ from typing import NamedTuple, NewType
 
 from bindery.api.disruption import Asks
 from bindery.api.exclusive import ExclusiveUnit
+from bindery.api.gpushare import WHOLE
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.api.ranks import Rank
 from bindery.api.states import ENDED_POD_PHASES
@@ -157,8 +158,9 @@ class Task:
 
     @property
     def shares_gpu(self) -> bool:
-        """Whether it requests a share of a GPU, which no resource of its containers shows."""
-        return self.shape.request.share is not None
+        """Whether it requests parts of GPUs, which no resource of its containers shows."""
+        share = self.shape.request.share
+        return share is not None and share.portion != WHOLE
 
     @property
     def order(self) -> tuple[int, Rank, str, str]:
