@@ -99,8 +99,8 @@ DO_NOT_DISRUPT_ANNOTATION: Final = f"{GROUP}/do-not-disrupt"
 LAST_CHECKPOINT_ANNOTATION: Final = f"{GROUP}/last-checkpoint"
 """On a pod or a PodGroup: when its work was last saved, such as 2026-01-01T00:00:00Z."""
 PROVISIONING_REQUEST_ANNOTATION: Final = f"{GROUP}/provisioning-request"
-"""On a PodGroup, or on one of its pods: "true" asks for nodes while the gang lacks room, "false"
-does not. The PodGroup comes first."""
+"""On a PodGroup, one of its pods or an owner of them: "true" asks for nodes while the gang lacks
+room, "false" does not. The PodGroup comes first."""
 
 NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
 """On a NodeResourceTopology of the node agent: JSON, see `bindery.api.numadetail`."""

@@ -5,7 +5,7 @@ the watch has caught up sees what was written. The invariant: of one object, no 
 a newer one.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 from bindery.api import names
@@ -94,6 +94,8 @@ class Groups:
 
 GIVEN_LABELS: Final = (names.NODE_POOL_LABEL, names.USER_KEY)
 """The labels that a stored PodGroup has only if the plan says so."""
+GIVEN_ANNOTATIONS: Final = (names.SOURCES_ANNOTATION, names.PROVISIONING_REQUEST_ANNOTATION)
+"""The annotations that a stored PodGroup has only if the plan says so."""
 
 
 def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
@@ -110,10 +112,14 @@ def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
     return (
         metadata["labels"].items() <= meta.labels.items()
         and all(key in metadata["labels"] for key in GIVEN_LABELS if key in meta.labels)
-        and metadata.get("annotations", {}).items() <= meta.annotations.items()
+        and _given(metadata.get("annotations", {})) == _given(meta.annotations)
         and references == [(owner.kind, owner.name, owner.uid)]
         and _parsed(stored) == wanted.spec
     )
+
+
+def _given(annotations: Mapping[str, str]) -> dict[str, str]:
+    return {key: annotations[key] for key in GIVEN_ANNOTATIONS if key in annotations}
 
 
 def _parsed(stored: WrittenGroup) -> ApiModel | None:

@@ -13,7 +13,7 @@ from typing import Any, Final
 import structlog
 
 from bindery.api import names
-from bindery.grouper.groups import GIVEN_LABELS, Groups, is_as_wanted
+from bindery.grouper.groups import GIVEN_ANNOTATIONS, GIVEN_LABELS, Groups, is_as_wanted
 from bindery.grouper.metrics import WRITES
 from bindery.grouper.notices import Notice, Reason
 from bindery.grouper.objects import WRITTEN_GROUPS, WrittenGroup
@@ -29,8 +29,6 @@ from bindery.kube.errors import (
 )
 
 _log: Final = structlog.get_logger(__name__)
-
-_OUR_METADATA: Final = (names.SOURCES_ANNOTATION,)
 
 
 @dataclass(frozen=True)
@@ -151,7 +149,7 @@ def _replacement(stored: WrittenGroup, wanted: Group) -> Mapping[str, Any]:
     body: dict[str, Any] = wanted.to_object()
     ours: dict[str, Any] = body["metadata"]
     meta = stored.metadata
-    kept = {key: text for key, text in meta.annotations.items() if key not in _OUR_METADATA}
+    kept = {key: text for key, text in meta.annotations.items() if key not in GIVEN_ANNOTATIONS}
     labels = {key: text for key, text in meta.labels.items() if key not in GIVEN_LABELS}
     metadata = {
         **ours,

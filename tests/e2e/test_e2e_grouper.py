@@ -107,21 +107,33 @@ async def test_a_label_of_an_owner_counts_from_when_it_is_there_until_it_is_gone
 
         await wait_for(has, f"the user is {value}")
 
-    async def label(value: str | None, user: str | None) -> None:
-        patch = {"metadata": {"labels": {names.QUEUE_LABEL: value, names.USER_KEY: user}}}
+    async def asks_for_nodes(value: str | None) -> None:
+        async def has() -> bool:
+            key = names.PROVISIONING_REQUEST_ANNOTATION
+            found = [group.metadata.annotations.get(key) for group in await maker.groups()]
+            return found == [value]
+
+        await wait_for(has, f"the wish for nodes is {value}")
+
+    async def label(value: str | None, user: str | None, nodes: str | None) -> None:
+        labels = {names.QUEUE_LABEL: value, names.USER_KEY: user}
+        annotations = {names.PROVISIONING_REQUEST_ANNOTATION: nodes}
+        patch = {"metadata": {"labels": labels, "annotations": annotations}}
         await maker.corner.client.patch(
             JOBS, job.metadata.name, patch, namespace=maker.corner.namespace
         )
 
-    await label("research", "ann")
+    await label("research", "ann", "true")
     await spec_has("queue", "research")
     await user_is("ann")
+    await asks_for_nodes("true")
     (group,) = await maker.groups()
     assert "Job/train" in group.metadata.annotations[names.SOURCES_ANNOTATION]
 
-    await label(None, None)
+    await label(None, None, None)
     await spec_has("queue", None)
     await user_is(None)
+    await asks_for_nodes(None)
 
 
 async def test_a_job_waits_for_the_grouper_then_runs_whole_and_to_its_end(

@@ -138,6 +138,14 @@ def test_the_user_of_marked_pods_is_a_label_of_their_pod_group() -> None:
     assert group.labels == {names.USER_KEY: "ann"}
 
 
+def test_the_wish_for_nodes_of_marked_pods_is_an_annotation_of_their_pod_group() -> None:
+    annotations = {"pod-group-name": "g", names.PROVISIONING_REQUEST_ANNOTATION: "true"}
+
+    (group,) = planned(pod("w-0", annotations=annotations)).groups
+
+    assert group.annotations == {names.PROVISIONING_REQUEST_ANNOTATION: "true"}
+
+
 # -- Volcano's, as KubeRay and Volcano Jobs write it -----------------------------------------------
 
 

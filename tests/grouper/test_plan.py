@@ -427,6 +427,30 @@ def test_the_user_is_carried_from_any_owner_to_the_label_of_the_pod_group() -> N
     assert near.labels == {names.USER_KEY: "bob"}
 
 
+def test_the_nearest_wish_for_nodes_is_an_annotation_of_the_pod_group() -> None:
+    key = names.PROVISIONING_REQUEST_ANNOTATION
+    cron = cron_job(annotations={key: "true"})
+    child = owned(job(), cron)
+
+    group = only(planned(pods_of(child), cron, child))
+
+    assert group.annotations == {key: "true"}
+    assert group.to_object()["metadata"]["annotations"][key] == "true"
+    near = only(planned(pods_of(child, annotations={key: "false"}), cron, child))
+    assert near.annotations == {key: "false"}
+    silent = only(planned(pods_of(job()), job()))
+    assert key not in silent.to_object()["metadata"]["annotations"]
+
+
+def test_a_wish_for_nodes_that_is_neither_true_nor_false_is_a_problem_at_its_object() -> None:
+    owner = job(annotations={names.PROVISIONING_REQUEST_ANNOTATION: "yes"})
+
+    found = planned(pods_of(owner), owner)
+
+    assert only(found).annotations == {}
+    assert reasons(found) == [("Job/train", ProblemReason.INVALID_VALUE.value)]
+
+
 @pytest.mark.parametrize("user", ["ann smith", "", "a" * 64, "ann@example.com"])
 def test_a_user_that_is_no_label_value_is_a_problem_at_its_object(user: str) -> None:
     owner = job(annotations={names.USER_KEY: user})

@@ -144,6 +144,7 @@ def plan(gang: MarkedGang) -> GroupPlan:
         names.NODE_POOL_LABEL: settings.look_up(_NODE_POOL, _links(gang), problems),
         names.USER_KEY: settings.look_up(settings.USER, _links(gang), problems),
     }
+    asks = settings.look_up(settings.PROVISIONING, _links(gang), problems)
     made = Group(
         namespace=gang.namespace,
         name=f"{gang.contract.name}-{gang.name[:200]}".strip("-."),
@@ -151,6 +152,7 @@ def plan(gang: MarkedGang) -> GroupPlan:
         spec=model,
         sources=dict(sorted(sources.items())),
         labels={key: found.value for key, found in labelled.items() if found is not None},
+        annotations=settings.provisioning_annotation(asks),
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return GroupPlan((made,), tuple(sorted(problems)))

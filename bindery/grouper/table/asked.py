@@ -63,6 +63,7 @@ class Asked:
     disruption_mode: Found[Any] | None = None
     node_pool: Found[str] | None = None
     user: Found[str] | None = None
+    provisioning: Found[bool] | None = None
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -92,6 +93,10 @@ class Asked:
         labelled = {names.NODE_POOL_LABEL: self.node_pool, names.USER_KEY: self.user}
         return {key: found.value for key, found in labelled.items() if found is not None}
 
+    def annotations(self) -> dict[str, str]:
+        """Return the annotations of the PodGroup."""
+        return settings.provisioning_annotation(self.provisioning)
+
 
 @dataclass(frozen=True)
 class Asker:
@@ -114,6 +119,7 @@ class Asker:
             disruption_mode=settings.look_up(settings.DISRUPTION_MODE, links, self.problems),
             node_pool=settings.look_up(settings.NODE_POOL, links, self.problems),
             user=settings.look_up(settings.USER, links, self.problems),
+            provisioning=settings.look_up(settings.PROVISIONING, links, self.problems),
         )
 
     def agreed(self, asked: Sequence[Asked], at: Reference) -> Asked:

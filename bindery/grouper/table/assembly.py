@@ -67,6 +67,7 @@ class Independent:
             spec=PodGroupSpec(min_member=0, members=members, **asked.to_spec()),
             sources=asked.sources(),
             labels=asked.labels(),
+            annotations=asked.annotations(),
             pods=uids,
         )
 
@@ -104,6 +105,7 @@ class Gang:
             spec=PodGroupSpec(sub_groups=sub_groups, members=self._members(), **spec),
             sources=self._sources,
             labels=asked.labels(),
+            annotations=asked.annotations(),
             pods=tuple(sorted(chain.pod.uid for chain in self._chains)),
         )
 

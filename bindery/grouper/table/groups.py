@@ -73,6 +73,7 @@ class Group:
     sources: Mapping[str, str] = field(default_factory=dict)
     """Field of the spec -> `Kind/name` of the object that gave its value."""
     labels: Mapping[str, str] = field(default_factory=dict)
+    annotations: Mapping[str, str] = field(default_factory=dict)
     pods: tuple[str, ...] = ()
     """The UIDs of the pods that are members now, sorted."""
 
@@ -90,9 +91,12 @@ class Group:
             "labels": {**self.labels, names.MADE_BY_LABEL: names.MADE_BY_GROUPER},
             "ownerReferences": [owner],
         }
+        annotations = dict(self.annotations)
         if self.sources:
             text = json.dumps(self.sources, sort_keys=True, separators=(",", ":"))
-            metadata["annotations"] = {names.SOURCES_ANNOTATION: text}
+            annotations[names.SOURCES_ANNOTATION] = text
+        if annotations:
+            metadata["annotations"] = annotations
         return {
             "apiVersion": names.API_VERSION,
             "kind": "PodGroup",

@@ -121,6 +121,12 @@ def _preemptible(text: str) -> bool:
     return _PREEMPTIBLE[text.lower()]
 
 
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise ValueError("it must be true or false")
+    return text == "true"
+
+
 def _mode(text: str) -> Literal["hard", "soft"]:
     if text == HARD:
         return "hard"
@@ -206,6 +212,7 @@ TIER: Final = Setting(("volcano.sh/network-topology-highest-tier",), _count)
 TIER_MODE: Final = Setting(("volcano.sh/network-topology-mode",), _mode)
 NODE_POOL: Final = Setting((names.NODE_POOL_LABEL,), _name)
 USER: Final = Setting((names.USER_KEY,), _label_value)
+PROVISIONING: Final = Setting((names.PROVISIONING_REQUEST_ANNOTATION,), _truth)
 _SKIP_KEYS: Final = (names.SKIP_GROUPER_KEY, f"{_KAI}/skip-podgrouper")
 
 
@@ -229,6 +236,13 @@ def look_up(
                 message = f"{key}: {text[:_MOST_SHOWN]!r} is ignored: {error}"
                 problems.add(Problem(link.source, ProblemReason.INVALID_VALUE, message))
     return None
+
+
+def provisioning_annotation(asked: Found[bool] | None) -> dict[str, str]:
+    """Return the annotation by which a PodGroup asks for nodes as `asked`; none without it."""
+    if asked is None:
+        return {}
+    return {names.PROVISIONING_REQUEST_ANNOTATION: str(asked.value).lower()}
 
 
 def _text(link: Link, key: str) -> str | None:

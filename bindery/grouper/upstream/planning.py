@@ -77,6 +77,9 @@ def plan(gang: Gang) -> Outcome:
             for key, value in ((names.NODE_POOL_LABEL, pool), (names.USER_KEY, user))
             if value
         },
+        annotations=settings.provisioning_annotation(
+            settings.look_up(settings.PROVISIONING, _links(gang), problems)
+        ),
         pods=tuple(sorted(pod.uid for pod in gang.pods)),
     )
     return Outcome(GroupPlan((made,), tuple(sorted(problems)), wanted))
