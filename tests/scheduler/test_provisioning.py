@@ -23,6 +23,7 @@ from schedulerworld import (
     queue,
     report_of,
 )
+from sharedgpus import sharer
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
 from bindery.api.names import API_VERSION
@@ -196,13 +197,29 @@ def test_only_lack_of_room_asks_for_nodes() -> None:
     limited = [queue("q", limits={"cpu": 1}), *gang("limited", 2, queue="q")]
     short = [group("short", 3), pod("short-0", 9, group="short")]
     single = pod("single", 9)
-    shared = [group("shared", 1), pod("shared-0", 9, group="shared")]
-    part = {"gpu-fraction": "0.5"}
-    annotations = {**shared[1].metadata.annotations, **part}
-    shared[1] = replace(shared[1], metadata=replace(shared[1].metadata, annotations=annotations))
-    engine = world(node("n", 4, gpu=1), *limited, *short, single, *shared, allGangs=True)
+    engine = world(node("n", 4), *limited, *short, single, allGangs=True)
 
     assert due(engine) == []
+
+
+def problem_of(engine: Engine) -> str:
+    (step,) = due(engine)
+    assert (step.draft, step.old) == (None, None)
+    return step.problem
+
+
+def test_a_gang_with_shares_of_gpus_asks_in_vain_and_is_told() -> None:
+    made = [sharer(f"g-{i}", {"gpu-fraction": "0.6"}, group="g") for i in range(2)]
+
+    assert "a share of a GPU" in problem_of(world(node("n", 4, gpu=1), marked("g", 2), *made))
+    assert due(world(node("n", 4, gpu=1), group("g", 2), *made)) == [], "it does not ask"
+
+
+def test_a_gang_with_too_many_shapes_asks_in_vain_and_is_told() -> None:
+    shapes = [pod(f"g-{i}", 10 + i, group="g") for i in range(33)]
+
+    assert "33 shapes" in problem_of(world(node("n", 1), marked("g", 33), *shapes))
+    assert len(drafted(world(node("n", 1), marked("g", 32), *shapes)).counts) == 32
 
 
 def test_a_request_goes_when_the_gang_is_placed() -> None:

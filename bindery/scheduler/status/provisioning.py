@@ -84,19 +84,28 @@ class RequestDraft:
 
 
 @dataclass(frozen=True)
+class Impossible:
+    """A gang asks for nodes, and no request can be made for it."""
+
+    group: Meta
+    problem: str
+
+
+@dataclass(frozen=True)
 class Step:
-    """One change: `draft` is to be created, or `old` to be deleted."""
+    """One change: `draft` is to be created, `old` to be deleted, or `problem` to be reported."""
 
     group: Meta
     draft: RequestDraft | None = None
     old: ProvisioningRequest | None = None
+    problem: str = ""
 
     @property
-    def is_known_as(self) -> tuple[str, str, tuple[tuple[str, int], ...]]:
+    def is_known_as(self) -> tuple[str, str, tuple[tuple[str, int], ...], str]:
         """A key that equal steps share."""
         old = self.old.metadata.uid if self.old is not None else ""
         counts = self.draft.counts if self.draft is not None else {}
-        return self.group.uid, old, tuple(sorted(counts.items()))
+        return self.group.uid, old, tuple(sorted(counts.items())), self.problem
 
 
 def template_name(group: Meta, digest: str) -> str:
@@ -129,18 +138,20 @@ def steps(
             yield Step(group.metadata, old=request)
     for job_report in report.jobs.values():
         if job_report.uid not in existing:
-            draft = _draft(cluster, job_report, arguments)
-            if draft is not None:
-                yield Step(draft.group, draft=draft)
+            wanted = _wanted(cluster, job_report, arguments)
+            if isinstance(wanted, RequestDraft):
+                yield Step(wanted.group, draft=wanted)
+            if isinstance(wanted, Impossible):
+                yield Step(wanted.group, problem=wanted.problem)
 
 
-def _draft(
+def _wanted(
     cluster: Cluster, report: JobReport, arguments: ProvisioningArguments
-) -> RequestDraft | None:
-    """Return the request for the gang of `report`; None if it is to have none."""
+) -> RequestDraft | Impossible | None:
+    """Return the request for the gang of `report`; None if it asks for none."""
     # An error in one gang's pods must not keep the others from their requests.
     with cluster.defects.held_to(Stage.REPORT, of_job(report.key), lambda _: None):
-        return _wanted(cluster, report, arguments)
+        return _asked(cluster, report, arguments)
     return None
 
 
@@ -154,8 +165,8 @@ def _is_over(
     """Return whether `request` is to be deleted; a new one may replace it then."""
     if report is not None and not report.satisfied and report.reason in _UNDECIDED:
         return False
-    draft = _draft(cluster, report, arguments) if report is not None else None
-    if draft is None or not draft.is_written_as(request):
+    wanted = _wanted(cluster, report, arguments) if report is not None else None
+    if not isinstance(wanted, RequestDraft) or not wanted.is_written_as(request):
         return True
     ended = request.ended()
     if ended is None:
@@ -163,30 +174,39 @@ def _is_over(
     return now >= (seconds(ended.last_transition_time) or 0.0) + arguments.retry_seconds
 
 
-def _wanted(
+def _asked(
     cluster: Cluster, report: JobReport, arguments: ProvisioningArguments
-) -> RequestDraft | None:
-    """Return the request for the gang of `report`; None if it is to have none."""
+) -> RequestDraft | Impossible | None:
     if not report.key.is_group or report.satisfied or report.reason not in LACKS_ROOM:
         return None
     job, group = cluster.state.jobs.get(report.key), cluster.groups.get(report.key)
     if job is None or group is None or group.metadata.deletion_timestamp is not None:
         return None
     tasks = _requested(job)
-    if not tasks or any(task.shares_gpu for task in tasks):
-        return None
     pods = [(task, pod) for task in tasks if (pod := cluster.pods.get(task.uid)) is not None]
     annotations = (each.annotations for each in (group.metadata, *(p.metadata for _, p in pods)))
-    if not arguments.is_asked(annotations):
+    if not tasks or not arguments.is_asked(annotations):
         return None
+    return _made(group.metadata, pods, arguments)
+
+
+def _made(
+    group: Meta, pods: Sequence[tuple[Task, Pod]], arguments: ProvisioningArguments
+) -> RequestDraft | Impossible | None:
+    """Return the request for `pods`; None if no pod is left."""
+    if any(task.shares_gpu for task, _ in pods):
+        return Impossible(group, "some of its pods request a share of a GPU")
     alike: defaultdict[object, list[Pod]] = defaultdict(list)
     for task, pod in pods:
         # Pods with special needs, such as volumes of their own, differ within one shape.
         alike[task.uid if task.shape.needs else task.shape].append(pod)
     found = templates(alike.values())
-    if not found or len(found) > MOST_POD_SETS:
+    if len(found) > MOST_POD_SETS:
+        problem = f"its pods have {len(found)} shapes, and a request has at most {MOST_POD_SETS}"
+        return Impossible(group, problem)
+    if not found:
         return None
-    return RequestDraft(group.metadata, found, arguments.class_name, arguments.parameters)
+    return RequestDraft(group, found, arguments.class_name, arguments.parameters)
 
 
 def _requested(job: Job) -> list[Task]:

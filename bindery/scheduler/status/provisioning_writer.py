@@ -29,6 +29,7 @@ _CONCURRENT_WRITES = 4
 _SHOWN_AFTER_S = 30.0
 """Time after which a step that is still offered is taken again, in seconds."""
 _REFUSED = "ProvisioningRequestRefused"
+_IMPOSSIBLE = "ProvisioningRequestImpossible"
 
 _log = structlog.get_logger()
 
@@ -42,14 +43,20 @@ class ProvisioningWriter:
         """UID of a PodGroup -> its step."""
         self._tried: dict[object, float] = {}
         """Step -> the time of the last attempt, successful or not."""
+        self._reported: set[object] = set()
+        """The steps with problems that have an event, while they are offered."""
         self._wake = asyncio.Event()
 
     def offer(self, steps: Iterable[Step]) -> None:
         """Take all of `steps` that were not tried recently, instead of those that still wait."""
         since = self._clock() - _SHOWN_AFTER_S
         self._tried = {step: at for step, at in self._tried.items() if at > since}
+        offered = list(steps)
+        self._reported &= {step.is_known_as for step in offered}
         self._waiting = {
-            step.group.uid: step for step in steps if step.is_known_as not in self._tried
+            step.group.uid: step
+            for step in offered
+            if step.is_known_as not in self._tried and step.is_known_as not in self._reported
         }
         if self._waiting:
             self._wake.set()
@@ -70,6 +77,10 @@ class ProvisioningWriter:
             await asyncio.gather(*(self._take(step) for step in due))
 
     async def _take(self, step: Step) -> None:
+        if step.problem:
+            self._reported.add(step.is_known_as)
+            text = f"no nodes are requested for it: {step.problem}"
+            self._events.warning(_reference(step.group), _IMPOSSIBLE, text)
         try:
             if step.draft is not None:
                 await self._create(step.draft)
