@@ -16,7 +16,9 @@ ACCEPTED: Final = "Accepted"
 PROVISIONED: Final = "Provisioned"
 ENDED: Final = ("Failed", "BookingExpired", "CapacityRevoked")
 """The conditions after which no nodes are expected any more."""
-_NOT_FOUND: Final = frozenset({"CapacityIsNotFound", "PartialCapacityIsFound"})
+_NOT_FOUND: Final = frozenset(
+    {"CapacityIsNotFound", "PartialCapacityIsFound", "FailedToCheckCapacity"}
+)
 """Reasons of `Provisioned=False`: the autoscaler has found no nodes, and will try again."""
 _NOBODY: Final = OwnerReference()
 MOST_POD_SETS: Final = 32

@@ -316,6 +316,10 @@ def evicts(engine: Engine) -> bool:
         ([ACCEPTED, PROVISIONED, condition("CapacityRevoked")], True),
         ([condition("Accepted", status="False")], True),
         ([ACCEPTED, condition("Provisioned", status="False", reason="CapacityIsNotFound")], True),
+        (
+            [ACCEPTED, condition("Provisioned", status="False", reason="FailedToCheckCapacity")],
+            True,
+        ),
         ([ACCEPTED, condition("Provisioned", status="False", reason="Waiting")], False),
         ([condition("Accepted", NOW - WAIT_S)], True),
         ([condition("Accepted", NOW - WAIT_S), PROVISIONED], False),
