@@ -174,7 +174,7 @@ def allocate(
     if present is not None:
         return Allocation(state, reusable.after(pod, container, present))
     wanted = requests.of_container(pod, container, policy.features)
-    group = _group(state, wanted, reusable.of(pod), hint)
+    group = choose_group(state.machine, wanted, reusable.of(pod), hint)
     blocks = tuple(Block(group, resource, size) for resource, size in wanted.items())
     mask = masks.mask_of(group)
     states: tables.NodeStates = state.machine
@@ -200,7 +200,7 @@ def allocate_pod(
         return state
     wanted = requests.of_pod(pod, policy.features)
     requests.check_shared_pool(pod, policy.features)
-    group = _group(state, wanted, {}, hint)
+    group = choose_group(state.machine, wanted, {}, hint)
     states: tables.NodeStates = state.machine
     for resource, size in wanted.items():
         states = tables.charge(states, group, resource, size)
@@ -249,20 +249,26 @@ def is_managed(policy: StaticMemoryPolicy, pod: Pod) -> bool:
     return policy.features.pod_level_resource_managers or not pod.has_pod_level_resources
 
 
-def _group(
-    state: MemoryState,
+def choose_group(
+    machine: hints.Machine,
     wanted: hints.Requests,
     reusable: hints.Reusable,
     hint: Hint,
 ) -> tuple[int, ...]:
     """Return the NUMA nodes to take memory from: those of the hint, extended if they are full.
 
+    Args:
+        machine: the state of each NUMA node.
+        wanted: what is needed.
+        reusable: what the pod's init containers leave.
+        hint: what the topology manager decided.
+
     Raises:
         AllocationError: there are none.
     """
     chosen = hint
     if chosen.mask is None:
-        found = hints.best(_possible(state, wanted, reusable))
+        found = hints.best(_possible(machine, wanted, reusable))
         if found is None:
             raise AllocationError(
                 "[memorymanager] failed to get the default NUMA affinity, no NUMA nodes with "
@@ -270,9 +276,9 @@ def _group(
             )
         chosen = _at_least(found, hint, "default")
     group = masks.nodes_of(chosen.mask or 0)
-    if not hints.has_room(state.machine, group, wanted):
+    if not hints.has_room(machine, group, wanted):
         mask = chosen.mask or 0
-        possible = _possible(state, wanted, reusable)
+        possible = _possible(machine, wanted, reusable)
         found = hints.best([one for one in possible if (one.mask or 0) & mask == mask])
         if found is None:
             raise AllocationError(
@@ -280,15 +286,15 @@ def _group(
             )
         chosen = _at_least(found, chosen, "extended")
         group = masks.nodes_of(chosen.mask or 0)
-    if hints.violates(state.machine, group):
+    if hints.violates(machine, group):
         raise AllocationError("[memorymanager] preferred hint violates NUMA node allocation")
     return group
 
 
 def _possible(
-    state: MemoryState, wanted: hints.Requests, reusable: hints.Reusable
+    machine: hints.Machine, wanted: hints.Requests, reusable: hints.Reusable
 ) -> Sequence[Hint]:
-    return hints.calculate(state.machine, wanted, reusable).get(MEMORY, [])
+    return hints.calculate(machine, wanted, reusable).get(MEMORY, [])
 
 
 def _at_least(found: Hint, asked: Hint, kind: str) -> Hint:

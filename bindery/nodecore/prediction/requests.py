@@ -9,13 +9,12 @@ from bindery.nodecore.memory import requests as memory_requests
 from bindery.nodecore.pods import (
     CPU,
     EPHEMERAL_STORAGE,
-    HUGE_PAGES_PREFIX,
-    MEMORY,
     Container,
     Pod,
     QosClass,
     total,
 )
+from bindery.nodecore.prediction.zones import is_memory
 
 
 @dataclass(frozen=True)
@@ -102,4 +101,4 @@ def _devices(limits: Mapping[str, int]) -> dict[str, int]:
 
 
 def _is_native(name: str) -> bool:
-    return name in (CPU, MEMORY, EPHEMERAL_STORAGE) or name.startswith(HUGE_PAGES_PREFIX)
+    return name in (CPU, EPHEMERAL_STORAGE) or is_memory(name)

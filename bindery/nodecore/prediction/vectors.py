@@ -1,67 +1,24 @@
-"""The prediction for many nodes at once, in arrays."""
+"""The prediction for many nodes at once, in arrays.
+
+There is no loop over nodes. Nodes with as many zones are asked together, so that a node with two
+zones costs three masks and not 255.
+"""
 
 from dataclasses import dataclass
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.nodecore.prediction.arrays import POLICIES, SCOPES, ZoneArrays
+from bindery.nodecore.prediction.columnallocation import allocate
+from bindery.nodecore.prediction.columnmerge import Decisions, decide
+from bindery.nodecore.prediction.columns import Bools, Columns, Masks
 from bindery.nodecore.prediction.requests import PodRequest
-from bindery.nodecore.topology import policies
-from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE
+from bindery.nodecore.topology.manager import POD_SCOPE
+from bindery.nodecore.topology.policies import NONE
 
-MAX_ZONES: Final = 8
-
-POLICIES: Final = (
-    policies.NONE,
-    policies.BEST_EFFORT,
-    policies.RESTRICTED,
-    policies.SINGLE_NUMA_NODE,
-)
-"""A policy's code in `ZoneArrays.policy` is its place here."""
-
-SCOPES: Final = (CONTAINER_SCOPE, POD_SCOPE)
-"""A scope's code in `ZoneArrays.scope` is its place here."""
-
-Floats = NDArray[np.float64]
-
-
-@dataclass(frozen=True)
-class ZoneArrays:
-    """The zones of many nodes. `zones.NodeZones` explains the attributes.
-
-    N nodes, Z zones (the most that a node has, at most 8), R resources. Zones that a node does not
-    have are 0 in all arrays. Units: whole CPUs, bytes, devices.
-
-    Attributes:
-        resources: the names of the R resources: "cpu", "memory", "hugepages-…", devices.
-        free: float64 [N, Z, R].
-        totals: float64 [N, Z, R].
-        zone_count: int [N]; the zones that the node has. Every node without zones (0) admits.
-        policy: int [N]; code in POLICIES.
-        scope: int [N]; code in SCOPES.
-        has_static_cpus: bool [N].
-        has_static_memory: bool [N].
-        prefer_closest: bool [N].
-        threads_per_core: int [N]; 1 without full-pcpus-only.
-        split: float64 [N, Z].
-        groups: uint8 [N, Z]; masks.
-        distances: float64 [N, Z, Z].
-    """
-
-    resources: tuple[str, ...]
-    free: Floats
-    totals: Floats
-    zone_count: NDArray[np.int64]
-    policy: NDArray[np.int64]
-    scope: NDArray[np.int64]
-    has_static_cpus: NDArray[np.bool_]
-    has_static_memory: NDArray[np.bool_]
-    prefer_closest: NDArray[np.bool_]
-    threads_per_core: NDArray[np.int64]
-    split: Floats
-    groups: NDArray[np.uint8]
-    distances: Floats
+_NONE = POLICIES.index(NONE)
+_POD_SCOPE = SCOPES.index(POD_SCOPE)
 
 
 @dataclass(frozen=True)
@@ -72,13 +29,16 @@ class Predictions:
         admit: bool [K].
         zones: uint8 [K]; masks of zones.
         preferred: bool [K].
-        used: uint8 [K]; the number of zones in `zones`.
     """
 
-    admit: NDArray[np.bool_]
-    zones: NDArray[np.uint8]
-    preferred: NDArray[np.bool_]
-    used: NDArray[np.uint8]
+    admit: Bools
+    zones: Masks
+    preferred: Bools
+
+    @property
+    def used(self) -> NDArray[np.uint8]:
+        """The number of zones in `zones`; uint8 [K]."""
+        return np.bitwise_count(self.zones)
 
 
 def predict(
@@ -91,9 +51,47 @@ def predict(
         request: what the pod asks for.
         nodes: the rows to ask, K of them; None for all.
     """
-    raise NotImplementedError
+    rows = np.arange(len(arrays.zone_count)) if nodes is None else nodes
+    counts = arrays.zone_count[rows]
+    admit = np.ones(len(rows), np.bool_)
+    zones = np.zeros(len(rows), np.uint8)
+    preferred = (counts > 0) & (arrays.policy[rows] != _NONE)
+    if not request.is_empty:
+        for count in np.unique(counts[counts > 0]):
+            places = np.flatnonzero(counts == count)
+            found = _predict_alike(arrays, request, rows[places], int(count))
+            admit[places], zones[places] = found.admit, found.zones
+            preferred[places] = found.preferred
+    return Predictions(admit, zones, preferred)
 
 
-def node_zones(arrays: ZoneArrays, node: int) -> "object":
-    """Return one row as `zones.NodeZones`, for `plain.predict` and `plain.take`."""
-    raise NotImplementedError
+def _predict_alike(
+    arrays: ZoneArrays, request: PodRequest, nodes: NDArray[np.intp], count: int
+) -> Predictions:
+    """Return the predictions for nodes with `count` zones each."""
+    columns = Columns(arrays, nodes, count, request.resources)
+    alive = np.ones(len(nodes), np.bool_)
+    preferred = np.ones(len(nodes), np.bool_)
+    zones = np.zeros(len(nodes), np.uint8)
+    is_whole = arrays.scope[nodes] == _POD_SCOPE
+    whole = decide(columns, request.whole) if is_whole.any() else None
+    for place, wanted in enumerate(request.containers, start=1):
+        if whole is None:
+            decided = decide(columns, wanted)
+        elif is_whole.all():
+            decided = whole
+        else:
+            decided = _combined(is_whole, whole, decide(columns, wanted))
+        alive &= decided.admit
+        preferred &= decided.preferred
+        is_last = place == len(request.containers)
+        zones |= allocate(columns, wanted, decided, alive, is_last=is_last)
+    return Predictions(alive, np.where(alive, zones, np.uint8(0)), preferred & alive)
+
+
+def _combined(is_whole: Bools, whole: Decisions, single: Decisions) -> Decisions:
+    return Decisions(
+        np.where(is_whole, whole.masks, single.masks),
+        np.where(is_whole, whole.preferred, single.preferred),
+        np.where(is_whole, whole.admit, single.admit),
+    )

@@ -1,0 +1,147 @@
+"""Hints of many nodes at once: on which zones a resource can be had.
+
+The hints of a resource are a function of the mask: `has(mask)` tells for each column whether the
+mask is a hint. All hints with `fewest` zones are preferred.
+"""
+
+from collections.abc import Mapping
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.nodecore.prediction.arrays import POLICIES, Floats
+from bindery.nodecore.prediction.columns import Bools, Columns, Sums, by_narrowness
+from bindery.nodecore.topology.policies import SINGLE_NUMA_NODE
+
+SINGLE = POLICIES.index(SINGLE_NUMA_NODE)
+
+
+class ColumnHints(Protocol):
+    """The hints of one resource for n nodes.
+
+    Attributes:
+        active: bool [n]; elsewhere the resource has no preference.
+        fewest: int [n]; how many zones a preferred hint has.
+    """
+
+    active: Bools
+    fewest: NDArray[np.int64]
+
+    def has(self, mask: int) -> Bools:
+        """Return whether `mask` is a hint; bool [n]."""
+
+
+class Counted:
+    """The hints for a number of CPUs or devices."""
+
+    def __init__(self, columns: Columns, resource: str, count: int) -> None:
+        totals = columns.totals[resource]
+        self.active = columns.placed[resource]
+        absent = np.asarray(totals <= 0)
+        self._absent = absent if absent.any() else None
+        self.fewest = _fewest(totals, count)
+        self._free = Sums(columns.free[resource])
+        self._room: float | Floats = count
+        self._reusable = columns.reusable.get(resource)
+        if self._reusable is not None:
+            self._room = count - self._reusable.sum(axis=0)
+
+    def has(self, mask: int) -> Bools:
+        """Return where all zones of `mask` exist, have room, and hold all that is reusable."""
+        found: Bools = np.greater_equal(self._free.over(mask), self._room)
+        for zone in range(len(self._absent) if self._absent is not None else 0):
+            if mask >> zone & 1 and self._absent is not None:
+                found &= ~self._absent[zone]
+        if self._reusable is not None:
+            for zone, left in enumerate(self._reusable):
+                if not mask >> zone & 1:
+                    found &= left <= 0
+        return found
+
+
+class Memory:
+    """The hints for memory and huge pages, which are the same for all their resources."""
+
+    def __init__(self, columns: Columns, wanted: Mapping[str, int]) -> None:
+        self._columns = columns
+        self._wanted = wanted
+        self._free = {name: Sums(columns.free[name]) for name in wanted}
+        self._totals = {name: Sums(columns.totals[name]) for name in wanted}
+        groups = columns.groups
+        self._unused = groups == 0
+        self._has_groups = bool((groups & (groups - 1) != 0).any())
+        self._masks: dict[int, Bools] = {}
+        self.fewest = self._fewest()
+        self.active: Bools = columns.has_static_memory & self._is_possible()
+
+    def has(self, mask: int) -> Bools:
+        """Return where the zones of `mask` have room and are not used apart or with others."""
+        found = self._masks.get(mask)
+        if found is None:
+            found = self._group_is_free(mask)
+            for name, size in self._wanted.items():
+                free = self._free[name].over(mask)
+                if name in self._columns.reusable_memory:
+                    free = free + self._columns.reusable_memory[name][mask]
+                    found &= self._totals[name].over(mask) >= size
+                found &= free >= size
+            self._masks[mask] = found
+        return found
+
+    def _group_is_free(self, mask: int) -> Bools:
+        free = np.ones(self._columns.size, np.bool_)
+        is_single = mask & (mask - 1) == 0
+        for zone in range(self._columns.zones):
+            if mask >> zone & 1:
+                if self._has_groups or is_single:
+                    free &= self._unused[zone] | (self._columns.groups[zone] == mask)
+                else:
+                    free &= self._unused[zone]
+        return free
+
+    def _fewest(self) -> NDArray[np.int64]:
+        """Return with how many zones all could ever be had, 0 if never."""
+        if len(self._wanted) == 1:
+            ((name, size),) = self._wanted.items()
+            totals = self._columns.totals[name]
+            return np.where(totals.sum(axis=0) >= size, _fewest(totals, size), 0)
+        fewest = np.zeros(self._columns.size, np.int64)
+        for mask in by_narrowness(self._columns.zones):
+            enough = fewest == 0
+            if not enough.any():
+                break
+            for name, size in self._wanted.items():
+                enough &= self._totals[name].over(mask) >= size
+            fewest[enough] = mask.bit_count()
+        return fewest
+
+    def _is_possible(self) -> Bools:
+        """Return where there is any hint; without one, the memory manager has no preference.
+
+        Under the policy single-numa-node, a node without a hint for one zone refuses in either
+        case, unless its zones are used in groups.
+        """
+        columns = self._columns
+        found = np.zeros(columns.size, np.bool_)
+        hopeless = np.zeros(columns.size, np.bool_)
+        if not columns.reusable_memory:
+            for name, size in self._wanted.items():
+                hopeless |= self._free[name].over(columns.everything) < size
+        for mask in by_narrowness(columns.zones):
+            if mask.bit_count() > 1 and not self._has_groups:
+                found |= (columns.policy == SINGLE) & ~hopeless
+            if (found | hopeless).all():
+                break
+            found |= self.has(mask)
+        return found
+
+
+def _fewest(totals: Floats, count: float) -> NDArray[np.int64]:
+    """Return on how few zones `count` could ever be had; all zones with any if it could not."""
+    if (totals.max(axis=0) >= count).all():
+        return np.ones(totals.shape[1], np.int64)
+    cumulated = np.cumsum(-np.sort(-totals, axis=0), axis=0)
+    fewest = (cumulated < count).sum(axis=0) + 1
+    found: NDArray[np.int64] = np.minimum(fewest, (totals > 0).sum(axis=0))
+    return found

@@ -1,0 +1,180 @@
+"""The topology manager's choice for many nodes at once.
+
+A preferred choice is a mask that every resource prefers. Preferred hints of a resource have all as
+many zones, so that only masks of one size are tried for a node. `topology/merge.py` explains the
+choices that are not preferred.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.nodecore.pods import CPU
+from bindery.nodecore.prediction.arrays import POLICIES, Floats
+from bindery.nodecore.prediction.columnhints import SINGLE, ColumnHints, Counted, Memory
+from bindery.nodecore.prediction.columns import Bools, Columns, Masks, by_narrowness, of_size
+from bindery.nodecore.prediction.requests import Wanted
+from bindery.nodecore.topology.policies import BEST_EFFORT, NONE
+
+_NONE = POLICIES.index(NONE)
+_BEST_EFFORT = POLICIES.index(BEST_EFFORT)
+
+_FEWEST, _FEWER, _MORE = 0, 16, 32
+"""Ranks of choices that are not preferred; see `merge._rank`."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The choice for each of n nodes.
+
+    Attributes:
+        masks: uint8 [n]; 0 is no preference.
+        preferred: bool [n].
+        admit: bool [n].
+    """
+
+    masks: Masks
+    preferred: Bools
+    admit: Bools
+
+
+def decide(columns: Columns, wanted: Wanted) -> Decisions:
+    """Return the topology manager's choice for what is `wanted`."""
+    hints = _hints(columns, wanted)
+    has_policy = columns.policy != _NONE
+    no_preference = np.ones(columns.size, np.bool_)
+    for resource in hints:
+        no_preference &= ~resource.active
+    masks = _preferred(columns, hints, has_policy & ~no_preference)
+    masks[has_policy & no_preference] = columns.everything
+    preferred: Bools = masks != 0
+    others = np.flatnonzero((columns.policy == _BEST_EFFORT) & ~preferred)
+    if len(others):
+        masks[others] = _reachable(columns, hints, others)
+    masks[(columns.policy == SINGLE) & (masks == columns.everything)] = 0
+    admit = preferred | ~has_policy | (columns.policy == _BEST_EFFORT)
+    return Decisions(masks, preferred, admit)
+
+
+def _hints(columns: Columns, wanted: Wanted) -> list[ColumnHints]:
+    hints: list[ColumnHints] = [
+        Counted(columns, name, count)
+        for name, count in wanted.devices.items()
+        if columns.placed[name].any()
+    ]
+    if wanted.cpus and columns.placed[CPU].any():
+        hints.append(Counted(columns, CPU, wanted.cpus))
+    if wanted.memory and columns.has_static_memory.any():
+        hints.append(Memory(columns, wanted.memory))
+    return hints
+
+
+def _preferred(columns: Columns, hints: Sequence[ColumnHints], asked: Bools) -> Masks:
+    """Return the best mask that all resources prefer, 0 where there is none."""
+    found = np.zeros(columns.size, np.uint8)
+    sizes = _common_size(columns, hints)
+    sizes[~asked | ((columns.policy == SINGLE) & (sizes != 1))] = 0
+    nearest: Floats | None = None
+    for size in range(1, columns.zones + 1):
+        of_this = sizes == size
+        if not of_this.any():
+            continue
+        for mask in of_size(columns.zones, size):
+            fits = of_this.copy()
+            for resource in hints:
+                fits &= resource.has(mask) | ~resource.active
+            distance = columns.mean_distance(mask, SINGLE) if size > 1 else None
+            if distance is None:
+                found[fits & (found == 0)] = mask
+            else:
+                if nearest is None:
+                    nearest = np.full(columns.size, np.inf)
+                better = fits & (distance < nearest)
+                found[better] = mask
+                nearest[better] = distance[better]
+    return found
+
+
+def _common_size(columns: Columns, hints: Sequence[ColumnHints]) -> NDArray[np.int64]:
+    """Return how many zones the preferred hints of all resources have, 0 where they differ."""
+    least = np.full(columns.size, columns.zones + 1)
+    most = np.zeros(columns.size, np.int64)
+    for resource in hints:
+        least = np.where(resource.active, np.minimum(least, resource.fewest), least)
+        most = np.where(resource.active, np.maximum(most, resource.fewest), most)
+    return np.where(least == most, most, 0)
+
+
+def _reachable(columns: Columns, hints: Sequence[ColumnHints], nodes: NDArray[np.intp]) -> Masks:
+    """Return the best AND of one hint of each resource, for the columns `nodes`."""
+    tables = []
+    fewest = np.zeros(len(nodes), np.int64)
+    for resource in hints:
+        table = np.zeros((columns.everything + 1, len(nodes)), np.bool_)
+        active = resource.active[nodes]
+        narrowest = np.zeros(len(nodes), np.int64)
+        for mask in by_narrowness(columns.zones):
+            table[mask] = resource.has(mask)[nodes] & active
+            narrowest[table[mask] & (narrowest == 0)] = mask.bit_count()
+        fewest = np.maximum(fewest, narrowest)
+        table[columns.everything] |= narrowest == 0
+        tables.append(table)
+    reached = _all_ands(tables, columns.zones)
+    return _best(columns, reached, fewest, nodes)
+
+
+def _all_ands(tables: Sequence[Bools], zones: int) -> Bools:
+    """Return where a mask is the AND of one mask of each table; bool [2^Z, m].
+
+    Columns with the same tables are computed once.
+    """
+    packed = np.ascontiguousarray(np.packbits(np.concatenate(tables), axis=0).T)
+    rows = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
+    reached = tables[0][:, first]
+    for table in tables[1:]:
+        # The number of pairs stays below 2^16; the product of the two sums has no overflow.
+        product = _superset_sums(reached, zones) * _superset_sums(table[:, first], zones)
+        cube = product.reshape((2,) * zones + (-1,))
+        for axis in range(zones):
+            absent, present = _halves(cube, axis)
+            absent -= present
+        reached = product > 0
+    return reached[:, inverse]
+
+
+def _superset_sums(table: Bools, zones: int) -> NDArray[np.int32]:
+    sums = table.astype(np.int32)
+    cube = sums.reshape((2,) * zones + (-1,))
+    for axis in range(zones):
+        absent, present = _halves(cube, axis)
+        absent += present
+    return sums
+
+
+def _halves(cube: NDArray[np.int32], axis: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    before: tuple[Any, ...] = (slice(None),) * axis
+    return cube[(*before, 0)], cube[(*before, 1)]
+
+
+def _best(
+    columns: Columns, reached: Bools, fewest: NDArray[np.int64], nodes: NDArray[np.intp]
+) -> Masks:
+    """Return the best of the masks in `reached`, all zones where there is none."""
+    best = np.full(len(nodes), columns.everything, np.uint8)
+    lowest = np.full(len(nodes), 2 * _MORE)
+    nearest = np.zeros(len(nodes))
+    for mask in by_narrowness(columns.zones):
+        count = mask.bit_count()
+        rank = np.where(count < fewest, _FEWER + columns.zones - count, _MORE + count)
+        rank[count == fewest] = _FEWEST
+        distance = columns.mean_distance(mask, SINGLE)
+        near = np.zeros(len(nodes)) if distance is None else distance[nodes]
+        better = reached[mask] & ((rank < lowest) | ((rank == lowest) & (near < nearest)))
+        best[better] = mask
+        lowest[better] = rank[better]
+        nearest[better] = near[better]
+    return best
