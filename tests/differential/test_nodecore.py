@@ -7,12 +7,15 @@ Differences by intent, which the questions therefore leave out:
 - a pod whose containers ask for more than the pod itself: the API server refuses it; the kubelet
   would lose the pod's CPUs;
 - the kubelet lists a container's memory blocks in random order, ours by resource;
-- a pod asks for huge pages that no NUMA node has: the kubelet panics, ours refuses the pod.
+- a pod asks for huge pages that no NUMA node has: the kubelet panics, ours refuses the pod;
+- blocks of memory lie on groups of NUMA nodes that overlap: at a restart the kubelet charges blocks
+  in random order and refuses some of the orders, ours starts if any order fits.
 """
 
 import base64
 import json
 import re
+from itertools import combinations, zip_longest
 from typing import Any
 
 import pytest
@@ -28,6 +31,8 @@ MERGES = 5000 if IS_LONG else 500
 BATCH = 50
 
 Json = dict[str, Any]
+
+OTHER_STATE = "the expected machine state is different from the real one"
 
 seeds_of_nodes = pytest.mark.parametrize("first", range(0, NODES, BATCH))
 
@@ -77,9 +82,27 @@ def test_each_side_continues_from_the_files_of_the_other(first: int) -> None:
     we_continue = [answer(question) for question in after_theirs if question]
 
     assert len(we_continue) > BATCH // 2
-    assert [comparable(found) for found in they_continue] == [
-        comparable(found) for found in we_continue
+    differences = [
+        (comparable(ours), comparable(other))
+        for question, ours, other in zip(
+            filter(None, after_ours), we_continue, they_continue, strict=True
+        )
+        if comparable(ours) != comparable(other) and not is_left_to_chance(question, other["error"])
     ]
+    assert differences == []
+
+
+def is_left_to_chance(question: Json, error: str) -> bool:
+    """Return whether the kubelet refuses a file in some of its random orders only."""
+    file = json.loads(base64.b64decode(question["node"]["files"]["memory_manager_state"]))
+    return error.endswith(OTHER_STATE) and has_overlaps(file.get("entries", {}))
+
+
+def has_overlaps(entries: Json) -> bool:
+    """Return whether blocks lie on groups of NUMA nodes that share a node and are not the same."""
+    blocks = [one for inner in entries.values() for of in inner.values() for one in of]
+    groups = {tuple(one["numaAffinity"]) for one in blocks}
+    return any(set(one) & set(other) for one, other in combinations(groups, 2))
 
 
 def continued(question: Json, answered: Json, seed: int) -> Json | None:
@@ -134,10 +157,15 @@ def sorted_blocks(step: Json) -> Json:
 
 
 def first_difference(ours: Json, theirs: Json) -> Any:
-    if ours["error"] != theirs["error"] or len(ours["steps"]) != len(theirs["steps"]):
+    if ours["error"] != theirs["error"]:
         return ours, theirs
-    pairs = zip(ours["steps"], theirs["steps"], strict=True)
-    return next((pair for pair in enumerate(pairs) if pair[1][0] != pair[1][1]), None)
+    before: Json = {}
+    for number, (mine, other) in enumerate(zip_longest(ours["steps"], theirs["steps"])):
+        if mine != other:
+            chance = (other or {}).get("error", "").endswith(OTHER_STATE) and has_overlaps(before)
+            return None if chance else (number, mine, other)
+        before = mine["blocks"]
+    return None
 
 
 def test_the_files_of_both_are_the_same_bytes() -> None:

@@ -1,5 +1,6 @@
 """The memory manager: groups of NUMA nodes, extension, reuse, release, restarts."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -233,6 +234,17 @@ def test_a_state_that_contradicts_the_machine_stops_the_start(
 ) -> None:
     with pytest.raises(StateError, match=message):
         static.start(POLICY, state)
+
+
+@pytest.mark.parametrize("order", [("first", "second"), ("second", "first")])
+def test_groups_that_overlap_do_not_stop_the_start_in_any_order(order: tuple[str, ...]) -> None:
+    """The topology manager may leave one node of a group: a container then joins it alone."""
+    state = given_to(started(), asking(1000, "first"), 0, 1)
+    state = given_to(state, asking(300, "second"), 1)
+    reordered = replace(state, containers={uid: state.containers[uid] for uid in order})
+
+    assert state.machine[1].cells == (1,)
+    assert static.start(POLICY, reordered) == reordered
 
 
 @pytest.mark.parametrize(

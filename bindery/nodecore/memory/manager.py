@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from bindery.api import quantity
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.containers import ContainerMap, stale
 from bindery.nodecore.cpu.restore import ContainerIds
@@ -81,8 +82,9 @@ def system_reserved(
         wanted, found = node_reserved.get(resource, 0), totals.get(resource, 0)
         if wanted != found:
             raise ConfigurationError(
-                f'the total amount "{found}" of type "{resource}" is not equal to the value '
-                f'"{wanted}" determined by Node Allocatable feature'
+                f'the total amount "{quantity.canonical(found, resource)}" of type "{resource}" is '
+                f'not equal to the value "{quantity.canonical(wanted, resource)}" determined by '
+                "Node Allocatable feature"
             )
     return reserved
 

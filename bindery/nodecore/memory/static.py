@@ -1,6 +1,6 @@
 """The static memory policy: Guaranteed pods have their memory on as few NUMA nodes as possible."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -16,6 +16,7 @@ from bindery.nodecore.topology.hints import Hint, ProviderHints
 NAME: Final = "Static"
 
 _ANYWHERE: Final = Hint(None, preferred=False)
+_OTHER_MACHINE: Final = "[memorymanager] the expected machine state is different from the real one"
 
 
 @dataclass(frozen=True)
@@ -85,26 +86,30 @@ def start(policy: StaticMemoryPolicy, state: MemoryState) -> MemoryState:
     Raises:
         StateError: the state contradicts the machine or itself.
     """
-    fresh = tables.initial(policy.machine, policy.reserved)
     if not state.machine:
         if state.containers:
             raise StateError(
                 "[memorymanager] machine state can not be empty when it has memory assignments"
             )
-        return replace(state, machine=fresh)
-    wanted: tables.NodeStates = fresh
+        return replace(state, machine=tables.initial(policy.machine, policy.reserved))
+    try:
+        wanted: tables.NodeStates = tables.initial(policy.machine, policy.reserved)
+    except ConfigurationError as error:
+        raise StateError(_OTHER_MACHINE) from error
+    blocks = list(_recorded(policy, state))
+    wanted = tables.expected(wanted, blocks)
+    if not tables.is_same(state.machine, wanted, [block.numa_nodes for _, block in blocks]):
+        raise StateError(_OTHER_MACHINE)
+    return state
+
+
+def _recorded(policy: StaticMemoryPolicy, state: MemoryState) -> Iterator[tuple[str, Block]]:
+    """Yield each block that the state charges, with the owner as errors name it."""
     for pod_uid, containers in state.containers.items():
         whole = state.pods.get(pod_uid)
-        if policy.features.pod_level_resource_managers and whole:
-            wanted = tables.expected(wanted, whole, f"pod: {pod_uid}, container: ")
-            continue
-        for name, blocks in containers.items():
-            wanted = tables.expected(wanted, blocks, f"pod: {pod_uid}, container: {name}")
-    if not tables.is_same(state.machine, wanted):
-        raise StateError(
-            "[memorymanager] the expected machine state is different from the real one"
-        )
-    return state
+        is_whole = policy.features.pod_level_resource_managers and whole
+        for name, blocks in ({"": whole or ()} if is_whole else containers).items():
+            yield from ((f"pod: {pod_uid}, container: {name}", block) for block in blocks)
 
 
 def container_hints(

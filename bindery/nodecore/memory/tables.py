@@ -1,6 +1,7 @@
 """The memory of a machine's NUMA nodes: what is there at the start, charged, released, compared."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 
 from bindery.nodecore.errors import ConfigurationError, StateError
@@ -78,13 +79,19 @@ def release(states: NodeStates, blocks: Iterable[Block]) -> NodeStates:
     return after
 
 
-def expected(states: NodeStates, blocks: Iterable[Block], owner: str) -> NodeStates:
-    """Return the states after recorded `blocks` are charged.
+def expected(states: NodeStates, blocks: Iterable[tuple[str, Block]]) -> NodeStates:
+    """Return the states after recorded blocks are charged.
+
+    Blocks of small groups come first, so that larger groups leave them room.
+
+    Args:
+        states: the states without blocks.
+        blocks: the owner, as the error names it, and the block.
 
     Raises:
         StateError: a block has a NUMA node or a resource that the machine lacks.
     """
-    for block in blocks:
+    for owner, block in sorted(blocks, key=lambda one: len(one[1].numa_nodes)):
         for node in block.numa_nodes:
             if node not in states:
                 raise StateError(
@@ -100,30 +107,55 @@ def expected(states: NodeStates, blocks: Iterable[Block], owner: str) -> NodeSta
     return states
 
 
-def is_same(one: NodeStates, other: NodeStates) -> bool:
+def is_same(one: NodeStates, other: NodeStates, groups: Iterable[Sequence[int]] = ()) -> bool:
     """Return whether two states agree.
 
     Within a group of NUMA nodes, only the sums of what is free and reserved have to agree: the
     order in which blocks were charged decides which node of the group has them.
+
+    Groups that overlap leave more open: the block that was charged last decides which group a node
+    is in. The kubelet compares with its blocks in random order; here any order may fit.
+
+    Args:
+        one: the recorded state.
+        other: the state that follows from the recorded blocks.
+        groups: the groups of these blocks, to allow for overlaps.
     """
     if one.keys() != other.keys():
         return False
-    return all(_is_same_node(one, other, node) for node in one)
+    distinct = {tuple(sorted(group)) for group in groups}
+    return all(_is_same_node(one, other, node, _overlapping(node, distinct)) for node in one)
 
 
-def _is_same_node(one: NodeStates, other: NodeStates, node: int) -> bool:
+def _is_same_node(
+    one: NodeStates, other: NodeStates, node: int, overlapping: AbstractSet[tuple[int, ...]]
+) -> bool:
     mine, theirs = one[node], other[node]
+    cells = tuple(sorted(mine.cells))
+    allowed = {group for group in overlapping if node in group} | {tuple(sorted(theirs.cells))}
     if (
         mine.assignments != theirs.assignments
-        or sorted(mine.cells) != sorted(theirs.cells)
+        or cells not in allowed
         or mine.memory.keys() != theirs.memory.keys()
     ):
         return False
+    together = set(cells).union(*overlapping)
     return all(
         _fixed(mine.memory[resource]) == _fixed(theirs.memory[resource])
-        and _sums(one, mine.cells, resource) == _sums(other, mine.cells, resource)
+        and _sums(one, together, resource) == _sums(other, together, resource)
         for resource in mine.memory
     )
+
+
+def _overlapping(node: int, groups: AbstractSet[tuple[int, ...]]) -> set[tuple[int, ...]]:
+    """Return the groups that `node` is in or that overlaps join to it; empty if none overlap."""
+    found = {group for group in groups if node in group}
+    joined = set(found)
+    while joined:
+        nodes = set().union(*joined)
+        joined = {group for group in groups - found if not nodes.isdisjoint(group)}
+        found |= joined
+    return found if len(found) > 1 else set()
 
 
 def _fixed(table: MemoryTable) -> tuple[int, int, int]:
