@@ -67,11 +67,10 @@ def merge(
         preferred = _preferred(everything, resources)
         if preferred:
             return Hint(min(preferred, key=key), preferred=True)
-        others = _reachable(numa, resources)
+        others = [Hint(mask, preferred=False) for mask in _reachable(numa, resources)]
         if others:
             fewest = widest_minimum(resources)
-            best = min(others, key=lambda mask: _rank(mask, fewest, key))
-            return Hint(best, preferred=False)
+            return min(others, key=lambda hint: order(hint, fewest, key))
     return Hint(everything, preferred=False)
 
 
@@ -85,16 +84,27 @@ def widest_minimum(resources: Sequence[Sequence[Hint]]) -> int:
     return max(counts, default=0)
 
 
-def _rank(mask: int, fewest: int, key: Key) -> tuple[int, int, Any]:
-    """Return a sort key for masks that are not preferred.
+def order(hint: Hint, fewest: int, key: Key = narrowness) -> tuple[int, int, Any]:
+    """Return a sort key of hints with the better first.
 
-    The best have as many nodes as the resource that needs most; then come smaller sets, of which
-    the larger is better, and then larger sets, of which the smaller is better.
+    Preferred hints come first. Of the others, the best have as many nodes as the resource that
+    needs most; then come smaller sets, of which the larger is better, and then larger sets, of
+    which the smaller is better. Hints without a node come last.
+
+    Args:
+        hint: a merged hint.
+        fewest: the nodes of the resource that needs most, as `widest_minimum` returns them.
+        key: the order of masks that are otherwise equal.
     """
+    mask = hint.mask or 0
     count = mask.bit_count()
-    if count == fewest:
+    if count == 0:
+        return 4, 0, 0
+    if hint.preferred:
         return 0, 0, key(mask)
-    return (1, -count, key(mask)) if count < fewest else (2, count, key(mask))
+    if count == fewest:
+        return 1, 0, key(mask)
+    return (2, -count, key(mask)) if count < fewest else (3, count, key(mask))
 
 
 def _preferred(everything: int, resources: Sequence[Sequence[Hint]]) -> set[int]:

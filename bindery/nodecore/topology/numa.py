@@ -34,6 +34,8 @@ class NumaInfo:
 
     def closest(self, mask: int, other: int) -> int:
         """Return the mask with fewer nodes, else with the lower mean distance, else the lower."""
+        if mask.bit_count() != other.bit_count():
+            return self.narrowest(mask, other)
         return min(mask, other, key=self.closeness)
 
     def closeness(self, mask: int) -> tuple[int, float, int]:
