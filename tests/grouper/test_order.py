@@ -5,6 +5,7 @@ from dataclasses import replace
 from typing import Any
 
 import goldens
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -62,6 +63,33 @@ def test_an_owner_of_any_shape_harms_no_other_workload(name: str, data: st.DataO
         )
 
 
+@pytest.mark.parametrize(
+    ("name", "path", "junk", "reason"),
+    [
+        ("lws-segments", "leaderWorkerTemplate.subGroupPolicy.subGroupSize", -1, "InvalidValue"),
+        ("lws-segments", "leaderWorkerTemplate.subGroupPolicy.subGroupSize", 0, "InvalidValue"),
+        ("lws-segments", "leaderWorkerTemplate.subGroupPolicy.subGroupSize", "x", "PathNotFound"),
+        ("jobset-depends-on", "replicatedJobs.1.dependsOn", -1, "PathNotFound"),
+        ("jobset-depends-on", "replicatedJobs.1.dependsOn", {"a": "b"}, "PathNotFound"),
+    ],
+)
+def test_a_field_of_the_wrong_shape_is_reported_at_its_owner(
+    name: str, path: str, junk: object, reason: str
+) -> None:
+    golden = goldens.load_golden(name)
+    uid, owner = next(iter(golden.owners.items()))
+    *parents, last = path.split(".")
+    inner: Any = owner["spec"]
+    for key in parents:
+        inner = inner[int(key) if key.isdigit() else key]
+    inner[last] = junk
+
+    found = plan(golden.owners, golden.pods, TABLE)
+
+    assert pods_of(found.groups), "its pods still are in groups"
+    assert (uid, reason) in {(each.object.uid, each.reason) for each in found.problems}
+
+
 def pods_of(groups: Any) -> list[str]:
     return [uid for group in groups for uid in group.pods]
 
@@ -73,17 +101,29 @@ def reordered(item: KubeObject, shuffle: Any) -> dict[str, Any]:
     return {k: reordered(v, shuffle) if isinstance(v, dict) else v for k, v in found}
 
 
+JUNK = (None, -1, 0, 2**40, "x", "3", [], {}, [None], {"a": None}, True, 1.5)
+
+
 def damaged(item: KubeObject, data: st.DataObject) -> dict[str, Any]:
-    """Return `item` with any value somewhere in its spec."""
+    """Return `item` with any value somewhere in its spec, at any depth."""
     spec = item.get("spec")
     if not isinstance(spec, dict) or not spec:
         return dict(item)
-    junk = st.sampled_from((None, -1, 0, 2**40, "x", "3", [], {}, [None], {"a": None}, True, 1.5))
-    key = data.draw(st.sampled_from(sorted(spec)))
-    inner = spec[key]
-    if isinstance(inner, dict) and inner and data.draw(st.booleans()):
-        deeper = data.draw(st.sampled_from(sorted(inner)))
-        return {**item, "spec": {**spec, key: {**inner, deeper: data.draw(junk)}}}
-    if isinstance(inner, list) and inner and data.draw(st.booleans()):
-        return {**item, "spec": {**spec, key: [*inner, data.draw(junk)]}}
-    return {**item, "spec": {**spec, key: data.draw(junk)}}
+    return {**item, "spec": with_junk(spec, data)}
+
+
+def with_junk(value: Any, data: st.DataObject) -> Any:
+    """Return a copy of the mapping or list `value` with one item of `JUNK` below it."""
+    if isinstance(value, list):
+        place = data.draw(st.integers(0, len(value)))
+        old = value[place] if place < len(value) else None
+        return [*value[:place], replaced(old, data), *value[place + 1 :]]
+    key = data.draw(st.sampled_from(sorted(value)))
+    return {**value, key: replaced(value[key], data)}
+
+
+def replaced(old: Any, data: st.DataObject) -> Any:
+    """Return junk instead of `old`, or `old` with junk below it."""
+    if isinstance(old, dict | list) and old and data.draw(st.booleans()):
+        return with_junk(old, data)
+    return data.draw(st.sampled_from(JUNK))

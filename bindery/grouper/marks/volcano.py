@@ -125,7 +125,8 @@ def _policy(
     size = count(policy.get("subGroupSize")) or 1
     topology = _topology(found, part(policy, "networkTopology"), f"{path}.networkTopology", tiers)
     shape: dict[str, Any] = {"topology": topology} if topology else {}
-    keys = [str(key) for key in policy.get("matchLabelKeys") or ()]
+    named = policy.get("matchLabelKeys")
+    keys = [str(key) for key in named] if isinstance(named, list) else []
     if not keys:
         return [{"name": name, "minMember": size, "podLabels": labels, **shape}]
     values = sorted({tuple(pod.get(key, "") for key in keys) for pod in _matching(pods, labels)})

@@ -136,7 +136,7 @@ class Gang:
 
     @cached_property
     def _shared(self) -> frozenset[str]:
-        """The roles whose template another role has too: it says nothing about one of them."""
+        """The roles whose template another role has too, so that it identifies neither."""
         templates: dict[int, set[str]] = {}
         for part in self._parts:
             if part.template is not None:
@@ -184,7 +184,10 @@ class Gang:
         segment = self._row.segment
         if place.size is None and segment is not None:
             size = self._first_number(segment.size)
-            return place if size is None else replace(place, size=Found(size, self._at))
+            if size == 0:
+                message = f"{', '.join(segment.size)}: a segment has at least one pod"
+                self._problems.add(Problem(self._at, ProblemReason.INVALID_VALUE, message))
+            return replace(place, size=Found(size, self._at)) if size else place
         return place
 
     @cached_property

@@ -7,7 +7,7 @@ from typing import Any, Final
 from bindery.api.podgroup import Dependency
 from bindery.grouper.table.facts import KubeObject, Reference, mapping
 from bindery.grouper.table.groups import Problem, ProblemReason
-from bindery.grouper.table.paths import PathError, fill, find, integer
+from bindery.grouper.table.paths import PathError, entries, fill, find, integer
 from bindery.grouper.table.rows import (
     After,
     Children,
@@ -159,7 +159,7 @@ class Filler:
             scope=scope,
         )
         if role.holds:
-            held = next(filter(None, (find(path, scope) for path in role.holds)), ())
+            held = next(filter(None, (entries(path, scope) for path in role.holds)), [])
             yield replace(part, is_inner=True, holds=tuple(str(each) for each in held))
             return
         metadata = [find(path, scope) for path in role.metadata]
@@ -251,7 +251,7 @@ def _dependencies(
     for stage in stages:
         if stage.when is not None and not find(stage.when, scope):
             continue
-        items = [scope] if stage.each is None else find(stage.each, scope) or []
+        items = [scope] if stage.each is None else entries(stage.each, scope)
         for item in items:
             condition = _condition(stage, item)
             if stage.role is not None:

@@ -148,6 +148,20 @@ def find(path: str, item: object) -> Any:
     return _path(path).find(item)
 
 
+def entries(path: str, item: object) -> list[Any]:
+    """Return the items of the list that `path` leads to in `item`; none if there is nothing.
+
+    Raises:
+        PathError: it leads to something else, or a function is given a value of the wrong type.
+    """
+    found = find(path, item)
+    if found is None:
+        return []
+    if not isinstance(found, list):
+        raise PathError(f"{path} is not a list")
+    return found
+
+
 def fill(text: str, item: object) -> str:
     """Return `text` with what its paths in braces lead to in `item`.
 

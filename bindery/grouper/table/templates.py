@@ -50,20 +50,20 @@ def scheduling_part(template: Mapping[str, Any]) -> PodTemplate:
         key: spec[key] for key in sorted(_SPEC & spec.keys()) if spec[key] is not None
     }
     for key in _CONTAINERS:
-        containers = [_container(each) for each in spec.get(key) or () if isinstance(each, Mapping)]
+        containers = [_container(each) for each in _mappings(spec.get(key))]
         if containers:
             kept[key] = containers
     volumes = [
         {key: each[key] for key in _VOLUMES if key in each}
-        for each in spec.get("volumes") or ()
-        if isinstance(each, Mapping) and not each.keys().isdisjoint(_VOLUMES[1:])
+        for each in _mappings(spec.get("volumes"))
+        if not each.keys().isdisjoint(_VOLUMES[1:])
     ]
     if volumes:
         kept["volumes"] = volumes
     return PodTemplate(
         metadata=TemplateMeta(
-            labels=dict(mapping(metadata.get("labels"))),
-            annotations=dict(mapping(metadata.get("annotations"))),
+            labels=_strings(metadata.get("labels")),
+            annotations=_strings(metadata.get("annotations")),
         ),
         spec=kept,
     )
@@ -71,9 +71,15 @@ def scheduling_part(template: Mapping[str, Any]) -> PodTemplate:
 
 def _container(container: Mapping[str, Any]) -> dict[str, Any]:
     kept = {key: container[key] for key in _CONTAINER if key in container}
-    ports = [
-        port
-        for port in container.get("ports") or ()
-        if isinstance(port, Mapping) and port.get("hostPort")
-    ]
+    ports = [port for port in _mappings(container.get("ports")) if port.get("hostPort")]
     return {**kept, "ports": ports} if ports else kept
+
+
+def _mappings(value: object) -> list[Mapping[str, Any]]:
+    """Return the mappings in the list `value`. The schemas of some kinds accept anything here."""
+    return [each for each in value if isinstance(each, Mapping)] if isinstance(value, list) else []
+
+
+def _strings(value: object) -> dict[str, str]:
+    """Return the entries of the mapping `value` with texts. Pods cannot get the others."""
+    return {key: text for key, text in mapping(value).items() if isinstance(text, str)}
