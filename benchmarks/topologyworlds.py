@@ -1,6 +1,6 @@
 """The clusters on which planning with topology is measured, as the scheduler's cache takes them.
 
-Used by `room`. All follow from the number of nodes alone; each says what a right cycle does in it.
+Used by `room`. All follow from the number of nodes alone; each defines what a right cycle does.
 """
 
 from collections.abc import Iterator, Sequence

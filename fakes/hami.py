@@ -1,9 +1,9 @@
 """A fake of HAMi's NVIDIA device plugin and of the kubelet that calls it.
 
 They play the other side of the handshake as HAMi v2.10.0 does: a pod that is bound to the node is
-admitted, one after the other; each of its containers with a GPU is one Allocate, which finds out
-for whom it is by the node's lock alone, erases a slot, and after the last one says success and
-removes the lock. They know nothing of the binder, and tell whom they served for whom.
+admitted, one after the other; each of its containers with a GPU is one Allocate, which finds
+its pod by the node's lock alone, erases a slot, and after the last one reports success and removes
+the lock. They know nothing of the binder, and record which pod got the devices of which.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class HamiDevicePlugin:
         except (AllocateError, NotFoundError) as error:
             await self._end(current, names.BindPhase.FAILED)
             raise AllocateError(str(error)) from error
-        # Before the lock is released: who sees it free may look whom it was for.
+        # Before the lock is released: a test that sees it free may look at the record.
         self.served.append((admitted.metadata.name, current.metadata.name, devices))
         await self._try_success(current)
 

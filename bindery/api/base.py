@@ -40,7 +40,7 @@ class PrinterColumn(ApiModel):
 
 
 class Kind(BaseModel):
-    """What a CustomResourceDefinition says about a kind beside its schema."""
+    """The fields of a CustomResourceDefinition beside its schema."""
 
     model_config = ConfigDict(frozen=True)
 

@@ -61,7 +61,7 @@ class BindFailureReason(StrEnum):
 
     @property
     def blames_node(self) -> bool:
-        """Whether the failure speaks against the node, which the job then avoids for a while."""
+        """Whether the node caused the failure; the job then avoids it for a while."""
         return self not in _FAULTS_OF_OTHERS
 
 

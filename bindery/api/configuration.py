@@ -119,8 +119,8 @@ class BackfillConfiguration(ApiModel):
     window_seconds: float = Field(default=86400.0, ge=0)
     """A start that lies further ahead counts as one that is not known."""
     unknown_start_after_seconds: float = Field(default=300.0, ge=0)
-    """How long a gang waits before it gets one whose start is not known: room may stay idle for it
-    as long as those run who have not said for how long."""
+    """How long a gang waits before it gets one whose start is not known. Its room may then stay
+    idle for as long as pods without an expected run time run."""
 
 
 class GrouperExpectation(ApiModel):
@@ -145,13 +145,12 @@ class VictimPreference(StrEnum):
 
 
 class DisruptionConfiguration(ApiModel):
-    """Whom the scheduler leaves in place, and whom it evicts first."""
+    """The pods that the scheduler does not evict, and the order in which it evicts others."""
 
     spare_from: tuple[Literal["consolidation", "reclaim", "preempt"], ...] = ("consolidation",)
-    """The actions that leave pods in place which ask for it by an annotation or by local data."""
+    """The actions that do not evict pods with an annotation against it, or with local data."""
     local_data: bool = True
-    """Whether pods ask for it that have a hostPath volume, or an emptyDir volume that is not in
-    memory."""
+    """Whether local data counts: a hostPath volume, or an emptyDir volume that is not in memory."""
     prefer: VictimPreference = VictimPreference.NEWEST
     """Which of several gangs of one queue and priority is evicted first: Newest, Youngest, Cheapest
     or LeastWorkLost."""
@@ -239,7 +238,7 @@ class WebhookConfiguration(ApiModel):
     secret: str = "bindery-webhook"  # noqa: S105  # a name, no password
     """The Secret with its certificates."""
     configuration: str = "bindery-webhook"
-    """The name of both webhook configurations, which are told whom to trust."""
+    """The name of both webhook configurations; the webhook writes its CA bundle into them."""
     certificate_seconds: float = Field(default=90 * 86400.0, ge=1)
     """How long a certificate is good for; it is renewed after two thirds of that."""
     authority_seconds: float = Field(default=5 * 365 * 86400.0, ge=1)

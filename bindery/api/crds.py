@@ -1,8 +1,8 @@
 """CustomResourceDefinitions, generated from the pydantic models.
 
 Run by `make crds`, which gives it `crds/` and the chart's copy; a test runs it too and fails when
-the files differ. The API server takes structural schemas only, a narrow part of JSON schema: what a
-model says beyond that part is an error here, never left out in silence.
+the files differ. The API server takes structural schemas only, a narrow part of JSON schema: a
+model that needs more is an error here; nothing is left out in silence.
 """
 
 import sys
@@ -153,7 +153,7 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
         return described | _QUANTITY
     unknown = schema.keys() - _KEPT - _TRANSLATED - _DROPPED
     if unknown:
-        raise ValueError(f"{where}: {sorted(unknown)} cannot be said in a structural schema")
+        raise ValueError(f"{where}: {sorted(unknown)} cannot be written in a structural schema")
     result: Schema = {key: value for key, value in schema.items() if key in _KEPT}
     result |= _exclusive_bounds(schema, where)
     if "description" in result:
@@ -178,13 +178,13 @@ def _structural(schema: Schema, definitions: Schema, where: str) -> Schema:
 
 
 def _exclusive_bounds(schema: Schema, where: str) -> Schema:
-    """Return the exclusive bounds of `schema` as OpenAPI 3.0 says them: number, and a flag."""
+    """Return the exclusive bounds of `schema` as OpenAPI 3.0 writes them: number, and a flag."""
     bounds: Schema = {}
     for bound, exclusive in (("minimum", "exclusiveMinimum"), ("maximum", "exclusiveMaximum")):
         if exclusive not in schema:
             continue
         if bound in schema:
-            raise ValueError(f"{where}: {bound} and {exclusive} cannot be said at once")
+            raise ValueError(f"{where}: {bound} and {exclusive} exclude each other")
         bounds |= {bound: schema[exclusive], exclusive: True}
     return bounds
 
@@ -210,7 +210,7 @@ def _without_union(schema: Schema, definitions: Schema, where: str) -> Schema:
         if isinstance(choice, dict) and choice.get("type") != "null"
     ]
     if len(named) != 1:
-        raise ValueError(f"{where}: a union cannot be said in a structural schema")
+        raise ValueError(f"{where}: a union cannot be written in a structural schema")
     return {**_inlined(named[0], definitions), **schema}
 
 

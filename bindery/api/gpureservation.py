@@ -40,10 +40,10 @@ class ReservationResources(ApiModel):
 
 
 def given_resources() -> ReservationResources:
-    """Return what the environment says, or the default.
+    """Return the resources that the environment names, or the default.
 
     Raises:
-        ValueError: it says something that is not understood.
+        ValueError: the environment variable cannot be read.
     """
     text = os.environ.get(RESOURCES_VARIABLE, "")
     return ReservationResources.model_validate_json(text) if text else ReservationResources()

@@ -156,8 +156,8 @@ class PodGroupSpec(ApiModel):
     preemption_policy: Literal["PreemptLowerPriority", "Never"] | None = None
     """Whether others may be evicted for the gang. Default: what its pods have."""
     run_time_limit_seconds: float | None = Field(default=None, gt=0)
-    """How long the gang may run, without the times in which it waits. Default: as its queue says,
-    whose limit applies as well."""
+    """How long the gang may run, without the times in which it waits. Default: the limit of its
+    queue, which applies as well."""
 
 
 class PodCounts(ApiModel):

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 
 SCHEDULED: Final = "Scheduled"
-"""The PodGroup condition that says whether its gang has been planned, and why not."""
+"""The PodGroup condition of planning: True if the gang has been planned, else with a reason."""
 
 INVALID: Final = "Invalid"
 """The reason of that condition when the PodGroup itself has to be mended."""
@@ -23,15 +23,15 @@ UNLIMITED: Final = -1
 """A quota or limit that does not bound anything."""
 
 MOST_QUEUE_LEVELS: Final = 32
-"""How deep the tree of queues may be. A schema cannot say so, as each queue is an object by itself;
-the scheduler says it in the condition `Ready` of a queue that is deeper, and does not serve it."""
+"""Maximum depth of the tree of queues. A schema cannot limit it, as each queue is an object by
+itself. The scheduler does not serve a deeper queue, and sets its condition `Ready` to False."""
 
 MOST_SUB_GROUPS: Final = 10_000
-"""How many sub-groups a PodGroup may have."""
+"""Maximum number of sub-groups of a PodGroup."""
 
 MOST_SUB_GROUP_LEVELS: Final = 16
-"""How deep their tree may be. A schema cannot say so: structural schemas have no rule about how
-items of a list refer to each other, and CEL has no recursion; so the scheduler checks it."""
+"""Maximum depth of their tree. The scheduler checks it: structural schemas have no rule about how
+items of a list refer to each other, and CEL has no recursion."""
 
 
 NON_PREEMPTIBLE_FROM: Final = 100

@@ -1,7 +1,7 @@
 """YAML files that people write: every mistake is reported with its file, line and key.
 
-Used for configuration and scenarios. PyYAML's node graph keeps the lines, pydantic says what is
-wrong, and this module brings the two together.
+Used for configuration and scenarios. PyYAML's node graph keeps the lines, pydantic finds
+what is wrong, and this module brings the two together.
 """
 
 from collections.abc import Sequence

@@ -113,7 +113,7 @@ class ApiAdapter:
                 return await self._shared.try_to_write(request, status)
             return await self._patch_alone(request, status)
         except (KubeError, RequestGoneError):
-            return None  # it has an outcome by now, or will have one that says more
+            return None  # its outcome, now or later, has more details
 
     async def confirm(self, request: BindRequest) -> BindRequest:
         """Read the request again and return it."""

@@ -262,7 +262,7 @@ class Manager:
                 self._start(parts, adopted=adopted or any(part.is_final for part in parts))
 
     def _replace(self, key: RequestKey, request: BindRequest) -> None:
-        """Begin anew with a request whose spec has changed, when the old Run has ended."""
+        """Start a new Run for a request with a changed spec, when the old Run has ended."""
         self._known[key] = request
         if request.spec.statement.parts > 1:
             self._gatherings.add(request)
@@ -377,7 +377,7 @@ class Manager:
         return lambda: self._fence.refusal(labels, token) or predecessor.refusal
 
     async def _see_off(self, run: Run, predecessor: Predecessor) -> None:
-        """Clear up after a Run; begin anew with what has changed under it."""
+        """Clear up after a Run; start again if its request has changed meanwhile."""
         await run.ended.wait()
         predecessor.leave()
         self._claims.release(run)

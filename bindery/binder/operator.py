@@ -3,7 +3,7 @@
 Started by `process` while this binder leads; `intake` takes over every request. The handler only
 decodes: no annotations, no finalizers, no peering and no handler state are written, so that an
 outcome stays the only write to a request. kopf ends itself when it meets an answer that it does not
-expect; it is then started again, and its list shows everything anew.
+expect; it is then started again, and lists everything again.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """One pod's way through a transaction.
 
-Owned by `transaction`, which alone changes it; `judge` is the one place where what the API server
-says about a pod is weighed.
+Owned by `transaction`, which alone changes it; `judge` is the one place that decides on the API
+server's answers about a pod.
 """
 
 from dataclasses import dataclass

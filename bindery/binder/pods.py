@@ -19,7 +19,7 @@ from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.watch import Reflector
 
 _CAN_BE_BOUND: Final = "spec.nodeName=,status.phase=Pending"
-"""Of the pods that this selects, the metadata alone says what a check needs."""
+"""For pods that this selects, a check needs only the metadata."""
 
 
 class SlimMeta(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):

@@ -58,7 +58,7 @@ class Run:
         Args:
             requests: the parts, in order.
             dependencies: what all Runs share.
-            fence: says whether a newer scheduler has planned since.
+            fence: returns whether a newer scheduler has planned since.
             adopted: whether another process may have worked on it.
             confirm_first: whether the parts are to be read again, as they may be old.
         """

@@ -232,7 +232,7 @@ class SharedStatuses:
         key = pending.request.key
         former = shared.pending.get(key.statement)
         if pending.is_optional and former is not None:
-            return None  # it has an outcome by now, which says more
+            return None  # it has an outcome by now, with more details
         if former is not None and not former.is_done:
             former.error = RequestChangedError()  # a newer status takes its place
         if not shared.pending:

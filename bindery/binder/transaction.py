@@ -47,7 +47,7 @@ class BindTransaction:
             requests: the parts, in order.
             port: the pods and nodes.
             plugins: the steps beside the binding.
-            fence: says whether a newer scheduler has planned since; asked in each attempt.
+            fence: returns whether a newer scheduler has planned since; asked in each attempt.
             adopted: whether a process that died may have prepared something.
         """
         self._port, self._plugins, self._fence = port, plugins, fence
@@ -292,7 +292,7 @@ class BindTransaction:
         return not last and (unfinished or (unbound > 0 and (reachable or bound > 0)))
 
     def _main_failure(self) -> PodFailure | None:
-        """Return the failure that speaks for the transaction: a permanent one if there is one."""
+        """Return the failure to report for the transaction: a permanent one if there is one."""
         failures = [pod.failure for pod in self._pods.values() if pod.failure]
         return next((f for f in failures if f.permanent), failures[0] if failures else None)
 

@@ -14,7 +14,7 @@ from bindery.binder.status import waiting_status
 from bindery.kube.bindrequests import BindRequest
 
 PATIENCE_S: Final = 2.0
-"""How long a request waits before its status says for what."""
+"""How long a request waits before its status has the reason."""
 _LOOK_EVERY_S: Final = 0.5
 _AT_ONCE: Final = 5
 """Writes of one look."""

@@ -1,7 +1,7 @@
 """Errors that the command line shows as one line, and its exit codes.
 
-Raised by the commands, shown by `main`. A message says what the user can do; nothing else is
-printed, so no traceback hides it.
+Raised by the commands, shown by `main`. A message names what the user can do; nothing else
+is printed, so no traceback hides it.
 """
 
 from enum import IntEnum
@@ -21,7 +21,7 @@ class ExitCode(IntEnum):
 
 
 class CommandError(Exception):
-    """A command cannot go on; the message says what to do."""
+    """A command cannot go on; the message names what the user can do."""
 
     def __init__(self, message: str, code: ExitCode = ExitCode.FAILURE) -> None:
         super().__init__(message)

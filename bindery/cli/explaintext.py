@@ -1,6 +1,6 @@
 """Write an Explanation as text. Used by `explanation`, and by `whatiftext` for jobs that wait.
 
-A line's indent says what it belongs to; whoever prints it keeps the indent when it wraps.
+A line's indent shows what it belongs to; the printer keeps the indent when it wraps the line.
 """
 
 from collections import defaultdict

@@ -34,7 +34,7 @@ def _gang_row(group: PodGroup, snapshot: ClusterSnapshot, now: datetime) -> Row:
     meta = group.metadata
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     said = scheduled_condition(group)
-    if group.unreadable:  # whatever the scheduler has said of it before
+    if group.unreadable:  # its older conditions no longer hold
         said = Condition(type=SCHEDULED, status="False", reason=INVALID, message=group.unreadable)
     waits = said is not None and said.status != "True"
     return {

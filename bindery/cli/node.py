@@ -1,6 +1,6 @@
 """`bindery node check`: verifies, shows, compares and converts checkpoint files of a kubelet.
 
-The files are only read; a converted one is written where `--to` says. Called by the `bindery`
+The files are only read; a converted one is written to the file of `--to`. Called by the `bindery`
 command; `bindery.nodecore.checkpoints.reading` knows the formats.
 """
 
@@ -155,7 +155,7 @@ def _ids(path: Path | None) -> dict[str, tuple[str, str]]:
 
 def _told(error: CheckpointError) -> str:
     if isinstance(error, CorruptCheckpointError):
-        return f"{error}: the file says {error.stored}, its content gives {error.actual}"
+        return f"{error}: the file has {error.stored}, its content gives {error.actual}"
     return str(error)
 
 

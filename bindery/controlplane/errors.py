@@ -1,7 +1,7 @@
 """What can go wrong on the way to a running control plane.
 
 Raised all over this package; the command line shows the text and ends with exit code 1. The one
-invariant: each text says what the reader can do next.
+invariant: each text names what the reader can do next.
 """
 
 

@@ -93,13 +93,13 @@ class Groups:
 
 
 GIVEN_LABELS: Final = (names.NODE_POOL_LABEL, names.USER_KEY)
-"""The labels that a stored PodGroup has only if the plan says so."""
+"""Labels that the grouper removes from a stored PodGroup if the plan has no value for them."""
 GIVEN_ANNOTATIONS: Final = (names.SOURCES_ANNOTATION, names.PROVISIONING_REQUEST_ANNOTATION)
-"""The annotations that a stored PodGroup has only if the plan says so."""
+"""Annotations that it removes in the same way."""
 
 
 def is_as_wanted(stored: WrittenGroup, wanted: Group) -> bool:
-    """Whether a stored PodGroup has everything that `wanted` says.
+    """Whether a stored PodGroup has everything that `wanted` has.
 
     The specs are compared as models, so that defaults that the API server fills in do not count.
     """

@@ -14,7 +14,7 @@ from bindery.kube.events import EventRecorder
 
 
 class Reason(StrEnum):
-    """Why a workload is not grouped as it says, beside the reasons of the table."""
+    """Why a workload is not grouped as it asks, beside the reasons of the table."""
 
     GROUP_REFUSED = "PodGroupRefused"
     """The API server does not take the PodGroup."""

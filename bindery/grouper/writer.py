@@ -1,4 +1,4 @@
-"""Makes the stored PodGroups of one workload what its plan says.
+"""Brings the stored PodGroups of one workload into line with its plan.
 
 Called by `loop` for one workload at a time. It writes only what differs, and every write says which
 state it changes, so that two groupers, or one that was killed, do no harm. The invariant: a
@@ -77,7 +77,7 @@ class Writer:
             return [Notice(wanted.owner, Reason.GROUP_REFUSED, _refusal(wanted, str(error)))]
 
     async def _update_unseen(self, wanted: Group) -> list[Notice]:
-        """Update a PodGroup that the watch has not shown; say so if it is not ours."""
+        """Update a PodGroup that the watch has not shown; return a notice if it is not ours."""
         try:
             stored = await self.client.get(WRITTEN_GROUPS, wanted.name, wanted.namespace)
         except NotFoundError:

@@ -1,6 +1,6 @@
 """Calls: requests with retries, until success, a permanent error or a timeout.
 
-Stands between `bindery.kube.client`, which says what is asked, and a `bindery.kube.carrier`, which
+Stands between `bindery.kube.client`, which builds requests, and a `bindery.kube.carrier`, which
 carries one request once. `bindery.kube.retry` decides about repeating.
 """
 

@@ -1,7 +1,7 @@
 """The typed client of the API server that every component of Bindery uses.
 
 Verbs take a `Resource` and answer with its msgspec type. Failures that trying again may heal are
-tried again, with jitter, until the call's time is up (`bindery.kube.retry` says which); what
+tried again, with jitter, until the call's time is up (`bindery.kube.retry` decides which); what
 remains is raised as a `KubeError`. A `bindery.kube.carrier` carries the requests. The invariant:
 no call is repeated whose repetition could have another effect than the call itself.
 """

@@ -190,7 +190,7 @@ async def _identity(context: Context) -> tuple[bytes | None, TokenSource]:
 
 
 def _knows_tls(cluster: Entry) -> bool:
-    """Return whether something is said of TLS; then a server without a scheme is one of https."""
+    """Return whether `cluster` configures TLS; then a server without a scheme uses https."""
     names = ("certificate-authority", "certificate-authority-data", "insecure-skip-tls-verify")
     return any(cluster.value.get(name) for name in names)
 

@@ -50,7 +50,7 @@ class Occurrence:
     reason: str
     message: str
     is_minor: bool = False
-    """Whether it repeats what another event says of a larger object: a pod's part in its gang."""
+    """Whether it repeats an event about a larger object: a pod's part in its gang."""
 
 
 class _Rank(IntEnum):

@@ -68,7 +68,7 @@ class EventRecorder:
     ) -> None:
         """Record that something went as it should. `reason` is one CamelCase word.
 
-        `is_minor`: another event says the same of a larger object; this one gives way to it.
+        `is_minor`: another event reports the same of a larger object; this one gives way to it.
         """
         self._record(Occurrence(regarding, Severity.NORMAL, reason, message, is_minor))
 

@@ -1,7 +1,7 @@
 """Requests to the API server, as values.
 
-Built by `bindery.kube.client`, carried by `bindery.kube.transport`. Each says how far it may be
-repeated; building one touches neither network nor clock.
+Built by `bindery.kube.client`, carried by `bindery.kube.transport`. Each has the rule for
+repeating it; building one touches neither network nor clock.
 """
 
 from collections.abc import Mapping, Sequence

@@ -82,7 +82,7 @@ class Reflector(Generic[T]):
         self._selection = Selection(self.namespace, self.label_selector, self.field_selector)
         self._decoder = LenientDecoder(self.resource)
         self._store: Store[T] = Store()
-        self._resume_at = ""  # the resourceVersion that all told changes lead to; "": list anew
+        self._resume_at = ""  # the resourceVersion that all told changes lead to; "": list again
         self._last_word_s = 0.0
         self._failures = 0
         self._asked = asyncio.Event()

@@ -14,7 +14,7 @@ NOTIFY_TIMEOUT_S: Final = 5.0
 
 
 class PluginType(StrEnum):
-    """What a plugin is, as it says itself."""
+    """The type that a plugin registers with."""
 
     CSI = "CSIPlugin"
     DEVICE = "DevicePlugin"

@@ -183,7 +183,7 @@ def _outcome(
 def _write(
     request: BindRequest, status: BindRequestStatus, cluster: ScenarioCluster, faults: Faults
 ) -> None:
-    """Store `status`; when that fails, the next step finds the pods bound and says it again."""
+    """Store `status`; when that fails, the next step finds the pods bound and stores it."""
     names = [pod.pod_name for pod in request.spec.pods]
     if faults.error("patchStatus", names) is not None:
         return

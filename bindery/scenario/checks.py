@@ -74,7 +74,7 @@ def _usage(scenario: Scenario) -> Iterator[Finding]:
 
 
 def job_places(scenario: Scenario) -> list[tuple[Location, ScenarioJob]]:
-    """Return every job, those that events bring included, and where the document says it."""
+    """Return every job with its place in the document, including jobs of events."""
     first: list[tuple[Location, ScenarioJob]] = [
         (("jobs", index), job) for index, job in enumerate(scenario.jobs)
     ]

@@ -44,7 +44,7 @@ class PodExpectation(ScenarioModel):
     gpus: Annotated[tuple[NonNegative, ...], BeforeValidator(_one_or_many)] | None = None
     """Whole devices that it holds or asks for."""
     reason: str | None = None
-    """A part of what is said about why it waits."""
+    """A part of the message about why it waits."""
     gpu: DeviceIndexes | None = None
     """The devices that it holds, or is promised, by index on the node."""
     numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()

@@ -1,7 +1,7 @@
 """Reading scenario files.
 
-Called by the command line and the tests. What is wrong with a file is said with its line and key
-as a `FileError`; the other documents of the file can still be used.
+Called by the command line and the tests. A mistake in a file is a `FileError` with its line and
+key; the other documents of the file can still be used.
 """
 
 from collections.abc import Iterator

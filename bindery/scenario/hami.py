@@ -137,8 +137,8 @@ def holds_devices(pod: Pod) -> bool:
 
 
 def devices_of(pod: Pod, data: Mapping[str, Any] | None, node: Node | None) -> tuple[str, ...]:
-    """Return the devices of `pod` by index on its node: what was handed to the binder for it, or
-    what it says itself.
+    """Return the devices of `pod` by index on its node: those that were handed to the binder for
+    it, or those of its annotations.
     """
     if data is not None:
         return tuple(str(index) for index in data["indexes"].values())

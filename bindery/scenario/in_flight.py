@@ -1,6 +1,6 @@
 """Requests in flight: the BindRequests with which a scenario begins.
 
-Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs that the scenario says.
+Called by `cluster`. Pure. Invariant: a request names its pods by the UIDs of the scenario.
 """
 
 from bindery.api.bindrequest import Phase

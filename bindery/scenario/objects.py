@@ -267,7 +267,7 @@ def _template(pod: ScenarioPod | None, job: ScenarioJob, name: str) -> PodTempla
 
 
 def _unscheduled_condition(at: float) -> Condition:
-    """Return what the scheduler says of a gang that has had less than its minimum since `at`."""
+    """Return the condition of a gang that has had less than its minimum since `at`."""
     return Condition(
         type=SCHEDULED, status="False", reason="BelowMinimum", last_transition_time=timestamp(at)
     )
@@ -276,7 +276,7 @@ def _unscheduled_condition(at: float) -> Condition:
 def pod_object(
     pod: ScenarioPod, who: PodIdentity, *, priority: int, node_pool: str, now: float
 ) -> Pod:
-    """Return the pod `who` of the entry `pod`, in the state that the entry says."""
+    """Return the pod `who` of the entry `pod`, in the state of the entry."""
     labels = {NODE_POOL_LABEL: node_pool} if node_pool else {}
     if pod.role:
         labels[ROLE_LABEL] = pod.role
@@ -382,7 +382,7 @@ def _claim_volume(name: str) -> Volume:
 
 
 def bound_condition(at: float) -> Condition:
-    """Return what the API server says of a pod that was bound at `at`."""
+    """Return the condition that the API server writes on a pod that was bound at `at`."""
     return Condition(type="PodScheduled", status="True", last_transition_time=timestamp(at))
 
 

@@ -1,8 +1,8 @@
 """Shares of GPUs in scenarios: the keys of a pod as KAI-Scheduler's annotations and labels.
 
 Called by `objects` for every pod, and for what the binder records on it. A scenario is about HAMi's
-protocol if one of its nodes says how many `shares` a device has; then its keys mean other things,
-and nothing is done here.
+protocol if one of its nodes has the key `shares`; then its keys mean other things, and nothing is
+done here.
 """
 
 from collections.abc import Mapping

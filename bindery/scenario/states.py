@@ -1,7 +1,7 @@
 """The states of a pod, as scenarios and results name them.
 
-Read by the models, the in-memory cluster and the comparison. A pod object says most of them by
-itself; Binding and Pipelined follow from a BindRequest and from the cycle's report.
+Read by the models, the in-memory cluster and the comparison. Most of them are in the
+pod object; Binding and Pipelined follow from a BindRequest and from the cycle's report.
 """
 
 from enum import StrEnum

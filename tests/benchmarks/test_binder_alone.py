@@ -1,4 +1,4 @@
-"""The binder measured alone: what is asked of it, what is said of it, and that all laps work."""
+"""The binder measured alone: its requests, its report, and that all laps work."""
 
 from pathlib import Path
 

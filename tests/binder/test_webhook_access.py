@@ -1,4 +1,4 @@
-"""What the webhook says of queues, and of the objects that want to use them."""
+"""The webhook's answers about queues, and about the objects that want to use them."""
 
 import base64
 import json

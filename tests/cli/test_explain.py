@@ -1,4 +1,4 @@
-"""`bindery explain`: what it says, over clusters that scenarios describe."""
+"""`bindery explain`: its output over clusters that scenarios describe."""
 
 import json
 import time

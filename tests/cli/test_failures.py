@@ -1,4 +1,4 @@
-"""What went wrong is one line that says what to do, and an exit code for programs."""
+"""A failure is one line with what to do about it, and an exit code for programs."""
 
 import pytest
 

@@ -78,7 +78,7 @@ def test_a_wrong_checksum_is_reported_and_the_next_file_is_shown(
     done = command_line("node", "check", str(bad), files["cpu_manager_state"])
 
     assert done.returncode == 1
-    assert "checkpoint is corrupted: the file says" in done.stdout
+    assert "checkpoint is corrupted: the file has" in done.stdout
     assert "intact" in done.stdout
 
 

@@ -1,4 +1,4 @@
-"""`bindery whatif`: what would happen, the exit code that says so, and what it refuses."""
+"""`bindery whatif`: its predictions, its exit codes, and the input that it refuses."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""A gang's way from Pending to Bound, and what it says while it waits."""
+"""A gang's way from Pending to Bound, and its conditions while it waits."""
 
 import pytest
 from support import Corner, Gang, Observer, wait_for

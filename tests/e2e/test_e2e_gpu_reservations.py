@@ -44,7 +44,7 @@ async def test_a_reservation_that_gets_no_device_in_time_leaves_nothing_and_come
 
     await wait_for(failed, "an attempt fails")
     request = await corner.wait_request()
-    assert "has not said within 1 s which GPU it got" in request.status.message
+    assert "has not reported its GPU within 1 s" in request.status.message
     stand_in.speak()
     await bound(corner, "a")
 

@@ -1,4 +1,4 @@
-"""A scheduler that no longer leads says nothing about any object any more."""
+"""A scheduler that no longer leads writes nothing to any object."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -68,7 +68,7 @@ async def charged_to(corner: Corner, queue: str) -> None:
 
 
 def deletion_warning(installation: Installation, corner: Corner) -> str:
-    """Return what kubectl says to who deletes the PodGroup, without deleting it."""
+    """Return kubectl's answer to a user who deletes the PodGroup, without deleting it."""
     plane = installation.control_plane
     command = [str(plane.kubectl_path), f"--kubeconfig={plane.admin_kubeconfig}", "delete"]
     command += ["--dry-run=server", f"--namespace={corner.namespace}", "podgroup", OLD.name]

@@ -151,7 +151,7 @@ async def stored(client: Client, name: str) -> str:
 
 @dataclass
 class Workload:
-    """Gangs of one pod; what is evicted is made anew, as a Job's controller would."""
+    """Gangs of one pod; evicted pods are created again, as a Job's controller would."""
 
     corner: Corner
     gangs: list[Gang] = field(default_factory=list)

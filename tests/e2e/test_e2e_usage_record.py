@@ -1,4 +1,4 @@
-"""The ConfigMap with the record of past usage: who may write over whom, on the real API server."""
+"""The ConfigMap with the record of past usage: who may overwrite it, on the real API server."""
 
 import secrets
 from collections.abc import AsyncIterator

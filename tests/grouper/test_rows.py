@@ -1,4 +1,4 @@
-"""Rows of users: what is wrong is said with file and line, and what is right is used."""
+"""Rows of users: mistakes are reported with file and line, and right rows are used."""
 
 from pathlib import Path
 

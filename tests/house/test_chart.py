@@ -1,4 +1,4 @@
-"""The chart says the same as the models that read its output."""
+"""The chart agrees with the models that read its output."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Connections on a bare TCP server: what is kept, what is closed, and what a failure says."""
+"""Connections on a bare TCP server: what is kept, what is closed, and the text of a failure."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable

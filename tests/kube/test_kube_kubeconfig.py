@@ -1,4 +1,4 @@
-"""Kubeconfig files: what they mean, and the one line that says why one cannot be used."""
+"""Kubeconfig files: what they mean, and the one line about one that cannot be used."""
 
 import asyncio
 import base64

@@ -1,4 +1,4 @@
-"""Malformed scenarios: what is wrong is said with its file, line and key."""
+"""Malformed scenarios: each mistake is reported with its file, line and key."""
 
 from pathlib import Path
 

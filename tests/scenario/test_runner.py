@@ -1,4 +1,4 @@
-"""Rounds, settling, and what a result says."""
+"""Rounds, settling, and the fields of a result."""
 
 import textwrap
 

@@ -1,4 +1,4 @@
-"""What a plan state looks like by names, and the same counted anew from its pods.
+"""What a plan state looks like by names, and the same counted again from its pods.
 
 Tests hold the state to the recount: whatever happened, no sum may have drifted from its parts.
 """

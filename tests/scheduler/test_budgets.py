@@ -1,4 +1,4 @@
-"""Disruption budgets in the cache: whom they cover, what they block, and when to ask again."""
+"""Disruption budgets in the cache: the pods they cover and block, and when to ask again."""
 
 from collections.abc import Callable
 

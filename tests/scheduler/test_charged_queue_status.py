@@ -1,4 +1,4 @@
-"""What a PodGroup's status says about the queue that its bound pods are charged to."""
+"""The queue in a PodGroup's status: the one that its bound pods are charged to."""
 
 import pytest
 from schedulerworld import NOW, delete, engine_with, gang, group, modify, node, plan, pod, queue

@@ -1,4 +1,4 @@
-"""What a plugin can do that watches kinds of its own and speaks of single pods: licences in pools.
+"""A plugin that watches its own kinds and decides about single pods: licences in pools.
 
 The plugin here is a third party's: each pod takes a seat on a node that it names, from a pool that
 the scheduler itself knows nothing of.

@@ -1,4 +1,4 @@
-"""Reservations: what says when pods end, what is kept of nodes, and what is said about it."""
+"""Reservations: expected ends of pods, the room kept on nodes, and the messages about it."""
 
 import msgspec
 import numpy as np

@@ -1,4 +1,4 @@
-"""Whatever stands where a spec should be: the object says what is wrong, and others go on.
+"""Objects with a malformed spec: a condition on the object has the mistake, and others go on.
 
 The API server refuses most of it today; an older definition may have let it in.
 """

@@ -130,7 +130,7 @@ def read_record(annotations: Mapping[str, str], uid: str) -> tuple[str, Assignme
 
 
 FORGED: Final = "annotation {} is written by the binder only"
-"""What is said of a pod that has a `forged_key`."""
+"""The message about a pod that has a `forged_key`."""
 
 
 def forged_key(annotations: Mapping[str, str], uid: str) -> str:

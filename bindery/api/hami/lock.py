@@ -1,8 +1,8 @@
 """The value of a node lock: `TIME[,NAMESPACE,NAME]`, TIME as RFC 3339.
 
-The annotation says since when which pod has the node to itself until its devices are allocated.
-Only the time stood there before v2.4.0 (and stands in Cambricon's own lock): then nobody knows the
-holder. Written by the binder, read by it and by device plugins.
+The annotation has the pod that holds the node until its devices are allocated, and the time since
+when. Before v2.4.0 (and in Cambricon's own lock) it has only the time: then the holder is unknown.
+Written by the binder, read by it and by device plugins.
 """
 
 import re
@@ -71,7 +71,7 @@ def _seconds(text: str) -> int:
         year, month, day, hour, minute, second = map(int, fields)
         at = datetime(year, month, day, hour, minute, second, tzinfo=zone)
         since = (at - _EPOCH) // timedelta(seconds=1)
-        _EPOCH + timedelta(seconds=since)  # a zone can carry it out of the years that can be said
+        _EPOCH + timedelta(seconds=since)  # a time zone can move it out of the range of datetime
     except (ValueError, OverflowError) as error:
         raise HamiFormatError(f"lock time {shown(text)}: {error}") from error
     return since

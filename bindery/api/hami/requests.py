@@ -26,7 +26,7 @@ class DeviceRequest:
     count: int
     """Devices; with `count_is_shares`, shares of one device."""
     memory_mib: int = 0
-    """Of each device; 0: `memory_percent` says it."""
+    """Of each device; 0: `memory_percent` counts."""
     memory_percent: int = _ALL_MEMORY
     cores: int = 0
     """Of each device, 100 for a whole one, or the vendor's own unit."""
@@ -133,7 +133,7 @@ def in_modules(amounts: Mapping[str, str]) -> dict[str, str]:
 
 
 def read_container(amounts: Mapping[str, str]) -> ContainerRequests:
-    """Return what a container that asks for `amounts` (resource -> quantity) wants of whom.
+    """Return the devices, by vendor, for a container with `amounts` (resource -> quantity).
 
     Raises:
         HamiFormatError: an amount is none, or one that the vendor's devices cannot give.

@@ -1,8 +1,8 @@
 """What there is to say of one vendor's devices: the columns of the table in `vendortable`.
 
 Read by the request reader, by the scheduler's fit and by the binder. There is no code for a single
-vendor anywhere: what vendors do differently is a column here. Invariant: a row says all that HAMi's
-source has in a package of its own for the vendor, or `docs/hami.md` names what is left out.
+vendor anywhere: what vendors do differently is a column here. Invariant: a row has all that HAMi's
+package for the vendor has, or `docs/hami.md` names what is left out.
 """
 
 from collections.abc import Mapping

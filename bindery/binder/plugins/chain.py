@@ -80,7 +80,7 @@ class PodContexts:
 
     @property
     def waits_for(self) -> str:
-        """What the plugin that is being called says it waits for; "" if it does not say."""
+        """What the plugin that is being called waits for; "" if it has reported nothing."""
         context = self._contexts.get(self.busy) if self.busy is not None else None
         return context.waits_for if context is not None else ""
 
@@ -234,7 +234,7 @@ def _failure(plugin: BinderPlugin, step: str, error: Exception) -> PodFailure:
 
 
 def _concerns(plugin: ConcernsSomePods, binding: PodBinding) -> bool:
-    """Ask `plugin`; one that fails is called for the pod, and says there what is wrong."""
+    """Ask `plugin`; if that fails, call it for the pod, which reports the error there."""
     try:
         return plugin.concerns(binding)
     except Exception:

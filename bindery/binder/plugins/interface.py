@@ -37,7 +37,7 @@ class PluginError(Exception):
         self.reason = reason
         """One CamelCase word."""
         self.permanent = permanent
-        """Whether trying again cannot help, so that the scheduler should plan anew at once."""
+        """Whether trying again cannot help, so that the scheduler should plan again at once."""
 
 
 @dataclass

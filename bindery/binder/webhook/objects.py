@@ -18,7 +18,7 @@ class Secret(KubeObject, frozen=True, rename="camel", kw_only=True):
 
 
 class ClientConfig(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """Whom the API server trusts when it calls."""
+    """The certificate authorities that the API server trusts when it calls."""
 
     ca_bundle: str = ""
 

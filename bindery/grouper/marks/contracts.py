@@ -2,7 +2,7 @@
 
 Operators with a closed list of schedulers write such marks. A marked pod belongs to the gang of its
 mark, whatever its owner is. Where the mark names an object and its kind is installed, the object
-says what the gang needs.
+has the needs of the gang.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

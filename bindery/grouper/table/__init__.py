@@ -1,6 +1,6 @@
 """The table of kinds and its interpreter: objects in, PodGroups out. Pure.
 
-`load` reads the rows, `plan` interprets them. A row says how the pods of one kind become gangs;
+`load` reads the rows, `plan` interprets them. A row defines how the pods of one kind become gangs;
 docs/workloads.md describes its keys.
 """
 

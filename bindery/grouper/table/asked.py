@@ -1,4 +1,4 @@
-"""What a whole gang asks for: queue, priority and the like, with the objects that said so."""
+"""What a whole gang asks for: queue, priority and the like, each with its object."""
 
 import hashlib
 import re

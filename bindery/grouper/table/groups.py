@@ -23,7 +23,7 @@ class ProblemReason(StrEnum):
     MINIMUM_TOO_HIGH = "MinimumTooHigh"
     """The minimum is higher than the number of pods that there can be."""
     INVALID_VALUE = "InvalidValue"
-    """A label or an annotation has a value that means nothing; it is ignored."""
+    """A label, an annotation or a field has a value that means nothing; it is ignored."""
     GROUP_MISSING = "PodGroupMissing"
     """The PodGroup of another API that pods name does not exist."""
     GROUP_NOT_USABLE = "PodGroupNotUsable"

@@ -246,7 +246,7 @@ class Row(ApiModel):
     """Fields with the PriorityClass, if no label or annotation names one."""
     workload_class: WorkloadClass = Field(default=WorkloadClass.TRAIN, alias="class")
     preemptible: bool | None = None
-    """Whether the gang may be evicted, if nobody says. Default: by priority."""
+    """Whether the gang may be evicted if no annotation decides. Default: by priority."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:

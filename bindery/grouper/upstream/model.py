@@ -56,7 +56,7 @@ class Adapter:
     read: Callable[[Body], UpstreamGroup]
     """Reads a PodGroup or a CompositePodGroup."""
     scheduled: Mapping[str, str]
-    """Kind -> the type of the condition that says whether the group is scheduled."""
+    """Kind -> the condition type of scheduled groups."""
     is_latched: bool
     """Whether that condition stays True once it is."""
     demands_one_priority: bool
@@ -70,7 +70,7 @@ class Adapter:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """What differs between versions in how a group says what it needs."""
+    """The scheduling policy of a group, in a form that all versions share."""
 
     minimum: int | None
     is_disrupted_whole: bool

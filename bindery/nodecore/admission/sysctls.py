@@ -75,7 +75,7 @@ def _parsed(pattern: str) -> _Pattern:
 
 
 def _normal(name: str) -> str:
-    """Return the name with dots between its parts; the first separator says which form it has."""
+    """Return the name with dots between its parts; the first separator decides about its form."""
     first = min((name.find(sign) for sign in "./" if sign in name), default=-1)
     if first < 0 or name[first] == ".":
         return name

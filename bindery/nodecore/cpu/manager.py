@@ -28,7 +28,7 @@ _MILLI: Final = 1000
 
 
 class RunState(StrEnum):
-    """What the runtime says of a container."""
+    """The state of a container in the runtime."""
 
     WAITING = "waiting"
     RUNNING = "running"

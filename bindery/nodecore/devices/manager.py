@@ -214,7 +214,7 @@ class DeviceManager:
         }
 
     def should_reset_capacity(self) -> bool:
-        """Return whether no checkpoint says that the node had devices before."""
+        """Return whether there is no checkpoint of an earlier device manager."""
         return not self._checkpoints.list()
 
     def _allocate_resource(self, pod: Pod, container: Container, resource: str, count: int) -> None:

@@ -17,7 +17,7 @@ class Device:
 
     Attributes:
         id: its id.
-        numa_nodes: the NUMA nodes that it is near to; None if the plugin says nothing about them.
+        numa_nodes: the NUMA nodes that it is near to; None if the plugin reports none.
         healthy: whether it can be given.
     """
 

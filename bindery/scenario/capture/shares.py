@@ -1,7 +1,7 @@
 """Live pods' shares of GPUs as a scenario's keys. Used by `pods`; pure.
 
-Which device of a node a group stands on does not matter in a scenario, only who shares with whom:
-groups of a node are numbered in the order of their names.
+A scenario needs to know which pods share a device, not which device of the node it is: groups of a
+node are numbered in the order of their names.
 """
 
 from collections import defaultdict

@@ -86,7 +86,7 @@ def _why(session: Session, job: Job) -> str:
 
 
 def _let_go(session: Session, job: Job, stage: Stage, until: float | None) -> StageReport:
-    """Return the report about a stage whose time is over; an event says so once."""
+    """Return the report about a stage after its timeout, and record one event about it."""
     is_known = until is not None and math.isfinite(until)
     problem = "its time is over"
     if is_known and until is not None:

@@ -101,7 +101,7 @@ def find(session: Session, job: Job) -> Reservation | None:
     held = np.maximum(nodes.allocatable - nodes.foreign - nodes.idle, 0)
     offered = zones(session, job, claim.tasks, freeable=held, is_widest_only=True)
     several = list(islice(offered, _ZONES_TRIED))
-    # Pods that require each other are never placed apart; only the domains for them say so.
+    # Pods that require each other are never placed apart; only their own domains ensure it.
     tied = [found for found in several if found.whole.of_shapes]
     for found in tied or several:
         latest = np.inf if best is None or best.start is None else best.start

@@ -332,8 +332,8 @@ class Job:
     def run_time_s(self, now: float) -> float:
         """Return for how long the gang has run, until `now` (seconds since the epoch).
 
-        Times without its minimum do not count. Before its status says that it runs, the bindings
-        of its pods count.
+        Times without its minimum do not count. Until its status has the state Running, the
+        bindings of its pods count.
         """
         since = self.running_since
         if since is None and self.is_satisfied:

@@ -35,7 +35,7 @@ class PlanState:
     supported: frozenset[Need] = frozenset()
     """The needs of pods that the configured plugins support."""
     disruption: DisruptionConfiguration = field(default_factory=DisruptionConfiguration)
-    """Whom to leave in place, and whom to evict first."""
+    """The pods that are not evicted, and the order in which others are."""
 
     def __post_init__(self) -> None:
         self.nodes = NodeTable(self.axis)

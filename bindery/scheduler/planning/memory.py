@@ -66,7 +66,7 @@ class Memory:
         self._cluster.stage_rooms.keep(job.key, stage, places)
 
     def let_room_go(self, job: Job, stage: str, text: str = "") -> None:
-        """Note that no room is kept for `stage`; `text`: what an event says if there was any."""
+        """Keep no room for `stage` any longer; if there was any, report an event with `text`."""
         group = self._cluster.groups.get(job.key)
         if self._cluster.stage_rooms.let_go(job.key, stage) and group is not None and text:
             self._cluster.report_group(JobReason.STAGE_ROOM_RELEASED, group.metadata, text)

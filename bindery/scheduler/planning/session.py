@@ -376,7 +376,7 @@ class Session:
 
     @cached_property
     def expected_ends(self) -> ExpectedEnds:
-        """When running pods end that say so, as of the first time that this is asked."""
+        """When running pods with an expected run time end, as of the first call."""
         return ExpectedEnds(self.state, self.now)
 
     def job_domains(self, job: Job, freeable: IntColumns | None = None) -> Iterator[Domain]:

@@ -1,4 +1,4 @@
-"""The structured allocator by tables: which devices claims get, and what is said if none."""
+"""The structured allocator by tables: the devices that claims get, or the message if none."""
 
 from collections.abc import Mapping
 from typing import Any

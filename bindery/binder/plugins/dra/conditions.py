@@ -26,7 +26,7 @@ def readiness(claim: ResourceClaim) -> str | None:
     """Return what is still missing of the devices of `claim`; None: they are ready.
 
     Raises:
-        PluginError: a driver says that a device will not be.
+        PluginError: a driver reports that a device will not be ready.
     """
     if claim.status.allocation is None:
         raise PluginError(
@@ -53,7 +53,7 @@ def readiness(claim: ResourceClaim) -> str | None:
 async def wait_ready(client: Client, claim: ResourceClaim, timeout_s: float) -> None:
     """Return when all devices of `claim` are ready.
 
-    `timeout_s` counts from the allocation, so that a new attempt does not begin anew.
+    `timeout_s` counts from the allocation, so that a new attempt does not start it again.
 
     Raises:
         PluginError: a device will not be ready, or was not in time.

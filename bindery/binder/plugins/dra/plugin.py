@@ -42,7 +42,7 @@ class Arguments(ApiModel):
 
 
 class _FinalizerGoneError(Exception):
-    """Somebody removed the finalizer before the allocation was written: begin anew."""
+    """Somebody removed the finalizer before the allocation was written: start again."""
 
 
 class DynamicResources:

@@ -88,7 +88,7 @@ def reserved(
     Args:
         claim: as it is.
         planned: what the scheduler wants.
-        pod: for whom.
+        pod: the pod that uses the claim.
         node_name: where the pod goes.
         now: the time, as the API server writes it.
 

@@ -16,7 +16,7 @@ class Arguments(ApiModel):
 
     image: str = Field(default_factory=lambda: os.environ.get(IMAGE_VARIABLE, "bindery:latest"))
     """Of reservation pods: it has the command `bindery reservation hold`. Default: the binder's
-    own image, where its environment says which that is."""
+    own image, if its environment names it."""
     image_pull_secrets: tuple[str, ...] = ()
     service_account: str = "gpu-reservation"
     """Of reservation pods, in their namespace: it may write annotations there."""

@@ -34,7 +34,7 @@ _Key = tuple[str, str]
 class Healer:
     """Checks groups without a reservation.
 
-    `sharers` returns the pods with a share; `gone` says (group, node) whose reservation has gone.
+    `sharers` returns the pods with a share; `gone` receives (group, node) of lost ones.
     """
 
     def __init__(

@@ -66,7 +66,7 @@ class Sharer(KubeObject, frozen=True, rename="camel", kw_only=True):
 
     @property
     def index(self) -> str:
-        """Of a reservation pod: the device that it got; "" while it has not said."""
+        """Of a reservation pod: the device that it got; "" while it has reported none."""
         return self.metadata.annotations.get(gpushare.INDEX_ANNOTATION, "")
 
 

@@ -69,7 +69,7 @@ class Reservations:
             await self.release(group, node, besides=user)
             message = (
                 f"the reservation pod {RESERVATION_NAMESPACE}/{reservation_name(node, group)} has "
-                f"not said within {self._arguments.deadline_seconds:g} s which GPU it got"
+                f"not reported its GPU within {self._arguments.deadline_seconds:g} s"
             )
             raise PluginError(message, reason="GpuNotReserved") from None
 

@@ -2,7 +2,7 @@
 
 Asked by `queues` when a lock stands in the way, and by `sweep` about all locks. The invariant: a
 lock is never taken from a holder that may still be between its binding and its devices, however old
-the lock is; such a node is waited for, and said to be stalled.
+the lock is; such a node is waited for, and reported as stalled.
 """
 
 import math
@@ -18,7 +18,7 @@ from bindery.binder.plugins.node_lock.objects import HolderPod
 _CLOCKS_APART_S = 2.0
 """Locks have whole seconds, as have creation times, and clocks differ."""
 _SETTLING_S = 1.0
-"""A device plugin that is done with a pod says so first and removes the lock then."""
+"""A device plugin first reports that it is done with a pod, and then removes the lock."""
 _FINAL_PHASES = tuple(phase.value for phase in BindPhase if phase.is_final)
 
 

@@ -174,7 +174,7 @@ class LockQueues:
                 reason = held.judgement.reason
                 _log.warning("a lock is healed", node=place.node, lock=standing, why=reason)
                 metrics.HEALED.labels(reason).inc()
-            # Also a lock left by an earlier attempt or process: from now on it counts anew.
+            # Also a lock left by an earlier attempt or process: its time starts again now.
             written = await self._writer.swap(place.node, place.lock, standing, value)
         if written is None:
             return None
@@ -214,7 +214,7 @@ class LockQueues:
         )
 
     async def _wait(self, queue: Queue, held: Held, changed: asyncio.Event) -> bool:
-        """Wait until the lock or its holder changes, or may be dead; return whether to read anew.
+        """Wait until the lock or its holder changes, or may be dead; return whether to reread.
 
         Nothing is lost between the judgement and the subscription: there is no await in between.
         """

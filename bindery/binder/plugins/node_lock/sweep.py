@@ -54,7 +54,7 @@ class LockSweep:
         known = self._mirror.seen(key)
         if known is not None and not holders.left_behind(lock, known, now_s, self._expire_s):
             return
-        # The watches may be behind: the API server says whether the pod is there.
+        # The watches may be behind: ask the API server whether the pod is there.
         reason = holders.left_behind(lock, await self._mirror.read(key), now_s, self._expire_s)
         if not reason:
             return

@@ -346,7 +346,7 @@ class ClaimLedger:
         """
         try:
             needs = self.needs(task)
-        except ClaimReferenceError:  # nothing says which claims the pod has
+        except ClaimReferenceError:  # the claims of the pod are unknown
             return
         for need in needs:
             state = self.state_of(need)

@@ -146,7 +146,7 @@ class Matching:
     def _find_segments(self, name: str) -> tuple[Segment, ...] | None:
         """Return the segments of a class; None if its driver publishes no capacity.
 
-        The CSIDriver says whether its driver publishes capacity. Without a CSIDriver, published
+        The CSIDriver has a flag for drivers that publish capacity. Without a CSIDriver, published
         capacity counts; kube-scheduler ignores it, and plans onto nodes without storage.
         """
         found = self._catalog.classes.get(name)
