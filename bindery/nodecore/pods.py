@@ -1,6 +1,6 @@
 """What nodecore reads of a pod: its containers, what they ask for, and its QoS class."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
@@ -36,12 +36,14 @@ class Container:
         requests: its resource requests.
         limits: its resource limits.
         is_sidecar: an init container with `restartPolicy: Always`.
+        claimed: extended resources that a resource claim of the pod serves, not a device plugin.
     """
 
     name: str
     requests: Resources = field(default_factory=dict)
     limits: Resources = field(default_factory=dict)
     is_sidecar: bool = False
+    claimed: frozenset[str] = frozenset()
 
     @property
     def is_guaranteed(self) -> bool:
@@ -112,11 +114,15 @@ class Pod:
         """
         metadata, spec = manifest.get("metadata", {}), manifest.get("spec", {})
         whole = spec.get("resources")
-        found = manifest.get("status", {}).get("qosClass")
+        status = manifest.get("status", {})
+        found = status.get("qosClass")
+        claimed = _claimed(status.get("extendedResourceClaimStatus") or {})
         return cls(
             uid=metadata.get("uid", ""),
-            containers=[_container(one) for one in spec.get("containers", ())],
-            init_containers=[_container(one) for one in spec.get("initContainers", ()) or ()],
+            containers=[_container(one, claimed) for one in spec.get("containers", ())],
+            init_containers=[
+                _container(one, claimed) for one in spec.get("initContainers", ()) or ()
+            ],
             name=metadata.get("name", ""),
             namespace=metadata.get("namespace", "default"),
             requests=None if whole is None else resources(whole.get("requests")),
@@ -149,7 +155,9 @@ def qos_class(pod: Pod) -> QosClass:
     return QosClass.GUARANTEED if all_limited and requests == limits else QosClass.BURSTABLE
 
 
-def long_running_total(pod: Pod, wanted: Mapping[str, Mapping[str, int]], resource: str) -> int:
+def long_running_total(
+    pod: Pod, wanted: Callable[[Container], Mapping[str, int]], resource: str
+) -> int:
     """Return the most that the pod's containers hold of `resource` at one time.
 
     It is the larger of what the app containers and sidecars hold together, and of what any init
@@ -157,17 +165,17 @@ def long_running_total(pod: Pod, wanted: Mapping[str, Mapping[str, int]], resour
 
     Args:
         pod: the pod.
-        wanted: container name -> resource -> amount.
+        wanted: returns what a container asks for, by resource.
         resource: the resource.
     """
     largest_init = sidecars = 0
     for container in pod.init_containers:
-        amount = wanted.get(container.name, {}).get(resource, 0)
+        amount = wanted(container).get(resource, 0)
         if container.is_sidecar:
             sidecars += amount
         else:
             largest_init = max(largest_init, sidecars + amount)
-    apps = sum(wanted.get(one.name, {}).get(resource, 0) for one in pod.containers)
+    apps = sum(wanted(one).get(resource, 0) for one in pod.containers)
     return max(largest_init, apps + sidecars)
 
 
@@ -178,8 +186,12 @@ def total(pod: Pod, kind: str = "requests") -> dict[str, int]:
         pod: the pod.
         kind: "requests" or "limits".
     """
-    wanted = {one.name: getattr(one, kind) for one in pod.all_containers}
-    names = {name for amounts in wanted.values() for name in amounts}
+
+    def wanted(container: Container) -> Resources:
+        found: Resources = getattr(container, kind)
+        return found
+
+    names = {name for container in pod.all_containers for name in wanted(container)}
     whole: Resources = getattr(pod, kind) or {}
     return {
         **{name: long_running_total(pod, wanted, name) for name in names},
@@ -223,11 +235,20 @@ def _amount(name: str, text: str | int) -> int:
     return -(-amount // _MILLI)
 
 
-def _container(manifest: Mapping[str, Any]) -> Container:
+def _claimed(status: Mapping[str, Any]) -> dict[str, set[str]]:
+    """Return container name -> extended resources that a claim serves."""
+    found: dict[str, set[str]] = {}
+    for one in status.get("requestMappings") or ():
+        found.setdefault(one.get("containerName", ""), set()).add(one.get("resourceName", ""))
+    return found
+
+
+def _container(manifest: Mapping[str, Any], claimed: Mapping[str, Iterable[str]]) -> Container:
     asked = manifest.get("resources") or {}
     return Container(
         name=manifest.get("name", ""),
         requests=resources(asked.get("requests")),
         limits=resources(asked.get("limits")),
         is_sidecar=manifest.get("restartPolicy") == "Always",
+        claimed=frozenset(claimed.get(manifest.get("name", ""), ())),
     )

@@ -1,7 +1,7 @@
 """The kubelet's own look at what the scheduler has decided: room, node name, ports, taints."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.nodecore.admission.facts import PODS, Candidate, HostPort, NodeFacts
@@ -10,11 +10,14 @@ from bindery.nodecore.pods import (
     EPHEMERAL_STORAGE,
     HUGE_PAGES_PREFIX,
     MEMORY,
+    Container,
+    Pod,
     requests_with_overhead,
 )
 
 OUT_OF: Final = "OutOf"
 _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  compared with, not bound to
+_DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -110,7 +113,7 @@ def insufficient(
     """Return the resources of which the node has too little.
 
     Extended resources that the node does not know at all are left out: a cluster-level plugin may
-    serve them.
+    serve them. So are those that a resource claim serves.
     """
     found = []
     count, most = len(node.pods), allocatable.get(PODS, 0)
@@ -118,7 +121,7 @@ def insufficient(
         found.append(Insufficient(PODS, 1, count, most))
     wanted = {
         name: amount
-        for name, amount in requests_with_overhead(candidate.pod).items()
+        for name, amount in requests_with_overhead(_without_claimed(candidate.pod)).items()
         if amount > 0 and not (is_extended(name) and name not in allocatable)
     }
     used = [requests_with_overhead(other.pod) for other in node.pods] if wanted else []
@@ -129,6 +132,30 @@ def insufficient(
         if requested > 0 and requested > allocatable.get(name, 0) - taken:
             found.append(Insufficient(name, requested, taken, allocatable.get(name, 0)))
     return found
+
+
+def _without_claimed(pod: Pod) -> Pod:
+    if not any(container.claimed for container in pod.all_containers):
+        return pod
+
+    def left(containers: Sequence[Container]) -> list[Container]:
+        return [
+            replace(
+                one,
+                requests={
+                    name: amount
+                    for name, amount in one.requests.items()
+                    if not (name in one.claimed and _may_be_claimed(name))
+                },
+            )
+            for one in containers
+        ]
+
+    return replace(pod, containers=left(pod.containers), init_containers=left(pod.init_containers))
+
+
+def _may_be_claimed(resource: str) -> bool:
+    return is_extended(resource) or resource.startswith(_DEVICE_CLASS_PREFIX)
 
 
 def is_extended(resource: str) -> bool:

@@ -1,5 +1,6 @@
 """Which sysctls a pod may set: those that belong to a namespace and that are allowed."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -23,6 +24,12 @@ _NAMES: Final = {
     *("kernel.shm", "kernel.msgmax", "kernel.msgmnb", "kernel.msgmni", "kernel.msg"),
 }
 _PREFIXES: Final = {"net.": NET, "fs.mqueue.": IPC}
+
+_LONGEST: Final = 253
+_SYNTAX: Final = re.compile(
+    r"([a-z0-9]([-_a-z0-9]*[a-z0-9])?[\./])*([a-z0-9][-_a-z0-9]*)?[a-z0-9*]", re.ASCII
+)
+"""Parts with dots or slashes between them; only the last one may end with a star."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +71,11 @@ def refusal(
 
 
 def _parsed(pattern: str) -> _Pattern:
+    if len(pattern) > _LONGEST or not _SYNTAX.fullmatch(pattern):
+        raise ConfigurationError(
+            f'sysctl "{pattern}" must have at most {_LONGEST} characters and match regex '
+            f"{_SYNTAX.pattern}"
+        )
     text, star, _ = _normal(pattern).partition("*")
     namespace = IPC if text in _NAMES else None
     for prefix, found in _PREFIXES.items():

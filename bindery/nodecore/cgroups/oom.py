@@ -44,6 +44,6 @@ def _unassigned_memory(pod: Pod) -> int:
     """Return each container's part of the pod-level request that no container asks for."""
     if not pod.requests or MEMORY not in pod.requests:
         return 0
-    wanted = {one.name: one.requests for one in pod.all_containers}
-    asked = long_running_total(pod, wanted, MEMORY)
-    return max(0, pod.requests[MEMORY] - asked) // len(wanted)
+    asked = long_running_total(pod, lambda one: one.requests, MEMORY)
+    count = len(pod.init_containers) + len(pod.containers)
+    return max(0, pod.requests[MEMORY] - asked) // count

@@ -36,8 +36,7 @@ def exclusive_cpus_of_pod(pod: Pod, features: Features) -> int:
         if pod.qos != QosClass.GUARANTEED:
             return 0
         return _whole((pod.requests or {}).get(CPU, 0))
-    wanted = {one.name: {CPU: exclusive_cpus(pod, one, features)} for one in pod.all_containers}
-    return long_running_total(pod, wanted, CPU)
+    return long_running_total(pod, lambda one: {CPU: exclusive_cpus(pod, one, features)}, CPU)
 
 
 def check_shared_pool(pod: Pod, features: Features) -> None:

@@ -159,7 +159,7 @@ class DeviceManager:
         reusable = self._reusable[1]
         before = self._state
         for resource, count in sorted(container.limits.items()):
-            if self._state.is_known(resource):
+            if resource not in container.claimed and self._state.is_known(resource):
                 self._allocate_resource(pod, container, resource, count)
         if self._state.held != before.held:
             self._write()

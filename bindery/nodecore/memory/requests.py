@@ -27,8 +27,11 @@ def of_pod(pod: Pod, features: Features) -> dict[str, int]:
     if features.pod_level_resource_managers and pod.has_pod_level_resources:
         whole = pod.requests or {}
         return {name: size for name, size in sorted(whole.items()) if _is_memory(name) and size > 0}
-    wanted = {one.name: of_container(pod, one, features) for one in pod.all_containers}
-    names = sorted({name for one in pod.containers for name in wanted[one.name]})
+
+    def wanted(container: Container) -> dict[str, int]:
+        return of_container(pod, container, features)
+
+    names = sorted({name for one in pod.containers for name in wanted(one)})
     return {name: long_running_total(pod, wanted, name) for name in names}
 
 

@@ -1,0 +1,151 @@
+"""Names and values of cgroups, and node allocatable, as the kubelet has them, case by case."""
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+
+import pytest
+from kubelettables import Json, cases, pod
+
+from bindery.nodecore.cgroups import allocatable, conversions, names, values
+from bindery.nodecore.cgroups.names import CgroupName
+from bindery.nodecore.cgroups.values import MemoryReservation
+from bindery.nodecore.errors import ConfigurationError
+from bindery.nodecore.features import Features
+from bindery.nodecore.pods import QosClass, resources
+
+
+@cases("cgroups", "systemd", "systemd_units", "cgroupfs")
+def test_names_have_paths(case: Json) -> None:
+    name = CgroupName(tuple(case["name"]))
+    if "unit" in case:
+        assert names.to_systemd(name).rpartition("/")[2] == case["unit"].removeprefix("/")
+    elif case["path"].endswith(names.SLICE):
+        assert names.to_systemd(name) == case["path"]
+    else:
+        assert names.to_cgroupfs(name) == case["path"]
+
+
+@cases("cgroups", "parsed")
+def test_paths_have_names(case: Json) -> None:
+    assert names.from_systemd(case["path"]) == tuple(case["name"])
+
+
+@cases("cgroups", "pod_names")
+def test_pods_have_cgroups(case: Json) -> None:
+    name = names.of_pod(names.ROOT, pod(case["pod"]))
+
+    assert name == tuple(case["name"])
+    driver = names.SYSTEMD if case["systemd"] else names.CGROUPFS
+    assert names.to_driver(name, driver) == case["path"]
+
+
+@cases("cgroups", "weights")
+def test_weights_become_shares(case: Json) -> None:
+    assert conversions.shares_of_weight(case["weight"]) == case["shares"]
+
+
+@cases("cgroups", "quotas")
+def test_millicores_become_quotas(case: Json) -> None:
+    assert conversions.quota_us(case["milli"], case["period"]) == case["quota"]
+
+
+@cases("cgroups", "pods")
+def test_pods_are_limited(case: Json) -> None:
+    found = values.of_pod(
+        pod(case["pod"]), enforce_cpu_limits=case["quotas"], period_us=case["period"]
+    )
+
+    limits = {
+        "shares": found.cpu_shares,
+        "quota": found.cpu_quota_us,
+        "period": found.cpu_period_us,
+        "memory": found.memory_limit,
+    }
+    assert {name: one for name, one in limits.items() if one is not None} == case["values"]
+
+
+@cases("cgroups", "pods_memory_qos")
+def test_requested_memory_is_protected(case: Json) -> None:
+    found = values.of_pod(
+        pod(case["pod"]),
+        enforce_cpu_limits=case["quotas"],
+        period_us=case["period"],
+        memory_reservation=MemoryReservation.TIERED,
+        features=Features(memory_qos=True),
+    )
+
+    assert found.unified == case["values"].get("unified", {})
+
+
+@cases("cgroups", "huge_pages")
+def test_huge_pages_have_limits(case: Json) -> None:
+    found = values.huge_page_limits(resources(case["amounts"]))
+
+    assert {str(size): amount for size, amount in found.items()} == case["limits"]
+
+
+@cases("cgroups", "qos")
+def test_classes_protect_the_memory_of_their_pods(case: Json) -> None:
+    found = values.of_qos_classes(
+        [pod(one) for one in case["pods"]],
+        memory_reservation=MemoryReservation.TIERED,
+        features=Features(memory_qos=True),
+    )
+
+    assert found[QosClass.GUARANTEED].unified["memory.min"] == case["guaranteed_min"]
+    assert found[QosClass.BURSTABLE].unified["memory.low"] == case["burstable_low"]
+
+
+def thresholds(case: Json) -> dict[str, str]:
+    found = case["threshold"]
+    signal = "nodefs.available" if "ephemeral-storage" in case["capacity"] else "memory.available"
+    if found["Quantity"]:
+        return {signal: found["Quantity"]}
+    return {signal: f"{round(found['Percentage'] * 100, 4)}%"} if found["Percentage"] else {}
+
+
+def reserved(case: Json) -> Mapping[str, int]:
+    capacity = resources(case["capacity"])
+    return allocatable.reservation(
+        capacity,
+        resources(case["system"]),
+        resources(case["kube"]),
+        allocatable.eviction_reservation(thresholds(case), capacity),
+    )
+
+
+@cases("cgroups", "reservation")
+def test_the_node_keeps_what_is_reserved(case: Json) -> None:
+    assert reserved(case).items() <= resources(case["expected"]).items()
+
+
+@cases("cgroups", "enforced")
+def test_all_pods_together_are_limited(case: Json) -> None:
+    found = allocatable.enforced(
+        resources(case["capacity"]), resources(case["system"]), resources(case["kube"])
+    )
+
+    assert found == resources(case["expected"])
+
+
+@cases("cgroups", "invalid")
+def test_more_cannot_be_reserved_than_there_is(case: Json) -> None:
+    with pytest.raises(ConfigurationError) if case["refused"] else nullcontext():
+        allocatable.allocatable(resources(case["capacity"]), reserved(case))
+
+
+@cases("cgroups", "percentages")
+def test_percentages_are_read(case: Json) -> None:
+    with pytest.raises(ConfigurationError) if case["refused"] else nullcontext():
+        assert allocatable.parse_percentage(case["text"]) == case["percent"]
+
+
+@cases("cgroups", "reserved_percent")
+def test_memory_can_be_reserved_for_classes(case: Json) -> None:
+    with pytest.raises(ConfigurationError) if case["percent"] is None else nullcontext():
+        assert allocatable.parse_qos_reserved(case["reserved"]) == case["percent"]
+
+
+@cases("cgroups", "guaranteed_containers")
+def test_containers_are_guaranteed_by_their_own_resources(case: Json) -> None:
+    assert pod(case["pod"]).containers[0].is_guaranteed == case["guaranteed"]
