@@ -17,7 +17,17 @@ from typing import Annotated, Final
 import typer
 from rich.console import Console
 
-from benchmarks import binder, catalogue, grouping, growth, racetable, results, room, summary
+from benchmarks import (
+    binder,
+    catalogue,
+    grouping,
+    growth,
+    nodedecisions,
+    racetable,
+    results,
+    room,
+    summary,
+)
 from benchmarks.cluster import Cluster, open_cluster
 from benchmarks.contenders import Contender
 from benchmarks.planning import pods_per_second
@@ -27,7 +37,7 @@ from benchmarks.workload import Workload
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
 
-_KINDS: Final = ("planning", "room", *catalogue.workloads(0, 1), "binder", "grouping")
+_KINDS: Final = ("planning", "node", "room", *catalogue.workloads(0, 1), "binder", "grouping")
 """What `--only` takes; each has parts."""
 
 _TABLE_WIDTH: Final = 120
@@ -163,6 +173,8 @@ def main(
     plan = Plan(only or [], nodes, pods, gang_size, runs, profile)
     measurements: list[results.Measurement] = []
     rates = plan_in_memory(plan) if plan.wants("planning") else {}
+    if plan.wants("node"):
+        measurements += summary.of_node_decisions(nodedecisions.samples())
     room_measurements = list(summary.of_room(make_room(plan))) if plan.wants("room") else []
     if plan.contenders():
         measurements += summary.of_races(asyncio.run(run_races(plan)))

@@ -81,6 +81,16 @@ TO_REACH: Final[Mapping[str, float]] = {
     "four pods a node with parts of GPUs by HAMi, 1000 nodes": 1.0,
     "a gang of three on 5,000 nodes, 3000 gangs": 1.0,
     "fair-share division, 1000 queues": 1.0,
+    "topology merge, 8 zones, one zone": 1.0,
+    "topology merge, 8 zones, two zones": 1.0,
+    "topology merge, 8 zones, no preferred choice": 1.0,
+    "admission, 2 zones, single-numa-node": 1.0,
+    "admission, 8 zones, single-numa-node": 1.0,
+    "admission, 8 zones, best-effort": 1.0,
+    "prediction for 5000 nodes, 2 zones, single-numa-node, one zone": 1.0,
+    "prediction for 5000 nodes, 8 zones, single-numa-node, one zone": 1.0,
+    "prediction for 5000 nodes, 8 zones, restricted, two zones": 1.0,
+    "prediction for 5000 nodes, 8 zones, best-effort, no preferred choice": 1.0,
 }
 """Name -> the ratio that is asked for: at least, or where lower is better at most."""
 

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import binder, grouping, racetable
+from benchmarks import binder, grouping, nodedecisions, racetable
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -174,6 +174,12 @@ def of_room(samples: Iterable[Sample]) -> Iterator[Measurement]:
             measured(f"peak memory: {name}", sample.peak_mb, MEGABYTES, Better.LOWER),
         ):
             yield msgspec.structs.replace(each, series=case.name, size=sample.size)
+
+
+def of_node_decisions(samples: Iterable[nodedecisions.Sample]) -> Iterator[Measurement]:
+    """Yield the time of each decision of a node."""
+    for each in samples:
+        yield measured(each.name, each.milliseconds, "ms", Better.LOWER, each.bar_ms)
 
 
 def _cpu(standings: Standings, processes: Collection[str]) -> Iterator[Measurement]:

@@ -41,17 +41,17 @@ def narrowness(mask: int) -> tuple[int, int]:
 
 
 def sums(values: Mapping[int, int]) -> dict[int, int]:
-    """Return the sum of `values` over every set of nodes but the empty one, by mask.
+    """Return the sum of `values` over every set of nodes but the empty one, small sets first.
 
     Args:
         values: the value of each node by its id.
     """
-    found = {0: 0}
-    for mask in iterate(sorted(values)):
-        lowest = mask & -mask
-        found[mask] = found[mask ^ lowest] + values[lowest.bit_length() - 1]
-    del found[0]
-    return found
+    nodes = tuple(sorted(values))
+    found = [0]
+    for node in nodes:
+        value = values[node]
+        found += [value + other for other in found]
+    return {mask: found[place] for mask, place in _places(nodes)}
 
 
 def iterate(nodes: Sequence[int]) -> Iterator[int]:
@@ -63,4 +63,13 @@ def iterate(nodes: Sequence[int]) -> Iterator[int]:
 def _subsets(nodes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(
         mask_of(subset) for size in range(1, len(nodes) + 1) for subset in combinations(nodes, size)
+    )
+
+
+@lru_cache(maxsize=64)
+def _places(nodes: tuple[int, ...]) -> tuple[tuple[int, int], ...]:
+    """Return each mask of `_subsets` with the same set as a mask over the places in `nodes`."""
+    place_of = {node: place for place, node in enumerate(nodes)}
+    return tuple(
+        (mask, sum(1 << place_of[node] for node in nodes_of(mask))) for mask in _subsets(nodes)
     )

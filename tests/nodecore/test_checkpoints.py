@@ -2,13 +2,14 @@
 
 import json
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bindery.nodecore.checkpoints import allocations, claims, devices
+from bindery.nodecore.checkpoints import allocations, claims, devices, fnv
 from bindery.nodecore.checkpoints import cpu as cpu_files
 from bindery.nodecore.checkpoints import memory as memory_files
 from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore, MemoryStore
@@ -291,3 +292,12 @@ def test_the_first_version_is_written_with_the_kubelets_checksum_for_it() -> Non
     checkpoint = cpu_files.CpuCheckpointV1("none", "1-3", CPU_ENTRIES_V1)
 
     assert checkpoint.checksum() == 3680390589
+
+
+@pytest.mark.parametrize("size", [0, 1, 999, 1000, 1001, 4096, 70_000])
+def test_the_checksum_of_a_long_text_is_that_of_the_loop(size: int) -> None:
+    data = Random(size).randbytes(size)
+    value = 0x811C9DC5
+    for byte in data:
+        value = ((value ^ byte) * 0x01000193) & 0xFFFFFFFF
+    assert fnv.fnv1a(data) == value

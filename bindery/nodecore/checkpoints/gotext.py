@@ -8,15 +8,12 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
+from bindery.nodecore.checkpoints import fnv
 from bindery.nodecore.errors import CheckpointError
 
 Json = dict[str, Any]
 
 NIL: Final = "<nil>"
-
-_FNV_OFFSET: Final = 0x811C9DC5
-_FNV_PRIME: Final = 0x01000193
-_MASK_32: Final = 0xFFFFFFFF
 
 _ESCAPED: Final = {ord(sign): f"\\u{ord(sign):04x}" for sign in "<>&\u2028\u2029"}
 
@@ -27,10 +24,7 @@ class DecodeError(CheckpointError):
 
 def fnv1a(text: str) -> int:
     """Return the 32-bit FNV-1a hash of `text` in UTF-8."""
-    value = _FNV_OFFSET
-    for byte in text.encode():
-        value = ((value ^ byte) * _FNV_PRIME) & _MASK_32
-    return value
+    return fnv.fnv1a(text.encode())
 
 
 def struct(*fields: tuple[str, str, str]) -> str:

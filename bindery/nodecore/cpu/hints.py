@@ -11,7 +11,7 @@ from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpu.static import ReusableCpus, StaticPolicy, is_unmanaged
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.pods import CPU, Container, Pod
-from bindery.nodecore.topology.hints import Hint, ProviderHints
+from bindery.nodecore.topology.hints import Hint, ProviderHints, hint
 
 
 def container_hints(
@@ -77,12 +77,10 @@ def generate(policy: StaticPolicy, available: CpuSet, reusable: CpuSet, count: i
     needed = masks.mask_of({details[cpu].numa for cpu in reusable})
     totals = masks.sums({node: len(cpus) for node, cpus in numa.items()})
     free = masks.sums({node: len(cpus & available) for node, cpus in numa.items()})
-    fewest = min(
-        (mask.bit_count() for mask, cpus in totals.items() if cpus >= count), default=len(numa)
-    )
+    fewest = next((mask.bit_count() for mask, cpus in totals.items() if cpus >= count), len(numa))
     room = count - len(reusable)
     found = [mask for mask, cpus in free.items() if cpus >= room and not needed & ~mask]
-    return [Hint(mask, _is_preferred(policy, mask, fewest)) for mask in found]
+    return [hint(mask, _is_preferred(policy, mask, fewest)) for mask in found]
 
 
 def _is_preferred(policy: StaticPolicy, mask: int, fewest: int) -> bool:

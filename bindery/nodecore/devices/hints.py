@@ -1,11 +1,12 @@
 """On which NUMA nodes devices can be had."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from bindery.nodecore import masks
 from bindery.nodecore.devices.state import NONE, Devices, DeviceState, Ids
 from bindery.nodecore.pods import Container, Pod, total
-from bindery.nodecore.topology.hints import Hint, ResourceHints
+from bindery.nodecore.topology.hints import Hint, ResourceHints, hint
 
 Reusable = Mapping[str, Ids]
 """Resource -> devices of the pod's init containers that its later containers can have."""
@@ -70,14 +71,15 @@ def generate(
         places[one] for one in reusable if one in devices and devices[one].numa_nodes is not None
     ]
     free = [places.get(one, 0) for one in available]
-    fewest = len(nodes)
-    found = []
-    for mask in masks.iterate(nodes):
-        if mask.bit_count() < fewest and _count(places.values(), mask) >= count:
-            fewest = mask.bit_count()
-        if all(place & mask for place in placed) and len(placed) + _count(free, mask) >= count:
-            found.append(mask)
-    return [Hint(mask, preferred=mask.bit_count() == fewest) for mask in found]
+    fewest = next(
+        (mask.bit_count() for mask, near in _counts(places.values(), nodes) if near >= count),
+        len(nodes),
+    )
+    room = count - len(placed)
+    found = [mask for mask, near in _counts(free, nodes) if near >= room]
+    if placed:
+        found = [mask for mask in found if all(place & mask for place in placed)]
+    return [hint(mask, mask.bit_count() == fewest) for mask in found]
 
 
 def is_placed(devices: Devices) -> bool:
@@ -111,5 +113,16 @@ def _known(nodes: tuple[int, ...] | None, numa_nodes: Sequence[int]) -> list[int
     return [node for node in nodes or () if node in numa_nodes]
 
 
-def _count(places: Iterable[int], mask: int) -> int:
-    return sum(1 for place in places if place & mask)
+def _counts(places: Iterable[int], nodes: Sequence[int]) -> Iterable[tuple[int, int]]:
+    """Return for each set of nodes, small sets first, how many devices are near one of its nodes.
+
+    A device of several nodes counts once.
+    """
+    at = Counter(places)
+    at.pop(0, None)
+    if all(place & (place - 1) == 0 for place in at):
+        return masks.sums({node: at.get(1 << node, 0) for node in nodes}).items()
+    return [
+        (mask, sum(count for place, count in at.items() if place & mask))
+        for mask in masks.iterate(nodes)
+    ]

@@ -5,7 +5,7 @@ from typing import Final
 
 from bindery.nodecore import masks
 from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
-from bindery.nodecore.topology.hints import Hint
+from bindery.nodecore.topology.hints import Hint, hint
 
 Requests = Mapping[str, int]
 """Resource -> bytes."""
@@ -34,18 +34,14 @@ def calculate(machine: Machine, requests: Requests, reusable: Reusable) -> dict[
         resource: {node: state.memory.get(resource, _NO_MEMORY) for node, state in machine.items()}
         for resource in requests
     }
-    could = _masks_with(tables, requests, lambda table: table.allocatable, {})
-    has = _masks_with(tables, requests, lambda table: table.free, reusable)
-    possible = [mask for mask in masks.iterate(sorted(machine)) if mask in could]
-    fewest = min((mask.bit_count() for mask in possible), default=0)
-    found = [
-        mask
-        for mask in possible
-        if mask in has and is_group_possible(machine, masks.nodes_of(mask))
-    ]
+    possible = _masks_with(tables, requests, lambda table: table.allocatable, {})
+    has = set(_masks_with(tables, requests, lambda table: table.free, reusable))
+    fewest = possible[0].bit_count() if possible else 0
+    used, groups = _groups(machine)
+    found = [mask for mask in possible if mask in has and (not mask & used or mask in groups)]
     if not found:
         return {}
-    hints = [Hint(mask, preferred=mask.bit_count() == fewest) for mask in found]
+    hints = [hint(mask, mask.bit_count() == fewest) for mask in found]
     return dict.fromkeys(requests, hints)
 
 
@@ -54,6 +50,14 @@ def is_group_possible(machine: Machine, group: Sequence[int]) -> bool:
     if len(group) == 1:
         return len(machine[group[0]].cells) <= 1
     return not violates(machine, group)
+
+
+def _groups(machine: Machine) -> tuple[int, set[int]]:
+    """Return the mask of all nodes in use, and the groups with such nodes that are possible."""
+    used = [node for node, one in machine.items() if one.assignments or len(one.cells) > 1]
+    groups = {(node,) for node in used} | {machine[node].cells for node in used}
+    possible = {masks.mask_of(group) for group in groups if is_group_possible(machine, group)}
+    return masks.mask_of(used), possible
 
 
 def violates(machine: Machine, group: Sequence[int]) -> bool:
@@ -106,13 +110,14 @@ def _masks_with(
     requests: Requests,
     amount: Callable[[MemoryTable], int],
     extra: Reusable,
-) -> set[int]:
-    """Return the masks of groups whose amounts are enough for all requests."""
-    enough: set[int] | None = None
+) -> list[int]:
+    """Return the masks of groups whose amounts are enough for all requests, small groups first."""
+    enough: list[int] | None = None
     for resource, size in requests.items():
         sums = masks.sums({node: amount(table) for node, table in tables[resource].items()})
-        found = {
-            mask for mask, total in sums.items() if total + extra.get((mask, resource), 0) >= size
-        }
-        enough = found if enough is None else enough & found
-    return set() if enough is None else enough
+        for mask, name in extra:
+            if name == resource:
+                sums[mask] += extra[mask, name]
+        found = [mask for mask, total in sums.items() if total >= size]
+        enough = found if enough is None else [mask for mask in enough if sums[mask] >= size]
+    return enough or []

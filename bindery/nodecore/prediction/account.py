@@ -17,7 +17,7 @@ from bindery.nodecore.memory.state import MemoryTable, NumaNodeState
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.requests import Wanted
 from bindery.nodecore.prediction.zones import Counts, NodeZones, is_memory
-from bindery.nodecore.topology.hints import Hint, ProviderHints, ResourceHints
+from bindery.nodecore.topology.hints import Hint, ProviderHints, ResourceHints, hint
 
 
 class Account:
@@ -108,14 +108,14 @@ class Account:
         free = self._free[resource]
         reusable = self._reusable[resource]
         needed = masks.mask_of(zone for zone in present if reusable[zone] > 0)
-        fewest = min(
+        fewest = next(
             (mask.bit_count() for mask, total in masks.sums(present).items() if total >= count),
-            default=len(present),
+            len(present),
         )
         has = masks.sums({zone: free[zone] for zone in present})
         room = count - sum(reusable)
         return [
-            Hint(mask, preferred=mask.bit_count() == fewest)
+            hint(mask, mask.bit_count() == fewest)
             for mask, available in has.items()
             if available >= room and not needed & ~mask
         ]

@@ -113,22 +113,37 @@ def packed(available: Floats, sizes: Floats, split: Floats, count: Floats) -> Fl
         split: float64 [Z, m].
         count: float64 [m]; at most what is available.
     """
-    left, needed = available.copy(), count.astype(np.float64)
-    order = np.argsort(left, axis=0, kind="stable")
-    column = np.arange(left.shape[1])
-    for zone in order:
-        amounts = left[zone, column]
-        is_whole = (amounts > 0) & (amounts == sizes[zone, column]) & (amounts <= needed)
-        taken = np.where(is_whole, amounts, 0.0)
-        left[zone, column] -= taken
-        needed -= taken
-    order = np.argsort(left, axis=0, kind="stable")
-    for kept in (split, np.zeros_like(split)):
-        for zone in order:
-            taken = np.maximum(np.minimum(left[zone, column] - kept[zone, column], needed), 0.0)
-            left[zone, column] -= taken
+    left, needed = available, count.astype(np.float64)
+    if ((available > 0) & (available == sizes)).any():
+        order = np.argsort(left, axis=0, kind="stable")
+        ranked, whole = _ranked(left, order), _ranked(sizes, order)
+        for place, amounts in enumerate(ranked):
+            is_whole = (amounts == whole[place]) & (amounts <= needed)
+            taken = np.where(is_whole, amounts, 0.0)
+            ranked[place] = amounts - taken
             needed -= taken
-    return available - left
+        left = _unranked(ranked, order)
+    order = np.argsort(left, axis=0, kind="stable")
+    ranked = _ranked(left, order)
+    for kept in (_ranked(split, order), None) if split.any() else (None,):
+        for place, amounts in enumerate(ranked):
+            free = amounts if kept is None else np.maximum(amounts - kept[place], 0.0)
+            taken = np.minimum(free, needed)
+            ranked[place] = amounts - taken
+            needed -= taken
+    return available - _unranked(ranked, order)
+
+
+def _ranked(rows: Floats, order: NDArray[np.intp]) -> Floats:
+    """Return each column in its order."""
+    return np.take_along_axis(rows, order, axis=0)
+
+
+def _unranked(ranked: Floats, order: NDArray[np.intp]) -> Floats:
+    """Return the rows of which `_ranked` made `ranked`."""
+    rows = np.empty_like(ranked)
+    np.put_along_axis(rows, order, ranked, axis=0)
+    return rows
 
 
 def _hand_out(

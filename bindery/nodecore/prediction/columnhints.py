@@ -5,7 +5,7 @@ mask is a hint. All hints with `fewest` zones are preferred.
 """
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,10 @@ from bindery.nodecore.prediction.arrays import POLICIES, Floats
 from bindery.nodecore.prediction.columns import Bools, Columns, Sums, by_narrowness
 from bindery.nodecore.topology.policies import SINGLE_NUMA_NODE
 
-SINGLE = POLICIES.index(SINGLE_NUMA_NODE)
+_BLOCK: Final = 512
+"""Columns that are computed at once where a column has 2^Z numbers, so that they stay in cache."""
+
+SINGLE: Final = POLICIES.index(SINGLE_NUMA_NODE)
 
 
 class ColumnHints(Protocol):
@@ -31,6 +34,9 @@ class ColumnHints(Protocol):
     def has(self, mask: int) -> Bools:
         """Return whether `mask` is a hint; bool [n]."""
 
+    def table(self, nodes: NDArray[np.intp]) -> Bools:
+        """Return which masks are hints for some nodes; bool [2^Z, m]. The empty mask is none."""
+
 
 class Counted:
     """The hints for a number of CPUs or devices."""
@@ -41,7 +47,9 @@ class Counted:
         absent = np.asarray(totals <= 0)
         self._absent = absent if absent.any() else None
         self.fewest = _fewest(totals, count)
-        self._free = Sums(columns.free[resource])
+        self._rows = columns.free[resource]
+        self._free = Sums(self._rows)
+        self._count = count
         self._room: float | Floats = count
         self._reusable = columns.reusable.get(resource)
         if self._reusable is not None:
@@ -57,6 +65,16 @@ class Counted:
             for zone, left in enumerate(self._reusable):
                 if not mask >> zone & 1:
                     found &= left <= 0
+        return found
+
+    def table(self, nodes: NDArray[np.intp]) -> Bools:
+        """Return which masks are hints for some nodes; bool [2^Z, m]."""
+        if self._reusable is not None:
+            return _stacked(self, len(self._rows), nodes)
+        found = enough_on(self._rows[:, nodes].astype(np.float32), self._count)
+        if self._absent is not None:
+            found &= all_of(~self._absent[:, nodes])
+        found[0] = False
         return found
 
 
@@ -87,6 +105,20 @@ class Memory:
                     found &= self._totals[name].over(mask) >= size
                 found &= free >= size
             self._masks[mask] = found
+        return found
+
+    def table(self, nodes: NDArray[np.intp]) -> Bools:
+        """Return which masks are hints for some nodes; bool [2^Z, m]."""
+        columns = self._columns
+        if columns.reusable_memory:
+            return _stacked(self, columns.zones, nodes)
+        found = all_of(self._unused[:, nodes])
+        groups = {int(group) for group in np.unique(columns.groups)}
+        for mask in groups | {1 << zone for zone in range(columns.zones)}:
+            found[mask] = self._group_is_free(mask)[nodes]
+        for name, size in self._wanted.items():
+            found &= enough_on(columns.free[name][:, nodes], size)
+        found[0] = False
         return found
 
     def _group_is_free(self, mask: int) -> Bools:
@@ -124,17 +156,57 @@ class Memory:
         """
         columns = self._columns
         found = np.zeros(columns.size, np.bool_)
-        hopeless = np.zeros(columns.size, np.bool_)
-        if not columns.reusable_memory:
-            for name, size in self._wanted.items():
-                hopeless |= self._free[name].over(columns.everything) < size
+        for zone in range(columns.zones):
+            found |= self.has(1 << zone)
+        asked = ~found
+        if not self._has_groups:
+            asked &= columns.policy != SINGLE
+            found |= columns.policy == SINGLE
+            if not columns.reusable_memory:
+                # Only unused zones can be grouped.
+                for name, size in self._wanted.items():
+                    asked &= (columns.free[name] * self._unused).sum(axis=0) >= size
         for mask in by_narrowness(columns.zones):
-            if mask.bit_count() > 1 and not self._has_groups:
-                found |= (columns.policy == SINGLE) & ~hopeless
-            if (found | hopeless).all():
+            if not asked.any():
                 break
-            found |= self.has(mask)
+            found |= asked & self.has(mask)
+            asked &= ~found
         return found
+
+
+def enough_on(rows: Floats | NDArray[np.float32], size: float) -> Bools:
+    """Return for all masks whether the sum of their rows is at least `size`; bool [2^Z, m].
+
+    Args:
+        rows: float64 [Z, m], or float32 for counts, which it holds exactly up to 2^24.
+        size: what is needed.
+    """
+    count = rows.shape[1]
+    found = np.empty((1 << len(rows), count), np.bool_)
+    sums = np.zeros((1 << len(rows), min(_BLOCK, count)), rows.dtype)
+    for start in range(0, count, _BLOCK):
+        block = rows[:, start : start + _BLOCK]
+        part = sums[:, : block.shape[1]]
+        for zone, row in enumerate(block):
+            np.add(part[: 1 << zone], row, out=part[1 << zone : 2 << zone])
+        np.greater_equal(part, size, out=found[:, start : start + _BLOCK])
+    return found
+
+
+def all_of(rows: Bools) -> Bools:
+    """Return for all masks whether all of their rows are true; bool [2^Z, m]."""
+    found = np.ones((1 << len(rows), rows.shape[1]), np.bool_)
+    for zone, row in enumerate(rows):
+        np.logical_and(found[: 1 << zone], row, out=found[1 << zone : 2 << zone])
+    return found
+
+
+def _stacked(hints: ColumnHints, zones: int, nodes: NDArray[np.intp]) -> Bools:
+    """Return the table of `hints` from its answers for each mask."""
+    table = np.zeros((1 << zones, len(nodes)), np.bool_)
+    for mask in by_narrowness(zones):
+        table[mask] = hints.has(mask)[nodes]
+    return table
 
 
 def _fewest(totals: Floats, count: float) -> NDArray[np.int64]:

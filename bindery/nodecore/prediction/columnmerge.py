@@ -110,40 +110,46 @@ def _common_size(columns: Columns, hints: Sequence[ColumnHints]) -> NDArray[np.i
 
 def _reachable(columns: Columns, hints: Sequence[ColumnHints], nodes: NDArray[np.intp]) -> Masks:
     """Return the best AND of one hint of each resource, for the columns `nodes`."""
-    tables = []
-    fewest = np.zeros(len(nodes), np.int64)
-    for resource in hints:
-        table = np.zeros((columns.everything + 1, len(nodes)), np.bool_)
-        active = resource.active[nodes]
-        narrowest = np.zeros(len(nodes), np.int64)
-        for mask in by_narrowness(columns.zones):
-            table[mask] = resource.has(mask)[nodes] & active
-            narrowest[table[mask] & (narrowest == 0)] = mask.bit_count()
-        fewest = np.maximum(fewest, narrowest)
-        table[columns.everything] |= narrowest == 0
-        tables.append(table)
+    tables = [resource.table(nodes) & resource.active[nodes] for resource in hints]
+    first, inverse = _distinct(np.concatenate(tables))
+    tables = [table[:, first] for table in tables]
+    narrow = np.array([0, *by_narrowness(columns.zones)])
+    counts = np.bitwise_count(narrow)
+    fewest = np.zeros(len(first), np.uint8)
+    for table in tables:
+        # The first row is the empty mask, which is no hint: without any hint, this is 0.
+        fewest = np.maximum(fewest, counts[table[narrow].argmax(axis=0)])
+        table[columns.everything] |= ~table.any(axis=0)
     reached = _all_ands(tables, columns.zones)
-    return _best(columns, reached, fewest, nodes)
+    if columns.has_distances:
+        return _best(columns, reached[:, inverse], fewest[inverse], nodes)
+    return _best(columns, reached, fewest, nodes[first])[inverse]
+
+
+def _distinct(table: Bools) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+    """Return one column of each kind, and for each column which of these it is like."""
+    bits = [table.view(np.uint8)[place::8] for place in range(8)]
+    packed = bits[0].copy()
+    for place, rows in enumerate(bits):
+        packed[: len(rows)] |= rows << np.uint8(place)
+    packed = np.ascontiguousarray(packed.T)
+    kinds = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
+    _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
+    return first, inverse
 
 
 def _all_ands(tables: Sequence[Bools], zones: int) -> Bools:
-    """Return where a mask is the AND of one mask of each table; bool [2^Z, m].
-
-    Columns with the same tables are computed once.
-    """
-    packed = np.ascontiguousarray(np.packbits(np.concatenate(tables), axis=0).T)
-    rows = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, inverse = np.unique(rows, return_index=True, return_inverse=True)
-    reached = tables[0][:, first]
+    """Return where a mask is the AND of one mask of each table; bool [2^Z, m]."""
+    reached = tables[0]
     for table in tables[1:]:
         # The number of pairs stays below 2^16; the product of the two sums has no overflow.
-        product = _superset_sums(reached, zones) * _superset_sums(table[:, first], zones)
+        product = _superset_sums(reached, zones) * _superset_sums(table, zones)
         cube = product.reshape((2,) * zones + (-1,))
         for axis in range(zones):
             absent, present = _halves(cube, axis)
             absent -= present
         reached = product > 0
-    return reached[:, inverse]
+    return reached
 
 
 def _superset_sums(table: Bools, zones: int) -> NDArray[np.int32]:
@@ -161,7 +167,7 @@ def _halves(cube: NDArray[np.int32], axis: int) -> tuple[NDArray[np.int32], NDAr
 
 
 def _best(
-    columns: Columns, reached: Bools, fewest: NDArray[np.int64], nodes: NDArray[np.intp]
+    columns: Columns, reached: Bools, fewest: NDArray[np.uint8], nodes: NDArray[np.intp]
 ) -> Masks:
     """Return the best of the masks in `reached`, all zones where there is none."""
     best = np.full(len(nodes), columns.everything, np.uint8)
@@ -169,6 +175,8 @@ def _best(
     nearest = np.zeros(len(nodes))
     for mask in by_narrowness(columns.zones):
         count = mask.bit_count()
+        if not reached[mask].any():
+            continue
         rank = np.where(count < fewest, _FEWER + columns.zones - count, _MORE + count)
         rank[count == fewest] = _FEWEST
         distance = columns.mean_distance(mask, SINGLE)

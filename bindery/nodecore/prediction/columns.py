@@ -64,6 +64,11 @@ class Columns:
         self._closest = arrays.prefer_closest[nodes]
         self._distances = arrays.distances[nodes, :zones, :zones] if self._closest.any() else None
 
+    @property
+    def has_distances(self) -> bool:
+        """Whether distances count for any node."""
+        return self._distances is not None
+
     def usable(self, resource: str) -> Floats:
         """Return what is free or reusable on each zone."""
         reusable = self.reusable.get(resource)

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 
 @dataclass(frozen=True)
@@ -15,6 +16,12 @@ class Hint:
 
     mask: int | None
     preferred: bool
+
+
+@lru_cache(maxsize=4096)
+def hint(mask: int, preferred: bool) -> Hint:
+    """Return the hint for a mask; an admission needs hundreds of them, mostly the same."""
+    return Hint(mask, preferred)
 
 
 NO_PREFERENCE = Hint(None, preferred=True)

@@ -1,0 +1,93 @@
+"""Nodes with NUMA zones, for the measurements of what a node decides and what is predicted."""
+
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.container_manager import ContainerManager, NodeConfig
+from bindery.nodecore.devices.state import Device, Ids
+from bindery.nodecore.machine import uniform
+from bindery.nodecore.pods import Container, Pod
+from bindery.nodecore.prediction.zones import NodeZones
+
+GIB = 1 << 30
+DEVICES = ("example.com/gpu", "example.com/nic")
+
+
+class Plugin:
+    """A device plugin without preferences."""
+
+    prefers = False
+
+    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
+        """Return nothing."""
+        return frozenset()
+
+    def allocate(self, ids: Ids) -> bytes:  # noqa: ARG002
+        """Return an empty answer."""
+        return b""
+
+
+class Pods:
+    """The active pods of the node."""
+
+    def __init__(self) -> None:
+        self.pods: list[Pod] = []
+
+    def active_pods(self) -> list[Pod]:
+        """Return them."""
+        return self.pods
+
+    def sources_ready(self) -> bool:
+        """Return that all are known."""
+        return True
+
+
+def managers(zones: int, policy: str, pods: Pods) -> ContainerManager:
+    """Return the managers of a machine with 16 cores, two threads each, in every zone."""
+    machine = uniform(
+        sockets=2 if zones > 1 else 1,
+        numa_per_socket=max(1, zones // 2),
+        cores_per_numa=16,
+        threads_per_core=2,
+        memory_bytes_per_numa=64 * GIB,
+    )
+    config = NodeConfig(
+        machine,
+        {"cpu": zones * 32_000, "memory": zones * 64 * GIB},
+        system_reserved={"cpu": 2000, "memory": zones * GIB},
+        cpu_policy="static",
+        memory_policy="Static",
+        reserved_memory=[(zone, {"memory": GIB}) for zone in range(zones)],
+        topology_policy=policy,
+    )
+    stores = CheckpointManager(MemoryStore()), CheckpointManager(MemoryStore())
+    made = ContainerManager(config, pods, *stores, clock=lambda: 0.0)
+    made.start()
+    for resource in DEVICES:
+        made.devices.register(resource, Plugin())
+        made.devices.update(
+            resource,
+            [Device(f"{zone}-{place}", (zone,)) for zone in range(zones) for place in range(4)],
+        )
+    return made
+
+
+def pod(uid: str, cpus: int = 4, devices: int = 1, memory_gib: int = 4) -> Pod:
+    """Return a Guaranteed pod with whole CPUs, memory and devices of two kinds."""
+    amounts = {"cpu": cpus * 1000, "memory": memory_gib * GIB, **dict.fromkeys(DEVICES, devices)}
+    return Pod(uid, (Container("app", amounts, amounts),), name=uid)
+
+
+def zones_of_node(zones: int, policy: str, node: int) -> NodeZones:
+    """Return a node as counts; how much is in use depends on `node`."""
+    totals = {"cpu": 32, "memory": 63 * GIB, **dict.fromkeys(DEVICES, 4)}
+    free = []
+    for zone in range(zones):
+        used = (node * 7 + zone * 3) % 5
+        free.append(
+            {
+                "cpu": 30 - 6 * used,
+                "memory": (63 - 12 * used) * GIB,
+                DEVICES[0]: 4 - used,
+                DEVICES[1]: (node + zone) % 5,
+            }
+        )
+    return NodeZones(tuple(free), (totals,) * zones, policy)
