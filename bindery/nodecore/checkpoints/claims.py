@@ -35,7 +35,7 @@ class PreparedClaim:
         name: its name.
         namespace: its namespace.
         pod_uids: the pods that use it here.
-        drivers: driver -> the devices that it prepared; None while there are none.
+        drivers: driver -> the devices that it prepared.
     """
 
     uid: str
@@ -84,7 +84,7 @@ def _claim_json(claim: PreparedClaim) -> Json:
         "Namespace": claim.namespace,
         "PodUIDs": {uid: {} for uid in sorted(claim.pod_uids)},
         "DriverState": {
-            driver: {"Devices": [_device_json(device) for device in devices]}
+            driver: {"Devices": [_device_json(device) for device in devices] or None}
             for driver, devices in sorted(claim.drivers.items())
         },
     }

@@ -1,0 +1,1 @@
+"""The DRA manager: drivers prepare resource claims before the containers of a pod start."""
