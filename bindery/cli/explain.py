@@ -20,13 +20,13 @@ app = typer.Typer(no_args_is_help=True, add_completion=False)
 
 
 _EXAMPLES = examples(
-    ("explain my-gang", "why a gang waits"),
+    ("explain train", "why a gang waits: the name of a PodGroup, a pod or a workload"),
     ("explain pod/worker-3 -n team", "a pod, with its gang"),
-    ("explain job/train", "the gang of a Job's pods; so deploy/, sts/"),
+    ("explain job/train", "the gang of a workload; so rayjob/, deploy/, sts/"),
     ("explain br/my-gang-1", "a BindRequest, and the first of its gangs that waits"),
     ("explain queue/research", "a queue and the jobs that wait in it"),
-    ("explain my-gang -o json", "for programs"),
-    ("explain my-gang --file cluster.yaml", "a snapshot"),
+    ("explain train -o json", "for programs"),
+    ("explain train --file cluster.yaml", "a snapshot"),
 )
 
 
@@ -37,7 +37,7 @@ def explain(
         str,
         typer.Argument(
             metavar="[KIND/]NAME",
-            help="A PodGroup or pod; KIND: pg, pod, queue, br, job, cronjob, deploy, rs, sts.",
+            help="A PodGroup, pod or workload; KIND: pg, pod, queue, br, job, rayjob, and so on.",
         ),
     ],
     namespace: NamespaceOption = None,

@@ -1,13 +1,10 @@
 """Find the object of a name on the command line. Used by `explanation`.
 
 Kinds are named as kubectl names them: singular, plural, short name, or with their group, as
-`kubectl -o name` prints them. Workloads are found by the owner references of their pods, so that
-nothing is read for them.
+`kubectl -o name` prints them.
 """
 
-import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 from typing import Final
@@ -15,13 +12,11 @@ from typing import Final
 from bindery.api.names import GROUP, NODE_POOL_LABEL
 from bindery.cli.errors import CommandError
 from bindery.cli.requesttext import request_lines
+from bindery.cli.workloadnames import Members, Workload, workloads
 from bindery.kube.objects import Pod, PodGroup, Queue
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
 from bindery.scheduler.cache.members import job_key
 from bindery.scheduler.model.jobs import JobKey
-
-_POD_TEMPLATE_HASH: Final = "pod-template-hash"
-"""On a pod of a Deployment; its ReplicaSet is called like the Deployment and this."""
 
 _ALIASES: Final[Mapping[str, str]] = {
     alias: kind
@@ -30,16 +25,10 @@ _ALIASES: Final[Mapping[str, str]] = {
         "PodGroup": ("podgroup", "podgroups", "pg", "gang", "gangs"),
         "Queue": ("queue", "queues", "bq"),
         "BindRequest": ("bindrequest", "bindrequests", "br"),
-        "Job": ("job", "jobs"),
-        "CronJob": ("cronjob", "cronjobs", "cj"),
-        "Deployment": ("deployment", "deployments", "deploy"),
-        "ReplicaSet": ("replicaset", "replicasets", "rs"),
-        "StatefulSet": ("statefulset", "statefulsets", "sts"),
     }.items()
     for alias in aliases
 }
-_WORKLOADS: Final = frozenset({"Job", "CronJob", "Deployment", "ReplicaSet", "StatefulSet"})
-_KNOWN: Final = "pod, pg, queue, br, job, cronjob, deploy, rs or sts"
+_OWN_KINDS: Final = "pod, pg, queue, br"
 
 
 @dataclass(frozen=True)
@@ -68,7 +57,7 @@ def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
         CommandError: there is no such queue; the message names similar ones.
     """
     prefix, _, bare = name.rpartition("/")
-    if not prefix or _kind(prefix) != "Queue":
+    if _own_kind(prefix) != "Queue":
         return None
     queues = {queue.metadata.name: queue for queue in snapshot.queues}
     if bare not in queues:
@@ -77,40 +66,35 @@ def named_queue(snapshot: ClusterSnapshot, name: str) -> Queue | None:
 
 
 def subject(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject:
-    """Return the object called `name`: a PodGroup, else a pod, or the gang of a workload.
+    """Return the object called `name`: a PodGroup, else a pod, else the gang of a workload.
 
     Raises:
-        CommandError: there is no such thing; the message names similar ones.
+        CommandError: there is no such thing, or several; the message names them or similar ones.
     """
     prefix, _, bare = name.rpartition("/")
-    kind = _kind(prefix) if prefix else ""
+    kind = _own_kind(prefix)
     if kind == "BindRequest":
         return _of_request(snapshot, bare, namespace)
-    if kind in _WORKLOADS:
-        return _of_workload(snapshot, kind, bare, namespace)
     groups, pods = _groups(snapshot, namespace), _pods(snapshot, namespace)
-    if kind in ("", "PodGroup") and bare in groups:
+    if (kind == "PodGroup" or not prefix) and bare in groups:
         return Subject(JobKey(namespace, bare, True), groups[bare], None)
-    if kind in ("", "Pod") and bare in pods:
+    if (kind == "Pod" or not prefix) and bare in pods:
         return _of_pod(snapshot, pods[bare])
-    if not kind and any(queue.metadata.name == bare for queue in snapshot.queues):
-        raise CommandError(f"{bare} is a queue; write queue/{bare}")
-    known = {"": [*groups, *pods], "PodGroup": [*groups], "Pod": [*pods]}[kind]
-    raise _missing(kind or "PodGroup or pod", bare, known, f" in namespace {namespace}")
+    if kind:
+        known = [*groups] if kind == "PodGroup" else [*pods]
+        raise _missing(kind, bare, known, f" in namespace {namespace}")
+    return _of_workload(snapshot, prefix, bare, namespace)
 
 
-def _kind(prefix: str) -> str:
-    """Return the kind that `prefix` names, such as `pg` or `podgroups.scheduling.bindery.dev`.
+def _own_kind(prefix: str) -> str:
+    """Return which of pod, PodGroup, Queue and BindRequest `prefix` names; empty for none.
 
-    Raises:
-        CommandError: nothing that can be explained is called so.
+    `prefix` is such as `pg` or `podgroups.scheduling.bindery.dev`.
     """
     short, _, group = prefix.lower().partition(".")
     kind = _ALIASES.get(short, "")
-    ours = kind in ("PodGroup", "Queue", "BindRequest")
-    if not kind or (ours and group and not group.endswith(GROUP)):
-        raise CommandError(f"{prefix}/ is not known; write NAME, or KIND/NAME with {_KNOWN}")
-    return kind
+    is_foreign = group and kind != "Pod" and not group.endswith(GROUP)
+    return "" if is_foreign else kind
 
 
 def _groups(snapshot: ClusterSnapshot, namespace: str) -> dict[str, PodGroup]:
@@ -147,20 +131,58 @@ def _of_request(snapshot: ClusterSnapshot, name: str, namespace: str) -> Subject
     return replace(found, introduction=introduction, request=name)
 
 
-def _of_workload(snapshot: ClusterSnapshot, kind: str, name: str, namespace: str) -> Subject:
-    """Return the gang of a workload's pods: of those that wait, if some do."""
-    by_maker: defaultdict[str, list[Pod]] = defaultdict(list)
-    for pod in _pods(snapshot, namespace).values():
-        by_maker[_maker(pod, kind)].append(pod)
-    if name not in by_maker:
-        raise _missing(f"pod of {kind}", name, filter(None, by_maker), f" in namespace {namespace}")
-    pods = by_maker[name]
+def _of_workload(snapshot: ClusterSnapshot, prefix: str, name: str, namespace: str) -> Subject:
+    """Return the gang of a workload of any kind: one that waits, if some do."""
+    known, kind = workloads(snapshot, namespace), prefix.lower().partition(".")[0]
+    found = {
+        each: its
+        for each, its in known.items()
+        if each.name == name and (not prefix or each.is_of(kind))
+    }
+    if not found:
+        raise _no_workload(snapshot, prefix, name, namespace, known)
+    gangs = {each: _gangs(snapshot, its) for each, its in found.items()}
+    if len(set(gangs.values())) > 1:
+        asked = " or ".join(sorted(f"{each.kind.lower()}/{name}" for each in found))
+        raise CommandError(f"several workloads are called {name}: write {asked}")
+    (workload, members), *_ = found.items()
+    pods = list(members.pods.values())
     bound, ended = sum(map(is_bound, pods)), sum(pod.status.phase in FINISHED for pod in pods)
-    keys = {job_key(snapshot.claims, pod) for pod in pods}
-    line = f"{kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
-    if len(keys) > 1:
-        line += f"; they belong to {len(keys)} gangs, and this is the first that waits"
-    return replace(_leading(snapshot, pods), introduction=f"{line}.")
+    line = f"{workload.kind} {namespace}/{name}: {bound} of {len(pods) - ended} pods are bound"
+    if len(gangs[workload]) > 1:
+        line += f"; they belong to {len(gangs[workload])} gangs, and this is the first that waits"
+    if pods:
+        return replace(_leading(snapshot, pods), introduction=f"{line}.")
+    group = members.groups[0]
+    return Subject(JobKey(namespace, group.metadata.name, True), group, None, f"{line}.")
+
+
+def _gangs(snapshot: ClusterSnapshot, members: Members) -> frozenset[JobKey]:
+    groups = (JobKey(each.metadata.namespace, each.metadata.name, True) for each in members.groups)
+    pods = (job_key(snapshot.claims, pod) for pod in members.pods.values())
+    return frozenset((*groups, *pods))
+
+
+def _no_workload(
+    snapshot: ClusterSnapshot, prefix: str, name: str, namespace: str, known: Collection[Workload]
+) -> CommandError:
+    """Return the error for a workload that is not among those `known`."""
+    where = f" in namespace {namespace}"
+    kinds = sorted({each.kind for each in known})
+    if not prefix:
+        if any(queue.metadata.name == name for queue in snapshot.queues):
+            return CommandError(f"{name} is a queue; write queue/{name}")
+        names = [*_groups(snapshot, namespace), *_pods(snapshot, namespace)]
+        names += [each.name for each in known]
+        return _missing("PodGroup, pod or workload", name, names, where)
+    kind = prefix.lower().partition(".")[0]
+    of_kind = [each for each in known if each.is_of(kind)]
+    if of_kind:
+        names = [each.name for each in of_kind]
+        return _missing(f"pod or PodGroup of {of_kind[0].kind}", name, names, where)
+    here = f" or a workload's kind (here: {', '.join(kinds)})" if kinds else ""
+    text = f"{prefix}/ is not known: no pod and no PodGroup{where} has such an owner"
+    return CommandError(f"{text}; write NAME, or KIND/NAME with {_OWN_KINDS}{here}")
 
 
 def _leading(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> Subject:
@@ -172,23 +194,6 @@ def _leading(snapshot: ClusterSnapshot, pods: Iterable[Pod]) -> Subject:
 
 def _has_place(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or pod.status.phase in FINISHED
-
-
-def _owner(pod: Pod, kind: str) -> str:
-    """Return the name of the controller of `pod` if it is of `kind`, else an empty text."""
-    owners = (o.name for o in pod.metadata.owner_references if o.controller and o.kind == kind)
-    return next(owners, "")
-
-
-def _maker(pod: Pod, kind: str) -> str:
-    """Return the workload of `kind` that makes `pod`, as far as the pod tells; empty if none."""
-    if kind == "Deployment":
-        name, ending = _owner(pod, "ReplicaSet"), pod.metadata.labels.get(_POD_TEMPLATE_HASH)
-        return name.removesuffix(f"-{ending}") if ending and name.endswith(f"-{ending}") else ""
-    if kind == "CronJob":  # its Jobs are called like it and the time, in minutes
-        match = re.fullmatch(r"(.+)-[0-9]{8,}", _owner(pod, "Job"))
-        return match.group(1) if match else ""
-    return _owner(pod, kind)
 
 
 def _missing(what: str, name: str, known: Iterable[str], where: str) -> CommandError:

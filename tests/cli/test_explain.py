@@ -164,13 +164,16 @@ def test_a_pod_without_any_node_is_told_so() -> None:
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("hugh", "there is no PodGroup or pod hugh in namespace default; did you mean huge"),
+        ("hugh", "there is no PodGroup, pod or workload hugh in namespace default; did you mean "),
         ("pg/over-0", "there is no PodGroup over-0 in namespace default; did you mean over?"),
-        ("node/small", "node/ is not known; write NAME, or KIND/NAME with pod, pg, queue, br"),
+        ("node/small", "node/ is not known: no pod and no PodGroup in namespace default has such"),
         ("pg.batch/over", "pg.batch/ is not known"),
         ("q0", "q0 is a queue; write queue/q0"),
-        ("job/ovr", "there is no pod of Job ovr in namespace default; did you mean over"),
-        ("deploy/over", "there is no pod of Deployment over in namespace default"),
+        (
+            "job/ovr",
+            "there is no pod or PodGroup of Job ovr in namespace default; did you mean",
+        ),
+        ("deploy/over", "deploy/ is not known: no pod and no PodGroup in namespace default has"),
         ("br/gone", "there is no BindRequest gone in namespace default"),
     ],
 )

@@ -64,6 +64,9 @@ def look_with(kind: str, name: str, **labels: str) -> ClusterSnapshot:
         ("deployment.apps/fit", ("ReplicaSet", "fit-5d4f"), {"pod_template_hash": "5d4f"}),
         ("rs/fit-5d4f", ("ReplicaSet", "fit-5d4f"), {"pod_template_hash": "5d4f"}),
         ("sts/fit", ("StatefulSet", "fit"), {}),
+        ("pytorchjob/fit", ("PyTorchJob", "fit"), {}),
+        ("rayjobs.ray.io/fit", ("RayJob", "fit"), {}),
+        ("fit", ("RayJob", "fit"), {}),
     ],
 )
 def test_a_workload_leads_to_the_gang_of_its_pods(
@@ -87,8 +90,43 @@ def test_a_workload_leads_to_the_gang_of_its_pods(
 def test_a_workload_that_the_pods_do_not_name_is_not_guessed(
     asked: str, owner: tuple[str, str]
 ) -> None:
-    with pytest.raises(CommandError, match="there is no pod of"):
+    with pytest.raises(CommandError, match="is not known: no pod and no PodGroup"):
         subject(look_with(*owner), asked, "default")
+
+
+def group_of(kind: str, name: str) -> ClusterSnapshot:
+    """Return the cluster in which the PodGroup `huge` was written for a workload, without pods."""
+    owner = OwnerReference(kind=kind, name=name)
+    groups = tuple(
+        msgspec.structs.replace(
+            group, metadata=msgspec.structs.replace(group.metadata, owner_references=[owner])
+        )
+        if group.metadata.name == "huge"
+        else group
+        for group in SOURCE.snapshot.groups
+    )
+    pods = tuple(pod for pod in SOURCE.snapshot.pods if pod.metadata.name != "huge-0")
+    return replace(SOURCE.snapshot, groups=groups, pods=pods)
+
+
+@pytest.mark.parametrize("asked", ["mine", "jobset/mine", "jobset.jobset.x-k8s.io/mine"])
+def test_a_workload_whose_pods_are_not_made_yet_leads_to_its_podgroup(asked: str) -> None:
+    found = subject(group_of("JobSet", "mine"), asked, "default")
+
+    assert (found.key.name, found.introduction) == (
+        "huge",
+        "JobSet default/mine: 0 of 0 pods are bound.",
+    )
+
+
+def test_workloads_of_one_name_and_several_gangs_are_not_mixed() -> None:
+    pods = tuple(
+        owned(pod, "RayJob" if pod.metadata.name.startswith("train-") else "Job", "fit")
+        for pod in SOURCE.snapshot.pods
+    )
+
+    with pytest.raises(CommandError, match=r"several workloads .* write job/fit or rayjob/fit"):
+        subject(replace(SOURCE.snapshot, pods=pods), "fit", "default")
 
 
 def test_of_several_gangs_the_first_that_waits_is_explained() -> None:
