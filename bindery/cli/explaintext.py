@@ -21,6 +21,8 @@ from bindery.scheduler.planning.reports import ReservationReport, StageReport
 
 _SHOWN_JOBS = 5
 _SHOWN_PODS = 12
+_LEAST_SHOWN = 0.005
+"""A plugin is left out of a table of scores if no score is shown as more than 0.00."""
 _SHOWN_USERS = 5
 _MOST_PART = 10.0
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
@@ -103,7 +105,11 @@ def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
             continue
         bound = f", bound to {ranking.node}" if ranking.node else ""
         yield f"Best nodes for {name}{more}{bound}, by score:"
-        plugins = list(ranking.nodes[0].parts)
+        plugins = [
+            plugin
+            for plugin in ranking.nodes[0].parts
+            if any(abs(each.parts[plugin]) >= _LEAST_SHOWN for each in ranking.nodes)
+        ]
         width = max(len("node"), *(len(each.node) for each in ranking.nodes))
         headings = "  ".join(f"{text:>{max(8, len(text))}}" for text in ("score", *plugins))
         yield f"  {'node':<{width}}  {headings}"

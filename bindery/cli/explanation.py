@@ -28,6 +28,7 @@ from bindery.cli.options import Format, Origin
 from bindery.cli.requesttext import lines_of_gang, statements_of
 from bindery.cli.source import Source
 from bindery.cli.sources import read_source
+from bindery.cli.subgrouptext import sub_group_lines
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
 from bindery.cli.wire import dump, to_wire
@@ -86,6 +87,8 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     if about.key.is_group:
         lines.append(_group_line(snapshot, about, now))
         lines += _source_lines(about.group)
+    if about.group is not None:
+        lines += some_lines(list(sub_group_lines(snapshot, about.group)))
     lines += some_lines(list(lines_of_gang(snapshot, _untold(snapshot, about))))
     explained = _asked(source, about)
     if explained is not None:
@@ -142,11 +145,16 @@ def _group_line(snapshot: ClusterSnapshot, about: Subject, now: datetime) -> str
     meta = about.group.metadata
     pods = snapshot.pods_by_group.get((meta.namespace, meta.name), [])
     bound = sum(is_bound(pod) for pod in pods)
+    least = about.group.spec.min_member
+    needed = "" if about.group.spec.sub_groups else f", at least {_are_needed(least)}"
     return (
         f"PodGroup {meta.namespace}/{meta.name} (queue {snapshot.queue_of_group(about.group)}, "
-        f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound, "
-        f"at least {about.group.spec.min_member} are needed."
+        f"{age(meta.creation_timestamp, now)} old): {bound} of {len(pods)} pods are bound{needed}."
     )
+
+
+def _are_needed(pods: int) -> str:
+    return f"{pods} {'is' if pods == 1 else 'are'} needed"
 
 
 def _source_lines(group: PodGroup | None) -> Iterator[str]:
@@ -198,7 +206,7 @@ def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[s
     if said is not None:
         yield f"The scheduler says: {said.reason}: {said.message}".rstrip(": ")
     else:
-        yield f"It has no pods yet: at least {explained.min_member} are needed."
+        yield f"It has no pods yet: at least {_are_needed(explained.min_member)}."
     problem = explained.shares[-1].problem
     if problem:
         yield f"Its queue: {problem}"

@@ -503,12 +503,48 @@ jobs:
 def test_a_gang_shows_the_room_of_its_later_stages_and_until_when() -> None:
     cluster = scenario_of(STAGES)
 
-    _, kept, nothing, *_ = explained(cluster, "lws").splitlines()
+    lines = explained(cluster, "lws").splitlines()
+    kept, nothing = lines[lines.index("Its sub-groups:") + 3 :][:2]
 
     assert kept == (
         "Room for its later stage workers (2 pods) is kept on small until 00:04:00 UTC."
     )
     assert nothing == "None of its pods waits for the scheduler."
+
+
+def test_a_gang_shows_its_sub_groups_with_their_pods() -> None:
+    first, *rows = explained(scenario_of(STAGES), "lws").splitlines()[:4]
+
+    assert first.endswith(": 1 of 1 pods are bound.")
+    assert rows == [
+        "Its sub-groups:",
+        "  leader: 1 of 1 pods bound, at least 1 needed",
+        "  workers: 0 of 0 pods bound, at least 2 needed, after leader is Ready",
+    ]
+
+
+def test_nested_sub_groups_are_a_tree() -> None:
+    nested = """
+    nodes: [{name: n, gpus: 1}]
+    jobs:
+    - name: sets
+      minSubGroup: 1
+      subGroups:
+      - {name: a, minSubGroup: 1}
+      - {name: a-left, parent: a, minMember: 1}
+      - {name: a-right, parent: a}
+      - {name: b, minMember: 0}
+      pods: [{gpus: 2, subGroup: a-left}, {gpus: 2, subGroup: a-right}]
+    """
+    lines = explained(scenario_of(nested), "sets").splitlines()
+
+    at = lines.index("Its sub-groups, at least 1 of 2 needed:")
+    assert lines[at + 1 : at + 5] == [
+        "  a: at least 1 of its 2 sub-groups needed",
+        "    a-left: 0 of 1 pods bound, at least 1 needed",
+        "    a-right: 0 of 1 pods bound, all needed",
+        "  b: 0 of 0 pods bound, at least 0 needed",
+    ]
 
 
 def test_a_job_that_waits_sees_for_whom_room_is_kept() -> None:
