@@ -1,19 +1,27 @@
 """The container manager: all resource managers of a node, made and started in order."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from bindery.nodecore.admission.result import Admission
-from bindery.nodecore.cgroups import allocatable, names, values
+from bindery.nodecore.cgroups import allocatable, conversions, names, system, values
+from bindery.nodecore.cgroups.manager import CgroupManager
 from bindery.nodecore.cgroups.names import CgroupName
+from bindery.nodecore.cgroups.pods import NoPodCgroups, PodCgroups, PodContainerManager
+from bindery.nodecore.cgroups.system import Status, Subsystems
 from bindery.nodecore.cgroups.values import CgroupValues, MemoryReservation
 from bindery.nodecore.checkpoints.store import CheckpointManager
+from bindery.nodecore.claims.drivers import DriverHandler, Drivers
+from bindery.nodecore.claims.facts import ClaimingPod
+from bindery.nodecore.claims.manager import ClaimManager
 from bindery.nodecore.cpu import manager as cpu_manager
-from bindery.nodecore.cpu.manager import CpuManager
+from bindery.nodecore.cpu.manager import CpuManager, Isolation
 from bindery.nodecore.cpu.restore import ContainerIds
 from bindery.nodecore.cpu.topology import discover
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.devices.manager import DeviceManager
+from bindery.nodecore.devices.options import RunOptions, merged
+from bindery.nodecore.devices.registration import Connect, DeviceHandler
 from bindery.nodecore.errors import CheckpointError, ConfigurationError
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.lifecycle import InternalContainerLifecycle
@@ -21,7 +29,8 @@ from bindery.nodecore.machine import Machine
 from bindery.nodecore.memory import manager as memory_manager
 from bindery.nodecore.memory.manager import MemoryManager, Reservations
 from bindery.nodecore.node import Node
-from bindery.nodecore.pods import CPU, Pod, QosClass, Resources
+from bindery.nodecore.plugins import PluginHandler, PluginType
+from bindery.nodecore.pods import CPU, MEMORY, Container, Pod, QosClass, Resources
 from bindery.nodecore.topology import options as topology_options
 from bindery.nodecore.topology import policies
 from bindery.nodecore.topology.manager import CONTAINER_SCOPE, TopologyManager
@@ -47,6 +56,12 @@ class NodeConfig:
         topology_options: the topology manager's options.
         cgroup_driver: "cgroupfs" or "systemd".
         cgroup_root: the cgroup below which kubepods is.
+        cgroups_per_qos: whether pods and QoS classes have cgroups of their own.
+        qos_reserved: resource -> how much of requests the lower classes cannot use, such as "50%".
+        pod_pids_limit: how many processes a pod can have, 0 for any number.
+        enforce_cpu_limits: whether CPU limits become quotas.
+        cpu_period_us: the CFS period.
+        subsystems: the mounted controllers.
         has_swap: whether the machine has swap on.
         fail_swap_on: whether the node refuses to start then.
         memory_reservation: how MemoryQoS protects requested memory.
@@ -68,6 +83,12 @@ class NodeConfig:
     topology_options: Mapping[str, str] = field(default_factory=dict)
     cgroup_driver: str = names.CGROUPFS
     cgroup_root: str = "/"
+    cgroups_per_qos: bool = True
+    qos_reserved: Mapping[str, str] = field(default_factory=dict)
+    pod_pids_limit: int = 0
+    enforce_cpu_limits: bool = True
+    cpu_period_us: int = conversions.QUOTA_PERIOD_US
+    subsystems: Subsystems = field(default_factory=lambda: Subsystems(is_unified=True))
     has_swap: bool = False
     fail_swap_on: bool = True
     memory_reservation: MemoryReservation = MemoryReservation.NONE
@@ -78,7 +99,7 @@ class ContainerManager:
     """The resource managers of a node.
 
     They are made in the kubelet's order: topology, devices, CPU, memory; the last three are asked
-    for hints and allocate in this order.
+    for hints and allocate in this order. Claims are restored first at the start.
 
     Args:
         config: the settings.
@@ -86,6 +107,7 @@ class ContainerManager:
         checkpoints: where the CPU manager and the memory manager write.
         device_checkpoints: where the device manager writes.
         clock: returns seconds.
+        claims: the DRA manager, None if no pod on the node has resource claims.
 
     Raises:
         ConfigurationError: the settings contradict themselves or the machine.
@@ -98,6 +120,7 @@ class ContainerManager:
         checkpoints: CheckpointManager,
         device_checkpoints: CheckpointManager,
         clock: Callable[[], float],
+        claims: ClaimManager | None = None,
     ) -> None:
         if config.has_swap and config.fail_swap_on:
             raise ConfigurationError(
@@ -105,6 +128,9 @@ class ContainerManager:
                 "--fail-swap-on flag to false"
             )
         self.config = config
+        self.claims = claims
+        self._status = Status()
+        self._reserved_percent = allocatable.parse_qos_reserved(config.qos_reserved).get(MEMORY)
         features = config.features
         self.topology = TopologyManager(
             config.machine.nodes,
@@ -135,21 +161,29 @@ class ContainerManager:
         self.lifecycle = InternalContainerLifecycle(self.cpu, self.memory, self.topology)
         self._node = node
 
-    def start(self, containers: ContainerIds | None = None) -> CheckpointError | None:
+    def start(
+        self,
+        containers: ContainerIds | None = None,
+        has_file: Callable[[str], bool] = lambda _path: True,
+    ) -> CheckpointError | None:
         """Restore the managers' states; return the error if the devices' state is lost.
 
         Args:
             containers: the containers that run already.
+            has_file: whether there is a file at a path.
 
         Raises:
             RestoreError: a checkpoint cannot be used.
             StateError: a checkpoint contradicts the machine.
-            ConfigurationError: more is reserved than there is.
+            ConfigurationError: more is reserved than there is, or a controller is not mounted.
         """
         running = containers or {}
+        if self.claims is not None:
+            self.claims.start()
         self.cpu.start(running)
         self.memory.start(running)
         self.node_allocatable()
+        self._status = system.check_requirements(self.config.subsystems, has_file)
         return self.devices.start(running.values())
 
     def admit(self, pod: Pod) -> Admission:
@@ -174,7 +208,10 @@ class ContainerManager:
 
     def pod_cgroup_root(self) -> str:
         """Return the path of the cgroup that all pods are in."""
-        return names.node_allocatable_root(self.config.cgroup_root, self.config.cgroup_driver)
+        config = self.config
+        return names.node_allocatable_root(
+            config.cgroup_root, config.cgroup_driver, per_qos=config.cgroups_per_qos
+        )
 
     def qos_containers_info(self) -> dict[QosClass, CgroupName]:
         """Return the cgroup of each QoS class."""
@@ -188,10 +225,24 @@ class ContainerManager:
         return values.of_qos_classes(
             self._node.active_pods(),
             page_sizes=sorted(pages),
-            allocatable_memory=self.node_allocatable().get("memory", 0),
+            allocatable_memory=self.node_allocatable().get(MEMORY, 0),
+            reserved_memory_percent=self._reserved_percent,
             memory_reservation=self.config.memory_reservation,
             features=self.config.features,
         )
+
+    def update_qos_cgroups(self, cgroups: CgroupManager) -> None:
+        """Write the cgroups of the QoS classes; those that are missing are created.
+
+        Raises:
+            CgroupError: a cgroup cannot be written.
+        """
+        if not self.config.cgroups_per_qos:
+            return
+        classes = self.qos_containers_info()
+        for qos, content in self.qos_cgroups().items():
+            write = cgroups.update if cgroups.exists(classes[qos]) else cgroups.create
+            write(classes[qos], content)
 
     def root_cgroup(self) -> CgroupValues:
         """Return the values of the cgroup that all pods are in."""
@@ -205,14 +256,95 @@ class ContainerManager:
 
     def pod_cgroup(self, pod: Pod) -> tuple[CgroupName, CgroupValues]:
         """Return the cgroup of a pod; one with CPUs for itself has no quota."""
-        has_own = any(self.cpu.exclusive_cpus(pod.uid, one.name) for one in pod.all_containers)
+        config = self.config
         content = values.of_pod(
             pod,
-            enforce_cpu_limits=not has_own,
-            memory_reservation=self.config.memory_reservation,
-            features=self.config.features,
+            enforce_cpu_limits=config.enforce_cpu_limits and not self.has_exclusive_cpus(pod),
+            period_us=config.cpu_period_us,
+            memory_reservation=config.memory_reservation,
+            features=config.features,
         )
+        if config.pod_pids_limit > 0:
+            content = replace(content, pids_limit=config.pod_pids_limit)
         return names.of_pod(self._kubepods(), pod), content
 
+    def has_exclusive_cpus(self, pod: Pod) -> bool:
+        """Return whether the pod has CPUs for itself.
+
+        One container is enough; of a pod with pod-level resources, all must have their own.
+        """
+        own = [self.container_has_exclusive_cpus(pod, one) for one in pod.all_containers]
+        is_whole = self.config.features.pod_level_resource_managers and pod.has_pod_level_resources
+        return all(own) if is_whole else any(own)
+
+    def container_has_exclusive_cpus(self, pod: Pod, container: Container) -> bool:
+        """Return whether the container has CPUs for itself."""
+        return self.cpu.isolation(pod, container) == Isolation.CONTAINER
+
+    def new_pod_container_manager(self, cgroups: CgroupManager) -> PodContainerManager:
+        """Return what makes and removes the cgroups of pods."""
+        if not self.config.cgroups_per_qos:
+            return NoPodCgroups(names.from_cgroupfs(self.config.cgroup_root))
+        return PodCgroups(cgroups, self.qos_containers_info(), self.pod_cgroup)
+
+    def mounted_subsystems(self) -> Subsystems:
+        """Return the mounted controllers."""
+        return self.config.subsystems
+
+    def status(self) -> Status:
+        """Return what the node lacks without being unable to run pods."""
+        return self._status
+
+    def capacity(self) -> dict[str, int]:
+        """Return what the machine has, without devices."""
+        return dict(self.config.capacity)
+
+    def system_cgroups_limit(self) -> dict[str, int]:
+        """Return what the cgroups of system services are limited to: no CPU of their own."""
+        return {CPU: 0}
+
+    def resources(
+        self,
+        pod: Pod,
+        container: Container,
+        parse: Callable[[bytes], RunOptions],
+        claiming: ClaimingPod | None = None,
+    ) -> RunOptions:
+        """Return what devices and claims add to a container.
+
+        Args:
+            pod: the pod.
+            container: one of its containers.
+            parse: reads the answer of a device plugin.
+            claiming: the claims of the pod, None without any.
+
+        Raises:
+            AllocationError: the container cannot have its devices.
+            ClaimError: a claim is not prepared.
+        """
+        found = []
+        if self.claims is not None and claiming is not None:
+            cdi = self.claims.cdi_devices(claiming, container.name)
+            found.append(RunOptions(cdi_devices=tuple(cdi)))
+        return merged([*found, self.devices.run_options(pod, container, parse)])
+
+    def plugin_handlers(
+        self, connect: Connect, drivers: Drivers | None = None
+    ) -> dict[PluginType, PluginHandler]:
+        """Return who serves the plugins of each type.
+
+        Args:
+            connect: connects to a device plugin.
+            drivers: the DRA drivers, None if the node has no DRA manager.
+        """
+        handlers: dict[PluginType, PluginHandler] = {
+            PluginType.DEVICE: DeviceHandler(self.devices, connect)
+        }
+        if drivers is not None:
+            handlers[PluginType.DRA] = DriverHandler(drivers)
+        return handlers
+
     def _kubepods(self) -> CgroupName:
+        if not self.config.cgroups_per_qos:
+            return names.from_cgroupfs(self.config.cgroup_root)
         return names.child(names.from_cgroupfs(self.config.cgroup_root), names.KUBEPODS)

@@ -1,9 +1,9 @@
 """The plugin manager's state: sockets of plugins that are there, and those that are registered."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.operations import OperationKey, PendingOperations
@@ -23,6 +23,19 @@ class PluginType(StrEnum):
 
 class PluginError(NodeCoreError):
     """A plugin cannot be registered; it is told why."""
+
+
+class PluginHandler(Protocol):
+    """Serves the plugins of one type; for one name, its calls never overlap."""
+
+    def validate(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Check that a plugin can be registered; raises NodeCoreError."""
+
+    def register(self, name: str, endpoint: str, versions: Sequence[str]) -> None:
+        """Register a plugin; raises NodeCoreError."""
+
+    def deregister(self, name: str, endpoint: str) -> None:
+        """Unregister a plugin; an unknown one is no error."""
 
 
 @dataclass(frozen=True)

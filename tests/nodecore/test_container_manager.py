@@ -4,17 +4,33 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pytest
-from nodes import MIB, CountingStore, FakeNode, container, pod
+from nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 from bindery.nodecore.cgroups import names
 from bindery.nodecore.cgroups.manager import CgroupError, CgroupManager
 from bindery.nodecore.cgroups.names import CgroupName
+from bindery.nodecore.cgroups.system import (
+    TUNABLES,
+    Mount,
+    Status,
+    check_requirements,
+    subsystems,
+    tunables_to_write,
+)
 from bindery.nodecore.cgroups.values import CgroupValues
 from bindery.nodecore.checkpoints.store import CheckpointManager
+from bindery.nodecore.claims.drivers import SERVICES, Drivers
+from bindery.nodecore.claims.facts import ClaimError
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
+from bindery.nodecore.cpu.manager import Isolation
+from bindery.nodecore.devices.options import RunOptions
+from bindery.nodecore.devices.registration import check_request
+from bindery.nodecore.devices.state import Device, Ids
 from bindery.nodecore.errors import ConfigurationError
+from bindery.nodecore.features import Features
 from bindery.nodecore.lifecycle import CpusetConfig
 from bindery.nodecore.machine import HugePages, uniform
+from bindery.nodecore.plugins import PluginError, PluginType
 from bindery.nodecore.pods import Container, QosClass
 
 CONFIG = NodeConfig(
@@ -181,3 +197,210 @@ def test_what_is_wrong_with_a_cgroup_is_said() -> None:
     tree.write("/bare", "cgroup.procs", "7")
     with pytest.raises(CgroupError, match="unable to kill all processes"):
         of.destroy(bare)
+
+
+def test_the_classes_are_created_once_and_then_changed() -> None:
+    node = FakeNode()
+    of, tree = started(node=node), FakeTree()
+    cgroups = CgroupManager(tree, names.SYSTEMD, 2)
+    of.update_qos_cgroups(cgroups)
+    node.pods = [pod(Container("app", {"cpu": 4000}, {}), uid="busy")]
+    of.update_qos_cgroups(cgroups)
+
+    burstable = "/kubepods.slice/kubepods-burstable.slice"
+    assert tree.files[burstable]["cpu.weight"] == str(1 + (4096 - 2) * 9999 // 262142)
+    assert sorted(tree.files)[1:] == [
+        "/kubepods.slice",
+        "/kubepods.slice/kubepods-besteffort.slice",
+        burstable,
+    ]
+
+
+def test_memory_can_be_kept_from_the_lower_classes() -> None:
+    asking = pod(container(cpu=1, memory_mib=1000), uid="big")
+    of = started(replace(CONFIG, qos_reserved={"memory": "50%"}), FakeNode([asking]))
+
+    assert of.qos_cgroups()[QosClass.BURSTABLE].memory_limit == 1300 * MIB
+    with pytest.raises(ConfigurationError, match='cannot reserve "cpu" resource'):
+        started(replace(CONFIG, qos_reserved={"cpu": "50%"}))
+
+
+def test_pods_have_cgroups_of_their_own() -> None:
+    asking = pod(container(cpu=2), uid="a-b")
+    of, tree = started(replace(CONFIG, pod_pids_limit=100)), FakeTree()
+    cgroups = CgroupManager(tree, names.SYSTEMD, 2)
+    of.update_qos_cgroups(cgroups)
+    pods = of.new_pod_container_manager(cgroups)
+    pods.ensure_exists(asking)
+    path = "/kubepods.slice/kubepods-poda_b.slice"
+
+    assert pods.exists(asking)
+    assert pods.name(asking) == (("kubepods", "poda-b"), path)
+    assert tree.files[path]["pids.max"] == "100"
+    assert tree.files[path]["cpu.max"] == "200000 100000"
+    assert pods.pods() == {"a-b": ("kubepods", "poda-b")}
+    assert pods.pod_uid(path) == "a-b"
+    assert pods.pod_uid("/system.slice") is None
+    pods.reduce_cpu_limits(pods.name(asking)[0])
+    assert tree.files[path]["cpu.weight"] == "1"
+    pods.destroy(pods.name(asking)[0])
+    assert not pods.exists(asking)
+
+
+def test_pods_share_one_cgroup_if_they_have_none_of_their_own() -> None:
+    of, tree = started(replace(CONFIG, cgroups_per_qos=False)), FakeTree()
+    cgroups = CgroupManager(tree, names.SYSTEMD, 2)
+    of.update_qos_cgroups(cgroups)
+    pods = of.new_pod_container_manager(cgroups)
+    pods.ensure_exists(pod())
+
+    assert list(tree.files) == ["/"]
+    assert pods.exists(pod())
+    assert pods.name(pod()) == ((), "")
+    assert (pods.pods(), pods.pod_uid("/kubepods"), of.pod_cgroup_root()) == ({}, None, "/")
+
+
+@pytest.mark.parametrize(
+    ("version", "files", "cpu", "memory"),
+    [
+        (
+            1,
+            {"cpu.shares": "512", "cpu.cfs_quota_us": "-1", "cpu.cfs_period_us": "100000"},
+            CgroupValues(cpu_shares=512, cpu_quota_us=-1, cpu_period_us=100000),
+            {"memory.limit_in_bytes": "4096"},
+        ),
+        (
+            2,
+            {"cpu.weight": "1", "cpu.max": "max 100000"},
+            CgroupValues(cpu_shares=2, cpu_quota_us=-1, cpu_period_us=100000),
+            {"memory.max": "4096"},
+        ),
+    ],
+)
+def test_the_values_of_a_cgroup_are_read(
+    version: int, files: dict[str, str], cpu: CgroupValues, memory: dict[str, str]
+) -> None:
+    tree = FakeTree({"/": {}, "/kubepods/pod1": {**files, **memory}})
+    of = CgroupManager(tree, names.CGROUPFS, version)
+
+    assert of.config(POD, "cpu") == cpu
+    assert of.config(POD, "memory") == CgroupValues(memory_limit=4096)
+    with pytest.raises(CgroupError, match="unsupported resource pids"):
+        of.config(POD, "pids")
+    tree.files["/kubepods/pod1"] = {}
+    with pytest.raises(CgroupError, match="failed to read cpu of cgroup"):
+        of.config(POD, "cpu")
+
+
+V1 = [
+    Mount("/cgroup/cpuset", "cgroup", ("rw", "cpuset")),
+    Mount("/cgroup/cpu", "cgroup", ("rw", "cpu", "cpuacct")),
+]
+
+
+def test_all_controllers_must_be_mounted() -> None:
+    bare = subsystems(V1, is_unified=False)
+    full = subsystems([*V1, Mount("/cgroup/memory", "cgroup", ("memory",))], is_unified=False)
+
+    assert bare.mount_points["cpuacct"] == "/cgroup/cpu"
+    with pytest.raises(ConfigurationError, match=r"Cgroup subsystem not mounted: \[memory\]"):
+        started(replace(CONFIG, subsystems=bare))
+    assert check_requirements(full, {"/cgroup/cpu/cpu.cfs_quota_us"}.__contains__) == Status(
+        "CPU hardcapping unsupported"
+    )
+    assert check_requirements(full, lambda _path: True) == Status()
+    unified = subsystems([Mount("/sys/fs/cgroup", "cgroup2")], is_unified=True)
+    of = started(replace(CONFIG, subsystems=unified))
+    assert (of.mounted_subsystems(), of.status()) == (unified, Status())
+
+
+def test_kernel_settings_are_changed_or_an_error() -> None:
+    actual = {**TUNABLES, "vm.panic_on_oom": 1}
+
+    assert tunables_to_write(actual.__getitem__) == {"vm.panic_on_oom": 0}
+    with pytest.raises(ConfigurationError, match=r"invalid kernel flag: vm\.panic_on_oom"):
+        tunables_to_write(actual.__getitem__, protect_defaults=True)
+
+
+def test_plugins_are_served_by_their_type() -> None:
+    of, drivers = started(), Drivers(lambda: 0.0)
+    plugin = FakePlugin()
+    handlers = of.plugin_handlers(lambda _resource, _endpoint: plugin, drivers)
+    device, dra = handlers[PluginType.DEVICE], handlers[PluginType.DRA]
+    device.validate("vendor.com/gpu", "/gpu.sock", ["v1beta1"])
+    device.register("vendor.com/gpu", "/gpu.sock", ["v1beta1"])
+    of.devices.update("vendor.com/gpu", [Device("gpu-0", (0,))])
+    dra.register("gpu.vendor.com", "/dra.sock", SERVICES)
+
+    assert of.devices.capacity().allocatable == {"vendor.com/gpu": 1}
+    assert drivers.find("gpu.vendor.com").endpoint == "/dra.sock"
+    device.deregister("vendor.com/gpu", "/gpu.sock")
+    dra.deregister("gpu.vendor.com", "/dra.sock")
+    assert of.devices.capacity().allocatable == {"vendor.com/gpu": 0}
+    with pytest.raises(ClaimError, match="is not registered"):
+        drivers.find("gpu.vendor.com")
+    with pytest.raises(PluginError, match="not among plugin supported versions"):
+        device.validate("vendor.com/gpu", "/gpu.sock", ["v2"])
+    with pytest.raises(PluginError, match='the ResourceName "gpu" is invalid'):
+        device.validate("gpu", "/gpu.sock", ["v1beta1"])
+
+
+@pytest.mark.parametrize(
+    ("version", "resource", "message"),
+    [
+        ("v1", "vendor.com/gpu", 'requested API version "v1" is not supported'),
+        ("v1beta1", "cpu", 'the ResourceName "cpu" is invalid'),
+        ("v1beta1", "node.kubernetes.io/gpu", "is invalid"),
+        ("v1beta1", "requests.vendor.com/gpu", "is invalid"),
+        ("v1beta1", "vendor.com/-gpu", "is invalid"),
+        ("v1beta1", f"{'a' * 250}/gpu", "is invalid"),
+    ],
+)
+def test_device_plugins_that_cannot_be_served_are_refused(
+    version: str, resource: str, message: str
+) -> None:
+    check_request("v1beta1", "vendor.com/gpu")
+    with pytest.raises(PluginError, match=message):
+        check_request(version, resource)
+
+
+def test_a_container_gets_what_its_plugin_adds() -> None:
+    asking = pod(container(cpu=1, **{"vendor.com/gpu": 1}), uid="gpus")
+    of = started(node=FakeNode([asking]))
+    of.devices.register("vendor.com/gpu", FakePlugin())
+    of.devices.update("vendor.com/gpu", [Device("gpu-0", (0,))])
+    assert of.admit(asking).admit
+
+    found = of.resources(
+        asking, asking.containers[0], lambda answer: RunOptions(envs={"GPU": answer.decode()})
+    )
+    assert found.envs == {"GPU": "gpu-0"}
+    assert of.system_cgroups_limit() == {"cpu": 0}
+    assert of.capacity() == {"cpu": 8000, "memory": 2000 * MIB}
+
+
+class FakePlugin:
+    """A device plugin that answers with the ids."""
+
+    prefers = False
+
+    def preferred(self, available: Ids, included: Ids, size: int) -> Ids:  # noqa: ARG002
+        return frozenset()
+
+    def allocate(self, ids: Ids) -> bytes:
+        return ",".join(sorted(ids)).encode()
+
+
+def test_containers_of_a_pod_may_share_its_cpus() -> None:
+    asking = whole_pod(container("own", cpu=2), Container("shares"), cpu=4, memory_mib=300)
+    features = Features(pod_level_resource_managers=True)
+    config = replace(CONFIG, features=features, topology_scope="pod")
+    of = started(config, FakeNode([asking]))
+    assert of.admit(asking).admit
+    own, shares = asking.containers
+
+    assert of.cpu.isolation(asking, own) == Isolation.CONTAINER
+    assert of.cpu.isolation(asking, shares) == Isolation.POD
+    assert of.cpu.isolation(pod(uid="other"), own) == Isolation.HOST
+    assert of.container_has_exclusive_cpus(asking, own)
+    assert not of.has_exclusive_cpus(asking)

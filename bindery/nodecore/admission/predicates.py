@@ -1,14 +1,15 @@
 """The kubelet's own look at what the scheduler has decided: room, node name, ports, taints."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Final
 
 from bindery.nodecore.admission.facts import PODS, Candidate, HostPort, NodeFacts
 from bindery.nodecore.pods import (
     CPU,
     EPHEMERAL_STORAGE,
-    HUGE_PAGES_PREFIX,
     MEMORY,
     Container,
     Pod,
@@ -18,6 +19,11 @@ from bindery.nodecore.pods import (
 OUT_OF: Final = "OutOf"
 _EVERY_ADDRESS: Final = "0.0.0.0"  # noqa: S104  compared with, not bound to
 _DEVICE_CLASS_PREFIX: Final = "deviceclass.resource.kubernetes.io/"
+_QUOTA_PREFIX: Final = "requests."
+_LONGEST_DOMAIN: Final = 253
+_LONGEST_NAME: Final = 63
+_DOMAIN: Final = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
+_NAME: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 _NATIVE: Final = (CPU, MEMORY, EPHEMERAL_STORAGE)
 
 
@@ -158,11 +164,19 @@ def _may_be_claimed(resource: str) -> bool:
     return is_extended(resource) or resource.startswith(_DEVICE_CLASS_PREFIX)
 
 
+@lru_cache(maxsize=1024)
 def is_extended(resource: str) -> bool:
     """Return whether the resource is an extended one, which plugins serve."""
-    if resource.startswith((HUGE_PAGES_PREFIX, "requests.")) or "/" not in resource:
+    domain, slash, name = resource.partition("/")
+    if not slash or resource.startswith(_QUOTA_PREFIX) or "kubernetes.io/" in resource:
         return False
-    return "kubernetes.io/" not in resource
+    domain = f"{_QUOTA_PREFIX}{domain}"  # quotas name it so, and the whole must be a valid name
+    return (
+        len(domain) <= _LONGEST_DOMAIN
+        and len(name) <= _LONGEST_NAME
+        and _DOMAIN.fullmatch(domain) is not None
+        and _NAME.fullmatch(name) is not None
+    )
 
 
 def _conflict(one: HostPort, other: HostPort) -> bool:

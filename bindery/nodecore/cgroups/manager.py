@@ -3,15 +3,18 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
-from bindery.nodecore.cgroups import names, values
+from bindery.nodecore.cgroups import conversions, names, values
 from bindery.nodecore.cgroups.conversions import MIN_SHARES
 from bindery.nodecore.cgroups.names import CgroupName
 from bindery.nodecore.cgroups.values import CgroupValues
 from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.pods import CPU, MEMORY
 
 KILL_ROUNDS: Final = 5
 
 _PROCS: Final = "cgroup.procs"
+_MAX: Final = "max"
+_MEMORY_LIMIT: Final = {1: "memory.limit_in_bytes", 2: "memory.max"}
 _MEMORY_USAGE: Final = {1: "memory.usage_in_bytes", 2: "memory.current"}
 _NEEDED: Final = {
     1: frozenset({"cpu", "cpuacct", "cpuset", "memory"}),
@@ -119,6 +122,28 @@ class CgroupManager:
         for file, text in written(content, self._page_sizes).items():
             self._files.write(path, file, text)
 
+    def config(self, cgroup: CgroupName, resource: str) -> CgroupValues:
+        """Return the values that are set on the cgroup for "cpu" or "memory".
+
+        Raises:
+            CgroupError: the resource is another one, or its files cannot be read.
+        """
+        path = self.name(cgroup)
+        readers = {CPU: self._cpu_config, MEMORY: self._memory_config}
+        if resource not in readers:
+            raise CgroupError(f"unsupported resource {resource} for cgroup {path}")
+        try:
+            return readers[resource](path)
+        except ValueError as error:
+            raise CgroupError(f"failed to read {resource} of cgroup {path}: {error}") from error
+
+    def children(self, cgroup: CgroupName) -> list[CgroupName]:
+        """Return the cgroups directly below, none if the cgroup is not there."""
+        path = self.name(cgroup)
+        if not self._files.exists(path):
+            return []
+        return [self.cgroup_name(child) for child in self._files.children(path)]
+
     def destroy(self, cgroup: CgroupName) -> None:
         """Kill the processes of the cgroup and remove it with all below it, the deepest first.
 
@@ -154,6 +179,24 @@ class CgroupManager:
         """Return how many bytes the cgroup uses."""
         text = self._files.read(self.name(cgroup), _MEMORY_USAGE[self.version]).strip()
         return int(text) if text else 0
+
+    def _cpu_config(self, path: str) -> CgroupValues:
+        if self.version == 1:
+            return CgroupValues(
+                cpu_shares=int(self._files.read(path, "cpu.shares")),
+                cpu_quota_us=int(self._files.read(path, "cpu.cfs_quota_us")),
+                cpu_period_us=int(self._files.read(path, "cpu.cfs_period_us")),
+            )
+        quota, period = self._files.read(path, "cpu.max").split()
+        return CgroupValues(
+            cpu_shares=conversions.shares_of_weight(int(self._files.read(path, "cpu.weight"))),
+            cpu_quota_us=conversions.UNLIMITED_QUOTA if quota == _MAX else int(quota),
+            cpu_period_us=int(period),
+        )
+
+    def _memory_config(self, path: str) -> CgroupValues:
+        text = self._files.read(path, _MEMORY_LIMIT[self.version]).strip()
+        return CgroupValues(memory_limit=None if text == _MAX else int(text))
 
     def _below(self, path: str) -> list[str]:
         """Return the cgroup and all below it, the highest first."""

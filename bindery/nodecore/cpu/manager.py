@@ -17,7 +17,7 @@ from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.node import Affinity, Node
-from bindery.nodecore.pods import Container, Pod
+from bindery.nodecore.pods import CPU, Container, Pod
 from bindery.nodecore.topology.hints import ProviderHints
 
 NONE: Final = "none"
@@ -33,6 +33,17 @@ class RunState(StrEnum):
     WAITING = "waiting"
     RUNNING = "running"
     TERMINATED = "terminated"
+
+
+class Isolation(StrEnum):
+    """Whose the CPUs of a container are."""
+
+    HOST = "host"
+    """It is in the shared pool of the node."""
+    POD = "pod"
+    """It shares them with other containers of its pod."""
+    CONTAINER = "container"
+    """It has them for itself."""
 
 
 @dataclass(frozen=True)
@@ -225,6 +236,15 @@ class CpuManager:
     def exclusive_cpus(self, pod_uid: str, container: str) -> CpuSet:
         """Return the CPUs that a container has for itself."""
         return self._state.cpus(pod_uid, container) or EMPTY
+
+    def isolation(self, pod: Pod, container: Container) -> Isolation:
+        """Return with whom a container shares its CPUs."""
+        if self._state.cpus(pod.uid, container.name) is None:
+            return Isolation.HOST
+        is_whole = self._features.pod_level_resource_managers and pod.has_pod_level_resources
+        if is_whole and not (container.is_guaranteed and container.requests[CPU] % _MILLI == 0):
+            return Isolation.POD
+        return Isolation.CONTAINER
 
     def remove_stale_state(self) -> None:
         """Release the CPUs of all containers that belong to no active pod."""

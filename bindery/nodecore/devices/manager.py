@@ -8,6 +8,7 @@ from bindery.nodecore.checkpoints import devices as files
 from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.devices import hints
 from bindery.nodecore.devices.allocation import Preferred, Request, devices_to_allocate
+from bindery.nodecore.devices.options import RunOptions, merged
 from bindery.nodecore.devices.state import (
     NONE,
     Device,
@@ -167,6 +168,33 @@ class DeviceManager:
             present = reusable.get(resource, NONE)
             is_init = pod.is_regular_init(container)
             reusable[resource] = present | held.ids if is_init else present - held.ids
+
+    def run_options(
+        self, pod: Pod, container: Container, parse: Callable[[bytes], RunOptions]
+    ) -> RunOptions:
+        """Return what the plugins' answers add to a container.
+
+        Devices that are lost, as after a restart without a checkpoint, are allocated once more.
+
+        Args:
+            pod: the pod.
+            container: one of its containers.
+            parse: reads a plugin's answer.
+
+        Raises:
+            AllocationError: the container cannot have its devices.
+        """
+        wanted = [
+            resource
+            for resource in container.limits
+            if resource not in container.claimed and self._state.is_known(resource)
+        ]
+        held = self._state.held.get(pod.uid, {}).get(container.name, {})
+        if any(resource not in held for resource in wanted):
+            self.allocate(pod, container)
+            held = self._state.held.get(pod.uid, {}).get(container.name, {})
+        answers = [held[resource].response for resource in sorted(wanted) if resource in held]
+        return merged(parse(answer) for answer in answers if answer is not None)
 
     def allocate_pod(self, pod: Pod) -> None:
         """Do nothing: devices belong to containers."""
