@@ -6,18 +6,23 @@ code 2 before anything is written to the cluster.
 
 import asyncio
 import signal
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
 import typer
+import yaml
 from pydantic import ValidationError
 
 from bindery import __version__
 from bindery.api import yamlfile
 from bindery.cli import running
+from bindery.cli.options import examples
 from bindery.kube.client import Client
 from bindery.nodeagent.agent import COMPONENT, HollowAgent
 from bindery.nodeagent.shapes import HollowNode, HollowNodesFile, NodeShape, expand
+from bindery.nodeagent.topologies import DELAY_S
 from bindery.observability.listening import LOOPBACK, Listening
 
 app = typer.Typer(help="Runs bound pods: the node agent.", no_args_is_help=True)
@@ -28,7 +33,14 @@ def nodeagent() -> None:
     """Keep `run` a subcommand although it is the only one."""
 
 
-@app.command()
+@app.command(
+    epilog=examples(
+        ("nodeagent run --hollow 20", "20 servers with eight GPUs"),
+        ("nodeagent run --hollow 4 --set numa.sockets=2", "with two NUMA zones each"),
+        ("nodeagent run --hollow 4 --set kubelet.systemReserved.cpu=2", "2 CPUs less for pods"),
+        ("nodeagent run --shapes nodes.yaml --remove-on-exit", "as a file says"),
+    )
+)
 def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     hollow: Annotated[
         int | None, typer.Option(min=1, metavar="N", help="Run N equal hollow nodes.")
@@ -45,6 +57,17 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     zones: Annotated[int, typer.Option(min=0, help="Zones in all; 0: no label.")] = 2,
     pods: Annotated[int, typer.Option(min=0, help="Pods that fit each node.")] = 110,
     node_pool: Annotated[str, typer.Option(help="The nodes' pool; none by default.")] = "",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", metavar="KEY=VALUE", help="Any key of a shape; may be repeated."),
+    ] = None,
+    checkpoints: Annotated[
+        Path | None, typer.Option(metavar="DIR", help="Write the kubelets' checkpoints there.")
+    ] = None,
+    topology_delay: Annotated[
+        float,
+        typer.Option(min=0, metavar="SECONDS", help="How late NodeResourceTopologies are."),
+    ] = DELAY_S,
     kubeconfig: running.Kubeconfig = None,
     listen_address: running.ListenAddress = LOOPBACK,
     health_port: running.HealthPort = None,
@@ -62,6 +85,8 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
             else "--hollow and --shapes exclude each other: a shapes file has its own counts",
             param_hint="--hollow",
         )
+    if shapes is not None and settings:
+        raise typer.BadParameter("a shapes file has its own keys", param_hint="--set")
     if shapes is not None:
         nodes = expand(yamlfile.load(HollowNodesFile, shapes).shapes)
     else:
@@ -70,25 +95,69 @@ def run(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
                 "count": hollow, "name_prefix": name_prefix, "cpu": cpu, "memory": memory,
                 "gpus": gpus, "gpu_model": gpu_model, "racks": racks, "zones": zones,
                 "pods": pods, "node_pool": node_pool,
-            }
+            },
+            settings or (),
         )  # fmt: skip
     running.prepare("nodeagent", log_level)
     listening = Listening(health_port, metrics_port, listen_address)
-    running.run(_run(nodes, kubeconfig, listening, remove_on_exit))
+    places = Places(checkpoints, topology_delay)
+    running.run(_run(nodes, kubeconfig, listening, remove_on_exit, places))
 
 
-def _from_options(options: dict[str, object]) -> tuple[HollowNode, ...]:
+@dataclass(frozen=True)
+class Places:
+    """Where and when the agent writes what its nodes hold."""
+
+    checkpoints: Path | None
+    topology_delay_s: float
+
+
+def _from_options(options: dict[str, object], settings: Sequence[str]) -> tuple[HollowNode, ...]:
+    shape = dict(options)
+    for setting in settings:
+        _enter(shape, setting)
     try:
-        return expand((NodeShape.model_validate(options),))
+        return expand((NodeShape.model_validate(shape),))
     except ValidationError as error:
         first = error.errors()[0]
-        raise typer.BadParameter(first["msg"], param_hint=_option(first["loc"])) from error
+        raise typer.BadParameter(
+            yamlfile.describe(first), param_hint=_option(first["loc"], options)
+        ) from error
 
 
-def _option(location: tuple[int | str, ...]) -> str:
+def _enter(shape: dict[str, object], setting: str) -> None:
+    """Enter `key.key=value` into the keys of a shape; the value is YAML."""
+    path, is_set, text = setting.partition("=")
+    keys = path.split(".")
+    if not is_set or not all(keys):
+        raise typer.BadParameter(f"{setting!r} is not KEY=VALUE", param_hint="--set")
+    # A resource's name has dots itself; it is the last key, after the one that holds resources.
+    for at, key in enumerate(keys[:-1]):
+        if key in _OF_RESOURCES:
+            keys[at + 1 :] = [".".join(keys[at + 1 :])]
+            break
+    place = shape
+    for key in keys[:-1]:
+        inner = place.setdefault(key, {})
+        if not isinstance(inner, dict):
+            raise typer.BadParameter(f"{setting!r}: {key} has no keys", param_hint="--set")
+        place = inner
+    try:
+        place[keys[-1]] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        message = f"{setting!r}: the value is not YAML"
+        raise typer.BadParameter(message, param_hint="--set") from error
+
+
+_OF_RESOURCES = ("resources", "labels", "systemReserved", "kubeReserved", "devices", "evictionHard")
+
+
+def _option(location: tuple[int | str, ...], options: Collection[str]) -> str:
     """Return the option that sets the key at `location`."""
     key = str(location[0]) if location else "zones"
-    return "--hollow" if key == "count" else "--" + key.replace("_", "-")
+    if not location or key in options:
+        return "--hollow" if key == "count" else "--" + key.replace("_", "-")
+    return f"--set {yamlfile.format_location(location)}"
 
 
 async def _run(
@@ -96,11 +165,17 @@ async def _run(
     kubeconfig: Path | None,
     listening: Listening,
     remove_on_exit: bool,
+    places: Places,
 ) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, stop.set)
     async with Client.connect(kubeconfig, user_agent=f"{COMPONENT}/{__version__}") as client:
-        agent = HollowAgent(client, nodes)
+        agent = HollowAgent(
+            client,
+            nodes,
+            checkpoints=places.checkpoints,
+            topology_delay_s=places.topology_delay_s,
+        )
         await agent.run(stop, listening=listening, remove_on_exit=remove_on_exit)

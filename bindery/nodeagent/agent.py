@@ -1,22 +1,26 @@
 """Runs all hollow nodes of one process until a stop signal.
 
 The door of the package: `bindery.cli.nodeagent` connects the client and calls `run`; from here
-`nodes` keeps the nodes and `pods` their pods. A kill at any moment loses nothing: all there is to
-know lies in the API server.
+`nodes` keeps the nodes, `pods` their pods, `kubelets` decides about pods, and `topologies` reports
+what is left. A kill at any moment loses nothing: all state is in the API server, or in checkpoints.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
 from contextlib import AsyncExitStack
+from pathlib import Path
 from random import Random
 from typing import Final
 
 from bindery.kube.client import Client
 from bindery.kube.events import EventRecorder
+from bindery.kube.objects import Node
+from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.nodes import NodeKeeper
 from bindery.nodeagent.pods import PodKeeper
 from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.topologies import DELAY_S, TopologyKeeper
 from bindery.observability.health import HealthServer
 from bindery.observability.listening import NOWHERE, Listening
 
@@ -25,23 +29,59 @@ _REPORT_S: Final = 5.0
 
 
 class HollowAgent:
-    """The keepers of `nodes` and their pods."""
+    """The keepers of `nodes`, their pods and their zones.
+
+    Args:
+        client: the connection to the API server.
+        nodes: the nodes to run.
+        checkpoints: where the kubelets write their checkpoints; None keeps them in memory.
+        topology_delay_s: how long changes of zones are collected before they are reported.
+        clock: returns seconds since the epoch.
+        random: spreads what would happen at the same moment.
+    """
 
     def __init__(
         self,
         client: Client,
         nodes: tuple[HollowNode, ...],
         *,
+        checkpoints: Path | None = None,
+        topology_delay_s: float = DELAY_S,
         clock: Callable[[], float] = time.time,
         random: Random | None = None,
     ) -> None:
         random = random or Random()  # noqa: S311 -- jitter, not secrets
         self._events = EventRecorder(client, COMPONENT)
+        self.kubelets = Kubelets(
+            node_object=self._node_object,
+            changed=self._report_zones,
+            complain=self._complain,
+            clock=clock,
+            checkpoints=checkpoints,
+        )
         self.nodes = NodeKeeper(
-            client, nodes, clock=clock, random=random, on_registered=self._take_up_pods
+            client,
+            nodes,
+            clock=clock,
+            random=random,
+            events=self._events,
+            prepare=self.kubelets.prepare,
+            on_registered=self._take_up_pods,
         )
         self.pods = PodKeeper(
-            client, self._events, registered=self.nodes.registered, clock=clock, random=random
+            client,
+            self._events,
+            registered=self.nodes.registered,
+            kubelets=self.kubelets,
+            clock=clock,
+            random=random,
+        )
+        self.topologies = TopologyKeeper(
+            client,
+            kubelet=self.kubelets.kubelet,
+            node_uid=self.nodes.uid,
+            delay_s=topology_delay_s,
+            random=random,
         )
 
     async def run(
@@ -52,7 +92,8 @@ class HollowAgent:
         remove_on_exit: bool = False,
     ) -> None:
         """Keep the nodes until `stop` is set; then remove them if `remove_on_exit`."""
-        loops = (self._events.run, self.nodes.run, self.pods.run, self._report)
+        keepers = (self.nodes, self.pods, self.topologies)
+        loops = (self._events.run, *(keeper.run for keeper in keepers), self._report)
         async with AsyncExitStack() as stack:
             await stack.enter_async_context(HealthServer(listening, self._checks()))
             group = await stack.enter_async_context(asyncio.TaskGroup())
@@ -63,7 +104,18 @@ class HollowAgent:
         if remove_on_exit:
             await self.nodes.remove_all()
 
-    def _take_up_pods(self, node: str) -> None:
+    # The keepers know each other by these, as each is made after another.
+
+    def _node_object(self, node: HollowNode) -> Node:
+        return self.nodes.seen(node)
+
+    def _report_zones(self, node: HollowNode) -> None:
+        self.topologies.changed(node)
+
+    def _complain(self, node: HollowNode, problem: str) -> None:
+        self.nodes.complain(node, problem)
+
+    def _take_up_pods(self, node: HollowNode) -> None:
         self.pods.look_after(node)
 
     def _checks(self) -> dict[str, Callable[[], bool]]:
@@ -77,4 +129,5 @@ class HollowAgent:
         while True:
             self.nodes.report()
             self.pods.report()
+            self.topologies.report()
             await asyncio.sleep(_REPORT_S)

@@ -11,6 +11,7 @@ from typing import Final
 from bindery.api import names, times
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodecore.admission.result import Admission
 
 STOP_SECONDS_ANNOTATION: Final = "hollow.bindery.dev/stop-seconds"
 """On a pod of a hollow node: how long its containers take to end when they are told to stop. At
@@ -20,6 +21,13 @@ the end of the pod's grace period they are killed. Without it they end at once."
 # Exit codes as a shell would report them: 128 + the signal's number.
 EXIT_TERMINATED: Final = 143
 EXIT_KILLED: Final = 137
+
+
+@dataclass(frozen=True)
+class Refuse:
+    """The node does not take the pod, or stops it for a critical one."""
+
+    answer: Admission
 
 
 @dataclass(frozen=True)
@@ -56,7 +64,7 @@ class Rest:
     """No step is due until the pod changes."""
 
 
-Step = Start | Finish | Stop | Remove
+Step = Refuse | Start | Finish | Stop | Remove
 Decision = Step | Wait | Rest
 
 

@@ -11,6 +11,7 @@ HOLLOW_NODES = Gauge(
 POD_STEPS = Counter(
     "bindery_hollow_pod_steps_total", "Steps of pods that were carried out.", ["step"]
 )
+REFUSALS = Counter("bindery_hollow_pod_refusals_total", "Pods that a node has refused.", ["reason"])
 WORK_WAITING = Gauge(
     "bindery_hollow_work_waiting", "Keys that wait for a worker, by queue.", ["queue"]
 )

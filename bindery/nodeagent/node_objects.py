@@ -48,7 +48,8 @@ def adoption_patch(node: HollowNode, existing: Node, now_s: float) -> Body:
     """Return the status patch of a start: as `status_patch`, and resources the node lost go."""
     status = _status(node, existing, now_s)
     lost = dict.fromkeys(set(existing.status.allocatable or ()) - set(node.resources))
-    status["capacity"] = status["allocatable"] = {**node.resources, **lost}
+    status["capacity"] = {**node.resources, **lost}
+    status["allocatable"] = {**node.allocatable, **lost}
     return {"status": status}
 
 
@@ -108,7 +109,7 @@ def lease_patch(node: HollowNode, now_s: float) -> Body:
 def _status(node: HollowNode, existing: Node | None, now_s: float) -> dict[str, Any]:
     return {
         "capacity": node.resources,
-        "allocatable": node.resources,
+        "allocatable": node.allocatable,
         "conditions": _conditions(existing, now_s),
         "addresses": [
             {"type": "InternalIP", "address": node.address},

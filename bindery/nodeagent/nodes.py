@@ -17,7 +17,8 @@ import structlog
 
 from bindery.kube.client import Client
 from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
-from bindery.kube.objects import Node
+from bindery.kube.events import EventRecorder, ObjectReference
+from bindery.kube.objects import Meta, Node
 from bindery.kube.requests import PatchKind
 from bindery.kube.resources import LEASES, NODES
 from bindery.kube.watch import Change, EventType, Reflector
@@ -57,6 +58,8 @@ class Stage(StrEnum):
     """Somebody deleted it, or took the hollow label away."""
     REFUSED = "refused"
     """There is a node of that name which is not hollow."""
+    FAILED = "failed"
+    """Its kubelet does not start."""
 
 
 class NodeTask(NamedTuple):
@@ -80,7 +83,9 @@ class _State:
 class NodeKeeper:
     """Registers `nodes`, renews their Leases and refreshes their status.
 
-    `on_registered` is called with a node's name when its pods may be looked after.
+    Args:
+        prepare: starts the kubelet of a node; returns why it does not start.
+        on_registered: called with a node when its pods may be looked after.
     """
 
     def __init__(
@@ -90,10 +95,12 @@ class NodeKeeper:
         *,
         clock: Callable[[], float],
         random: Random,
-        on_registered: Callable[[str], None],
+        events: EventRecorder,
+        prepare: Callable[[HollowNode], str | None],
+        on_registered: Callable[[HollowNode], None],
     ) -> None:
         self._client, self._clock, self._random = client, clock, random
-        self._on_registered = on_registered
+        self._events, self._prepare, self._on_registered = events, prepare, on_registered
         self._states = {node.name: _State(node) for node in nodes}
         self._pending = set(self._states)
         self._queue = WorkQueue("nodes", self._handle, workers=_WORKERS, random=random)
@@ -107,6 +114,22 @@ class NodeKeeper:
         """Return the hollow node called `name`, if it is one of ours and registered."""
         state = self._states.get(name)
         return state.node if state is not None and state.stage is Stage.REGISTERED else None
+
+    def uid(self, name: str) -> str | None:
+        """Return the UID of the Node object called `name`, if it is registered."""
+        state = self._states.get(name)
+        return state.uid if state is not None and state.stage is Stage.REGISTERED else None
+
+    def seen(self, node: HollowNode) -> Node:
+        """Return the Node object of `node` as the watch has it, else as it is registered."""
+        found = self._reflector.objects.get(("", node.name))
+        return found or Node(metadata=Meta(name=node.name, labels=node.labels))
+
+    def complain(self, node: HollowNode, problem: str, reason: str = "StateLost") -> None:
+        """Tell users of `node` that something is wrong with it."""
+        log.error("a hollow node has a problem", node=node.name, problem=problem)
+        reference = ObjectReference(NODES.api_version, NODES.kind, "", node.name, node.name)
+        self._events.warning(reference, reason, problem)
 
     def is_ours(self, name: str) -> bool:
         """Return whether `name` is one of this agent's nodes, registered or not."""
@@ -158,6 +181,11 @@ class NodeKeeper:
         return None
 
     async def _register(self, state: _State) -> None:
+        problem = self._prepare(state.node)
+        if problem is not None:
+            self.complain(state.node, problem, "KubeletSetupFailed")
+            self._enter(state, Stage.FAILED)
+            return
         try:
             created = await self._client.create(
                 NODES, node_objects.node_body(state.node, self._clock())
@@ -198,7 +226,7 @@ class NodeKeeper:
         refresh_s = self._random.uniform(0.5, 1.0) * REFRESH_S
         self._queue.add_later(NodeTask(Duty.RENEW, state.node.name), renew_s)
         self._queue.add_later(NodeTask(Duty.REFRESH, state.node.name), refresh_s)
-        self._on_registered(state.node.name)
+        self._on_registered(state.node)
 
     async def _renew(self, state: _State) -> float:
         now = self._clock()

@@ -6,37 +6,60 @@ and every declared field costs time at each of thousands of events.
 
 import msgspec
 
-from bindery.kube.objects import Condition, KubeObject
+from bindery.kube.objects import Condition, ExtendedClaimStatus, KubeObject
+from bindery.kube.podspec import Affinity, Container, ResourceRequirements, Toleration
+
+__all__ = ["Container", "HollowPod", "HollowPodSpec", "HollowPodStatus"]
 
 
-class Container(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
-    """One container as the pod's author wrote it."""
+class Sysctl(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """A kernel parameter."""
 
     name: str = ""
-    image: str = ""
-    restart_policy: str | None = None
-    """On an init container, `Always` makes it a sidecar (KEP-753)."""
 
 
-class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class PodSecurityContext(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodSecurityContext`, as far as a hollow node reads it."""
+
+    sysctls: list[Sysctl] | None = None
+
+
+class PodOs(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    """`PodOS`."""
+
+    name: str = ""
+
+
+class HollowPodSpec(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodSpec`, as far as a hollow node reads it."""
 
     node_name: str = ""
     host_network: bool = False
+    host_ipc: bool = msgspec.field(default=False, name="hostIPC")
     containers: list[Container] = msgspec.field(default_factory=list)
     init_containers: list[Container] | None = None
+    resources: ResourceRequirements | None = None
+    overhead: dict[str, str] | None = None
+    priority: int | None = None
+    node_selector: dict[str, str] | None = None
+    affinity: Affinity | None = None
+    tolerations: list[Toleration] | None = None
+    os: PodOs | None = None
+    security_context: PodSecurityContext | None = None
 
 
-class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+class HollowPodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     """`PodStatus`, as far as a hollow node reads it."""
 
     phase: str = ""
+    qos_class: str = ""
     start_time: str | None = None
     pod_ip: str = msgspec.field(default="", name="podIP")
     conditions: list[Condition] | None = None
+    extended_resource_claim_status: ExtendedClaimStatus | None = None
 
 
-class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True):
+class HollowPod(KubeObject, frozen=True, rename="camel", kw_only=True, gc=False):
     """A bound pod."""
 
     spec: HollowPodSpec = msgspec.field(default_factory=HollowPodSpec)

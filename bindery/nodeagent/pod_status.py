@@ -8,7 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from bindery.api.times import timestamp
+from bindery.nodeagent.held import ANNOTATION as HELD_ANNOTATION
+from bindery.nodeagent.kubelet import PREEMPTING
+from bindery.nodeagent.lifecycle import EXIT_KILLED
 from bindery.nodeagent.pod_objects import Container, HollowPod
+from bindery.nodecore.admission.result import Admission
 
 Patch = Mapping[str, Any]
 
@@ -16,8 +20,13 @@ _ALWAYS_TRUE: Final = ("PodReadyToStartContainers", "Initialized", "PodScheduled
 _TRUE_WHILE_RUNNING: Final = ("ContainersReady", "Ready")
 
 
-def running(pod: HollowPod, host_address: str, pod_address: str, now_s: float) -> Patch:
-    """Return the patch that makes `pod` Running from `now_s` (seconds since the epoch)."""
+def running(
+    pod: HollowPod, host_address: str, pod_address: str, now_s: float, *, held: str | None = None
+) -> Patch:
+    """Return the patch that makes `pod` Running from `now_s` (seconds since the epoch).
+
+    `held` is the record of what its containers hold, which is written with it.
+    """
     started = pod.status.start_time or timestamp(now_s)
     state = {"running": {"startedAt": started}}
     status: dict[str, Any] = {
@@ -29,7 +38,39 @@ def running(pod: HollowPod, host_address: str, pod_address: str, now_s: float) -
         "startTime": started,
         "conditions": _conditions(pod, now_s, ready=True, reason=""),
     }
-    return _patch(pod, status | _containers(pod, state, started))
+    patch = _patch(pod, status | _containers(pod, state, started))
+    if held is None:
+        return patch
+    return {**patch, "metadata": {**patch["metadata"], "annotations": {HELD_ANNOTATION: held}}}
+
+
+def refused(pod: HollowPod, answer: Admission, now_s: float) -> Patch:
+    """Return the patch that fails `pod` as a kubelet fails a pod that it does not admit.
+
+    One that runs already, before a restart or until a critical pod came, has been killed.
+    """
+    status: dict[str, Any] = {
+        "phase": "Failed",
+        "reason": answer.reason,
+        "message": f"Pod was rejected: {answer.message}",
+        "startTime": pod.status.start_time or timestamp(now_s),
+    }
+    if pod.status.phase == "Running":
+        status = {**ended(pod, EXIT_KILLED, now_s)["status"], **status}
+    if answer.reason == PREEMPTING:
+        status["message"] = answer.message
+        status["conditions"] = [*status.get("conditions", ()), _disrupted(now_s)]
+    return _patch(pod, status)
+
+
+def _disrupted(now_s: float) -> dict[str, str]:
+    return {
+        "type": "DisruptionTarget",
+        "status": "True",
+        "reason": "TerminationByKubelet",
+        "message": "Pod was preempted by Kubelet to accommodate a critical pod.",
+        "lastTransitionTime": timestamp(now_s),
+    }
 
 
 def ended(pod: HollowPod, exit_code: int, now_s: float) -> Patch:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.client import Client
 from bindery.kube.errors import ConflictError, InvalidError, NotFoundError
 from bindery.kube.events import EventRecorder, reference_to
@@ -22,8 +23,10 @@ from bindery.kube.resources import PODS, Resource
 from bindery.kube.watch import Change, EventType, Reflector
 from bindery.nodeagent import metrics, pod_status
 from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
+from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.lifecycle import (
     Finish,
+    Refuse,
     Remove,
     Rest,
     Start,
@@ -65,11 +68,13 @@ class PodKeeper:
         events: EventRecorder,
         *,
         registered: Callable[[str], HollowNode | None],
+        kubelets: Kubelets,
         clock: Callable[[], float],
         random: Random,
     ) -> None:
         self._client, self._events, self._clock = client, events, clock
-        self._registered = registered
+        self._registered, self._kubelets = registered, kubelets
+        self._early: list[HollowNode] = []  # registered before the pods were known
         self._addresses = AddressPool()
         self._by_node: defaultdict[str, set[PodKey]] = defaultdict(set)
         self._written: dict[PodKey, HollowPod] = {}  # our last write, until the watch shows it
@@ -90,11 +95,19 @@ class PodKeeper:
             group.create_task(self._reflector.run())
             # Only then are all addresses known that pods already carry.
             await self._reflector.synced.wait()
+            for node in self._early:
+                self.look_after(node)
+            self._early.clear()
             group.create_task(self._queue.run())
 
-    def look_after(self, node: str) -> None:
+    def look_after(self, node: HollowNode) -> None:
         """Take up the pods of `node`, which has just been registered."""
-        for key in self._by_node.get(node, ()):
+        if not self._reflector.synced.is_set():
+            self._early.append(node)
+            return
+        keys = self._by_node.get(node.name, ())
+        self._kubelets.open(node, (self._reflector.objects[key] for key in keys))
+        for key in keys:
             self._queue.add(key)
 
     def report(self) -> None:
@@ -104,6 +117,8 @@ class PodKeeper:
     def _on_change(self, change: Change[HollowPod]) -> None:
         pod = change.object
         key = PodKey(pod.metadata.namespace, pod.metadata.name)
+        if change.type is EventType.DELETED or pod.status.phase in ENDED_POD_PHASES:
+            self._kubelets.release(pod.spec.node_name, pod.metadata.uid)
         if change.type is EventType.DELETED:
             self._addresses.release(pod.metadata.uid)
             self._by_node[pod.spec.node_name].discard(key)
@@ -127,13 +142,26 @@ class PodKeeper:
             return None
         self._complain(key, pod)
         now = self._clock()
-        match decide(pod, now):
+        refusal = self._refusal(key, pod, node)
+        match refusal or decide(pod, now):
             case Rest():
                 return None
             case Wait(until_s):
                 return until_s - now
             case decision:
                 return await self._attempt(decision, key, pod, node)
+
+    def _refusal(self, key: PodKey, pod: HollowPod, node: HollowNode) -> Refuse | None:
+        """Ask the node's kubelet about a pod that is to run; return its refusal, if it is one."""
+        if pod.status.phase in ENDED_POD_PHASES or pod.metadata.deletion_timestamp is not None:
+            return None
+        answer = self._kubelets.admit(node, pod)
+        for uid in self._kubelets.stopped(node):
+            for other in self._by_node[node.name]:
+                found = self._reflector.objects.get(other)
+                if other != key and found is not None and found.metadata.uid == uid:
+                    self._queue.add(other)
+        return None if answer.admit else Refuse(answer)
 
     async def _attempt(
         self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
@@ -160,11 +188,17 @@ class PodKeeper:
     async def _carry_out(self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode) -> None:
         now = self._clock()
         match step:
+            case Refuse(answer):
+                await self._write(key, pod_status.refused(pod, answer, now))
+                reference = reference_to(HOLLOW_PODS, pod)
+                self._events.warning(reference, answer.reason, answer.message)
             case Start():
                 address = node.address
                 if not pod.spec.host_network:
                     address = self._addresses.take(pod.metadata.uid)
-                await self._write(key, pod_status.running(pod, node.address, address, now))
+                held = self._kubelets.held(node, pod.metadata.uid)
+                patch = pod_status.running(pod, node.address, address, now, held=held)
+                await self._write(key, patch)
             case Finish():
                 await self._write(key, pod_status.ended(pod, 0, now))
             case Stop(exit_code):
@@ -183,6 +217,8 @@ class PodKeeper:
             subresource="status",
             kind=PatchKind.STRATEGIC,
         )
+        if written.status.phase in ENDED_POD_PHASES:
+            self._kubelets.release(written.spec.node_name, written.metadata.uid)
         # The watch may lag behind: until it shows this write, the pod is what we wrote.
         known = self._reflector.objects.get(key)
         if known is not None and _is_newer(written, known):

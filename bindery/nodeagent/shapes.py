@@ -5,14 +5,23 @@ Everything follows from the shape and the node's index, so a restart makes the s
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
-from bindery.api import names, quantity
+from bindery.api import names
 from bindery.api.base import ApiModel, NonNegative
+from bindery.nodeagent.hardware import (
+    Amount,
+    HollowMachine,
+    KubeletSettings,
+    NumaHardware,
+    machine_of,
+)
+from bindery.nodecore import pods
 
 HOLLOW_LABEL: Final = "hollow.bindery.dev/node"
 """On every hollow node, with the value "true": there is no machine behind it. The agent never
@@ -46,13 +55,6 @@ def _name_prefix(text: str) -> str:
     return text
 
 
-def _amount(text: str | int) -> str:
-    if quantity.parse(text, "memory") < 0:
-        raise ValueError(f"{text!r} is negative")
-    return str(text)
-
-
-Amount = Annotated[str | int, AfterValidator(_amount)]
 LabelKey = Annotated[str, AfterValidator(_label_key)]
 LabelValue = Annotated[str, AfterValidator(_label_value)]
 
@@ -78,6 +80,10 @@ class NodeShape(ApiModel):
     """Further labels; they win over the ones that the agent would set, but for its own mark."""
     resources: dict[LabelKey, Amount] = Field(default_factory=dict)
     """Further resources, such as rdma/hca: 8."""
+    numa: NumaHardware | None = None
+    """NUMA zones; default: one zone with all CPUs, which is not reported."""
+    kubelet: KubeletSettings | None = None
+    """The kubelet's settings; default: the kubelet's own, with nothing reserved."""
 
     @model_validator(mode="after")
     def _racks_lie_in_one_zone(self) -> Self:
@@ -91,6 +97,19 @@ class NodeShape(ApiModel):
         for resource in sorted(own.intersection(self.resources)):
             raise ValueError(f"resources: {resource} has its own key")
         return self
+
+    @model_validator(mode="after")
+    def _kubelet_would_start(self) -> Self:
+        self.machine()
+        return self
+
+    def machine(self) -> HollowMachine:
+        """Return the machine of each of the nodes.
+
+        Raises:
+            ValueError: a kubelet would not start on it.
+        """
+        return machine_of(_resources(self), names.GPU_RESOURCE, self.numa, self.kubelet)
 
 
 class HollowNodesFile(ApiModel):
@@ -119,9 +138,13 @@ class HollowNode:
 
     name: str
     labels: dict[str, str]
-    resources: dict[str, str]
-    """Resource name -> quantity; capacity and allocatable are equal, nothing is reserved."""
+    resources: Mapping[str, str]
+    """Resource name -> quantity: the capacity."""
+    allocatable: Mapping[str, str]
+    """Resource name -> quantity: the capacity less what is reserved."""
     address: str
+    machine: HollowMachine
+    """The same object for all nodes of a shape."""
 
 
 def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
@@ -132,17 +155,25 @@ def expand(shapes: tuple[NodeShape, ...]) -> tuple[HollowNode, ...]:
     """
     if sum(shape.count for shape in shapes) > NODE_ADDRESSES.num_addresses - 2:
         raise ValueError(f"at most {NODE_ADDRESSES.num_addresses - 2} nodes fit one process")
-    placed = [(shape, index) for shape in shapes for index in range(shape.count)]
-    first = int(NODE_ADDRESSES.network_address) + 1
-    return tuple(
-        HollowNode(
-            name=f"{shape.name_prefix}{index}",
-            labels=_labels(shape, index),
-            resources=_resources(shape),
-            address=str(IPv4Address(first + ordinal)),
-        )
-        for ordinal, (shape, index) in enumerate(placed)
-    )
+    address = int(NODE_ADDRESSES.network_address)
+    nodes = []
+    for shape in shapes:
+        machine = shape.machine()
+        capacity = _capacity(shape, machine)
+        allocatable = _allocatable(capacity, machine)
+        for index in range(shape.count):
+            address += 1
+            nodes.append(
+                HollowNode(
+                    name=f"{shape.name_prefix}{index}",
+                    labels=_labels(shape, index),
+                    resources=capacity,
+                    allocatable=allocatable,
+                    address=str(IPv4Address(address)),
+                    machine=machine,
+                )
+            )
+    return tuple(nodes)
 
 
 def _labels(shape: NodeShape, index: int) -> dict[str, str]:
@@ -190,3 +221,27 @@ def _resources(shape: NodeShape) -> dict[str, str]:
     if shape.gpus:
         resources[names.GPU_RESOURCE] = str(shape.gpus)
     return resources | {name: str(amount) for name, amount in shape.resources.items()}
+
+
+def _capacity(shape: NodeShape, machine: HollowMachine) -> dict[str, str]:
+    """Return the resources of the shape, and those that its NUMA zones add."""
+    counts = {name: len(devices) for name, devices in machine.devices.items()}
+    added = {**machine.config.capacity, **counts}
+    own = _resources(shape)
+    return own | {name: str(amount) for name, amount in added.items() if name not in own}
+
+
+def _allocatable(capacity: Mapping[str, str], machine: HollowMachine) -> dict[str, str]:
+    """Return what pods can have; what is not reserved is written as in the capacity."""
+    whole = pods.resources(capacity)
+    return {
+        name: text if amount == whole[name] else _quantity(name, amount)
+        for name, text in capacity.items()
+        for amount in (machine.allocatable.get(name, whole[name]),)
+    }
+
+
+def _quantity(resource: str, amount: int) -> str:
+    if resource != pods.CPU:
+        return str(amount)
+    return f"{amount}m" if amount % 1000 else str(amount // 1000)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.cgroups import allocatable, conversions, names, system, values
@@ -17,7 +18,7 @@ from bindery.nodecore.claims.manager import ClaimManager
 from bindery.nodecore.cpu import manager as cpu_manager
 from bindery.nodecore.cpu.manager import CpuManager, Isolation
 from bindery.nodecore.cpu.restore import ContainerIds
-from bindery.nodecore.cpu.topology import discover
+from bindery.nodecore.cpu.topology import CpuTopology, discover
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.devices.manager import DeviceManager
 from bindery.nodecore.devices.options import RunOptions, merged
@@ -94,6 +95,15 @@ class NodeConfig:
     memory_reservation: MemoryReservation = MemoryReservation.NONE
     features: Features = DEFAULT
 
+    @cached_property
+    def cpus(self) -> CpuTopology:
+        """The CPUs of the machine; nodes with the same settings share them.
+
+        Raises:
+            ConfigurationError: the machine has no CPUs, or a core has a CPU twice or none.
+        """
+        return discover(self.machine)
+
 
 class ContainerManager:
     """The resource managers of a node.
@@ -145,7 +155,7 @@ class ContainerManager:
         cpu_policy = cpu_manager.configure(
             config.cpu_policy,
             config.cpu_options,
-            discover(config.machine),
+            config.cpus,
             reserved.get(CPU, 0),
             config.reserved_cpus,
             config.topology_policy,
@@ -248,7 +258,7 @@ class ContainerManager:
         """Return the values of the cgroup that all pods are in."""
         config = self.config
         limits = allocatable.enforced(config.capacity, config.system_reserved, config.kube_reserved)
-        everything = discover(config.machine).cpus
+        everything = config.cpus.cpus
         # Without exclusive CPUs, kubepods must not stay on the CPUs of an earlier policy.
         return values.of_resources(
             limits, cpus=EMPTY if self.cpu.allocatable_cpus() else everything

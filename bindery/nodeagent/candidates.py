@@ -1,0 +1,135 @@
+"""What admission reads of a pod and of the Node object: pure.
+
+Used by `pods`. Resources of a container that a claim serves (KEP-5004) are left out, as the kubelet
+does: the driver of the claim hands them out.
+"""
+
+from collections.abc import Collection, Mapping
+from functools import lru_cache
+from typing import Final
+
+from bindery.kube import nodeaffinity, taints
+from bindery.kube.objects import Node
+from bindery.kube.podspec import Container, ResourceRequirements
+from bindery.nodeagent.pod_objects import HollowPod, PodSecurityContext
+from bindery.nodecore import pods
+from bindery.nodecore.admission.facts import Candidate, HostPort
+
+_ALWAYS: Final = "Always"
+_NO_EXECUTE: Final = "NoExecute"
+_MEMORY_PRESSURE: Final = "node.kubernetes.io/memory-pressure"
+_TCP: Final = "TCP"
+_HASHABLE = tuple[tuple[str, str], ...]
+
+
+def candidate_of(pod: HollowPod, node: Node) -> Candidate:
+    """Return `pod` as the admission checks of `node` see it.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    spec = pod.spec
+    tolerations = spec.tolerations or ()
+    node_taints = node.spec.taints or ()
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    return Candidate(
+        pod=core_pod(pod),
+        labels=pod.metadata.labels,
+        tolerates_memory_pressure=any(
+            one.key in ("", _MEMORY_PRESSURE) and one.operator == "Exists" for one in tolerations
+        ),
+        tolerates_no_execute=all(
+            taints.tolerates(tolerations, taint)
+            for taint in node_taints
+            if taint.effect == _NO_EXECUTE
+        ),
+        matches_node_affinity=nodeaffinity.matches(
+            spec.node_selector,
+            affinity.required if affinity is not None else None,
+            node.metadata.name,
+            node.metadata.labels,
+        ),
+        node_name=spec.node_name,
+        os=spec.os.name if spec.os is not None else None,
+        sysctls=_sysctls(spec.security_context),
+        host_network=spec.host_network,
+        host_ipc=spec.host_ipc,
+        host_ports=_host_ports(spec.containers),
+        is_pending=pod.status.phase in ("", "Pending"),
+    )
+
+
+def core_pod(pod: HollowPod) -> pods.Pod:
+    """Return what the managers of resources read of `pod`.
+
+    Raises:
+        QuantityError: an amount is no quantity.
+    """
+    spec = pod.spec
+    served = _served_by_claims(pod)
+    qos = pod.status.qos_class
+    whole = spec.resources
+    return pods.Pod(
+        uid=pod.metadata.uid,
+        containers=[_container(one, served.get(one.name, ())) for one in spec.containers],
+        init_containers=[
+            _container(one, served.get(one.name, ())) for one in spec.init_containers or ()
+        ],
+        name=pod.metadata.name,
+        namespace=pod.metadata.namespace,
+        requests=None if whole is None else _amounts(whole.requests),
+        limits=None if whole is None else _amounts(whole.limits),
+        qos_class=pods.QosClass(qos) if qos else None,
+        overhead=_amounts(spec.overhead),
+        priority=spec.priority,
+    )
+
+
+def _container(container: Container, served: Collection[str]) -> pods.Container:
+    wanted = container.resources or _NOTHING
+    requests, limits = _amounts(wanted.requests), _amounts(wanted.limits)
+    if served:
+        requests = {name: size for name, size in requests.items() if name not in served}
+        limits = {name: size for name, size in limits.items() if name not in served}
+    return pods.Container(
+        name=container.name,
+        requests=requests,
+        limits=limits,
+        is_sidecar=container.restart_policy == _ALWAYS,
+    )
+
+
+_NOTHING: Final = ResourceRequirements()
+
+
+def _served_by_claims(pod: HollowPod) -> dict[str, set[str]]:
+    """Return container -> the extended resources that a claim serves."""
+    served: dict[str, set[str]] = {}
+    status = pod.status.extended_resource_claim_status
+    for mapping in status.request_mappings if status is not None else ():
+        served.setdefault(mapping.container_name, set()).add(mapping.resource_name)
+    return served
+
+
+def _amounts(quantities: Mapping[str, str] | None) -> Mapping[str, int]:
+    return _parsed(tuple(quantities.items())) if quantities else {}
+
+
+@lru_cache(maxsize=4096)
+def _parsed(quantities: _HASHABLE) -> Mapping[str, int]:
+    """Return amounts; equal pods share one mapping, which nobody changes."""
+    return pods.resources(dict(quantities))
+
+
+def _sysctls(context: PodSecurityContext | None) -> tuple[str, ...]:
+    listed = context.sysctls if context is not None else None
+    return tuple(one.name for one in listed or ())
+
+
+def _host_ports(containers: list[Container]) -> tuple[HostPort, ...]:
+    return tuple(
+        (port.host_ip, port.protocol or _TCP, port.host_port)
+        for container in containers
+        for port in container.ports or ()
+        if port.host_port
+    )

@@ -1,0 +1,375 @@
+"""The machine of a hollow node and its kubelet's settings, as shapes have them.
+
+Read by `shapes`. The settings have the names of the kubelet's own configuration, and what
+contradicts itself is refused with the kubelet's words. Machines are equal for all nodes of a shape.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import Annotated, Final, Self, TypeVar
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from bindery.api import quantity
+from bindery.api.base import ApiModel, NonNegative
+from bindery.nodecore import pods
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.container_manager import ContainerManager, NodeConfig
+from bindery.nodecore.cpu import options as cpu_options
+from bindery.nodecore.cpusets import EMPTY, CpuSetError, parse_cpus
+from bindery.nodecore.devices.state import Device
+from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.features import Features
+from bindery.nodecore.machine import HugePages, Machine, uniform
+from bindery.nodecore.memory import tables
+from bindery.nodecore.pods import Pod
+from bindery.nodecore.topology import options as topology_options
+from bindery.nodecore.topology import policies
+from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE
+
+T = TypeVar("T")
+
+_MILLI: Final = 1000
+_KIB: Final = 1024
+_NOTHING: Final[Mapping[str, tuple[Device, ...]]] = MappingProxyType({})
+
+
+def amount(text: str | int) -> str:
+    """Return a quantity as text.
+
+    Raises:
+        ValueError: it is no quantity, or negative.
+    """
+    if quantity.parse(text, "memory") < 0:
+        raise ValueError(f"{text!r} is negative")
+    return str(text)
+
+
+Amount = Annotated[str | int, AfterValidator(amount)]
+Positive = Annotated[int, Field(ge=1)]
+ByZone = dict[NonNegative, NonNegative]
+"""NUMA zone -> a count."""
+
+
+class NumaHardware(ApiModel):
+    """Sockets, NUMA zones, cores, caches and devices of a machine whose zones have equal cores."""
+
+    sockets: Positive = 1
+    zones_per_socket: Positive = 1
+    threads_per_core: Positive = 1
+    cores_per_cache: Positive | None = None
+    """Cores that share an uncore cache; default: all cores of a zone."""
+    distances: tuple[tuple[Positive, ...], ...] | None = None
+    """One row a zone. Default: 10 within a zone, 12 within a socket, 32 between sockets."""
+    devices: dict[str, ByZone] = Field(default_factory=dict)
+    """Resource -> zone -> count. GPUs that are not listed are spread over the zones in blocks."""
+    huge_pages: dict[str, ByZone] = Field(default_factory=dict)
+    """Size, such as 2Mi -> zone -> count."""
+
+    @property
+    def zones(self) -> int:
+        """The number of NUMA zones."""
+        return self.sockets * self.zones_per_socket
+
+    @field_validator("huge_pages")
+    @classmethod
+    def _sizes_are_whole_kib(cls, huge_pages: dict[str, ByZone]) -> dict[str, ByZone]:
+        for size in huge_pages:
+            if quantity.parse(size, "memory") < _KIB or quantity.parse(size, "memory") % _KIB:
+                raise ValueError(f"{size!r} is not a size of huge pages")
+        return huge_pages
+
+    @model_validator(mode="after")
+    def _zones_exist(self) -> Self:
+        listed = [("devices", *item) for item in self.devices.items()]
+        listed += [("hugePages", *item) for item in self.huge_pages.items()]
+        for key, name, counts in listed:
+            for zone in counts:
+                if zone >= self.zones:
+                    raise ValueError(
+                        f"{key}: {name}: NUMA node {zone} does not exist on this machine, "
+                        f"which has {self.zones}"
+                    )
+        rows = self.distances
+        if rows is not None and [len(row) for row in rows] != [self.zones] * self.zones:
+            raise ValueError(f"distances: {self.zones} rows of {self.zones} numbers are needed")
+        return self
+
+
+class ReservedMemory(ApiModel):
+    """Memory of a NUMA zone that is kept for the system."""
+
+    numa_node: NonNegative
+    limits: dict[str, Amount]
+
+
+class KubeletSettings(ApiModel):
+    """Fields of `KubeletConfiguration` (kubelet.config.k8s.io/v1beta1) that decide on pods."""
+
+    cpu_manager_policy: str = "none"
+    cpu_manager_policy_options: dict[str, str] = Field(default_factory=dict)
+    reserved_system_cpus: str = Field(default="", alias="reservedSystemCPUs")
+    """Reserved CPUs by name; they replace the CPU amounts of the two reservations."""
+    memory_manager_policy: str = "None"
+    reserved_memory: tuple[ReservedMemory, ...] = ()
+    topology_manager_policy: str = policies.NONE
+    topology_manager_scope: str = CONTAINER_SCOPE
+    topology_manager_policy_options: dict[str, str] = Field(default_factory=dict)
+    system_reserved: dict[str, Amount] = Field(default_factory=dict)
+    kube_reserved: dict[str, Amount] = Field(default_factory=dict)
+    eviction_hard: dict[str, str] = Field(default_factory=dict)
+    """Signal -> amount or percentage."""
+    feature_gates: dict[str, bool] = Field(default_factory=dict)
+    """CPUManagerPolicyAlphaOptions and CPUManagerPolicyBetaOptions."""
+
+    @field_validator("cpu_manager_policy")
+    @classmethod
+    def _cpu_policy_exists(cls, policy: str) -> str:
+        return _one_of(policy, "none", "static")
+
+    @field_validator("memory_manager_policy")
+    @classmethod
+    def _memory_policy_exists(cls, policy: str) -> str:
+        if policy == "BestEffort":
+            raise ValueError(f'policy "{policy}" is not available for platform "linux"')
+        return _one_of(policy, "None", "Static")
+
+    @field_validator("topology_manager_policy")
+    @classmethod
+    def _topology_policy_exists(cls, policy: str) -> str:
+        known = (policies.BEST_EFFORT, policies.RESTRICTED, policies.SINGLE_NUMA_NODE)
+        return _one_of(policy, policies.NONE, *known)
+
+    @field_validator("topology_manager_scope")
+    @classmethod
+    def _scope_exists(cls, scope: str) -> str:
+        if scope not in (CONTAINER_SCOPE, POD_SCOPE):
+            raise ValueError(f'unknown scope: "{scope}"')
+        return scope
+
+    @field_validator("topology_manager_policy_options")
+    @classmethod
+    def _topology_options_exist(cls, options: dict[str, str]) -> dict[str, str]:
+        _as_value_error(lambda: topology_options.parse(options))
+        return options
+
+    @field_validator("cpu_manager_policy_options")
+    @classmethod
+    def _cpu_options_exist(cls, options: dict[str, str]) -> dict[str, str]:
+        every = Features(cpu_policy_alpha_options=True)
+        _as_value_error(lambda: cpu_options.parse(options, every))
+        return options
+
+    @field_validator("reserved_system_cpus")
+    @classmethod
+    def _is_list_of_cpus(cls, text: str) -> str:
+        try:
+            parse_cpus(text)
+        except CpuSetError as error:
+            raise ValueError(str(error)) from error
+        return text
+
+    @field_validator("eviction_hard")
+    @classmethod
+    def _are_thresholds(cls, thresholds: dict[str, str]) -> dict[str, str]:
+        return {signal: _threshold(text) for signal, text in thresholds.items()}
+
+    @field_validator("feature_gates")
+    @classmethod
+    def _gates_exist(cls, gates: dict[str, bool]) -> dict[str, bool]:
+        for gate in gates:
+            if gate not in _GATES:
+                raise ValueError(f"unrecognized feature gate: {gate}")
+        return gates
+
+
+_GATES: Final = {
+    "CPUManagerPolicyAlphaOptions": "cpu_policy_alpha_options",
+    "CPUManagerPolicyBetaOptions": "cpu_policy_beta_options",
+}
+
+
+@dataclass(frozen=True)
+class HollowMachine:
+    """What a hollow node's kubelet knows of its machine.
+
+    Attributes:
+        config: hardware and settings.
+        devices: resource -> its devices.
+        allocatable: resource -> what pods can have, in the units of `nodecore.pods.Resources`.
+        is_reported: whether the node has a NodeResourceTopology.
+    """
+
+    config: NodeConfig
+    devices: Mapping[str, tuple[Device, ...]] = field(default_factory=lambda: _NOTHING)
+    allocatable: Mapping[str, int] = field(default_factory=dict)
+    is_reported: bool = False
+
+
+def machine_of(
+    resources: Mapping[str, str],
+    gpu_resource: str,
+    numa: NumaHardware | None,
+    kubelet: KubeletSettings | None,
+) -> HollowMachine:
+    """Return the machine of a node.
+
+    Args:
+        resources: what the node has in all, as quantities.
+        gpu_resource: which of them are GPUs.
+        numa: its NUMA zones; None is one zone.
+        kubelet: its settings; None is the kubelet's defaults, with nothing reserved.
+
+    Raises:
+        ValueError: numbers do not fit each other, or the kubelet would not start with them.
+    """
+    is_reported = numa is not None or kubelet is not None
+    hardware, settings = numa or NumaHardware(), kubelet or KubeletSettings()
+    capacity = pods.resources(resources)
+    config = _config(capacity, _machine(capacity, hardware, is_exact=numa is not None), settings)
+    devices = _devices(capacity, gpu_resource, hardware)
+    allocatable = _as_value_error(lambda: _checked(config, devices))
+    return HollowMachine(config, devices, allocatable, is_reported)
+
+
+class NoPods:
+    """A node without pods, for a first start."""
+
+    def active_pods(self) -> tuple[Pod, ...]:
+        """Return no pods."""
+        return ()
+
+    def sources_ready(self) -> bool:
+        """Return that all pods are known."""
+        return True
+
+
+def _checked(config: NodeConfig, devices: Mapping[str, tuple[Device, ...]]) -> dict[str, int]:
+    """Start a kubelet once; return what it reports as allocatable."""
+    store = CheckpointManager(MemoryStore())
+    manager = ContainerManager(config, NoPods(), store, store, lambda: 0.0)
+    manager.start()
+    allocatable = manager.node_allocatable()
+    # The kubelet takes huge pages off the memory that it reports.
+    pages = sum(size for name, size in allocatable.items() if name.startswith("hugepages-"))
+    allocatable[pods.MEMORY] = max(0, allocatable[pods.MEMORY] - pages)
+    return allocatable | {name: len(listed) for name, listed in devices.items()}
+
+
+def _machine(capacity: Mapping[str, int], hardware: NumaHardware, *, is_exact: bool) -> Machine:
+    cpus, odd = divmod(capacity[pods.CPU], _MILLI)
+    per_zone = hardware.zones * hardware.threads_per_core
+    if is_exact and (odd or cpus == 0 or cpus % per_zone):
+        raise ValueError(
+            f"cpu: {hardware.zones} NUMA zones with {hardware.threads_per_core} threads a core "
+            f"need a multiple of {per_zone} CPUs"
+        )
+    memory = capacity[pods.MEMORY]
+    machine = uniform(
+        sockets=hardware.sockets,
+        numa_per_socket=hardware.zones_per_socket,
+        cores_per_numa=max(1, cpus // per_zone),
+        threads_per_core=hardware.threads_per_core,
+        cores_per_cache=hardware.cores_per_cache,
+        memory_bytes_per_numa=memory // hardware.zones,
+    )
+    rows = hardware.distances
+    return Machine(
+        tuple(
+            replace(
+                node,
+                memory_bytes=node.memory_bytes + (memory % hardware.zones if not node.id else 0),
+                huge_pages=tuple(
+                    HugePages(quantity.parse(size, "memory") // _KIB, counts.get(node.id, 0))
+                    for size, counts in hardware.huge_pages.items()
+                ),
+                distances=node.distances if rows is None else rows[node.id],
+            )
+            for node in machine.nodes
+        )
+    )
+
+
+def _config(capacity: Mapping[str, int], machine: Machine, settings: KubeletSettings) -> NodeConfig:
+    features = {_GATES[gate]: value for gate, value in settings.feature_gates.items()}
+    reserved_cpus = parse_cpus(settings.reserved_system_cpus)
+    system, kube = pods.resources(settings.system_reserved), pods.resources(settings.kube_reserved)
+    if reserved_cpus:
+        system[pods.CPU] = len(reserved_cpus) * _MILLI
+        kube.pop(pods.CPU, None)
+    pages: dict[str, int] = {}
+    for node in machine.nodes:
+        for one in node.huge_pages:
+            name = tables.huge_pages_resource(one.size_kib)
+            pages[name] = pages.get(name, 0) + one.size_kib * _KIB * one.count
+    return NodeConfig(
+        machine=machine,
+        capacity={**capacity, **pages},
+        system_reserved=system,
+        kube_reserved=kube,
+        hard_eviction=settings.eviction_hard,
+        cpu_policy=settings.cpu_manager_policy,
+        cpu_options=settings.cpu_manager_policy_options,
+        reserved_cpus=reserved_cpus or EMPTY,
+        memory_policy=settings.memory_manager_policy,
+        reserved_memory=tuple(
+            (one.numa_node, pods.resources(one.limits)) for one in settings.reserved_memory
+        ),
+        topology_policy=settings.topology_manager_policy,
+        topology_scope=settings.topology_manager_scope,
+        topology_options=settings.topology_manager_policy_options,
+        features=Features(**features),
+    )
+
+
+def _devices(
+    capacity: Mapping[str, int], gpu_resource: str, hardware: NumaHardware
+) -> dict[str, tuple[Device, ...]]:
+    counts = dict(hardware.devices)
+    gpus = capacity.get(gpu_resource, 0)
+    if gpu_resource in counts and sum(counts[gpu_resource].values()) != gpus:
+        found = sum(counts[gpu_resource].values())
+        raise ValueError(f"numa.devices: {found} GPUs in NUMA zones, but gpus is {gpus}")
+    if gpus and gpu_resource not in counts:
+        counts[gpu_resource] = {}
+        for gpu in range(gpus):
+            zone = gpu * hardware.zones // gpus
+            counts[gpu_resource][zone] = counts[gpu_resource].get(zone, 0) + 1
+    devices = {}
+    for resource, by_zone in counts.items():
+        known = capacity.get(resource)
+        zones = [zone for zone in sorted(by_zone) for _ in range(by_zone[zone])]
+        if known is not None and known != len(zones):
+            raise ValueError(
+                f"numa.devices: {len(zones)} of {resource} in NUMA zones, but the node has {known}"
+            )
+        prefix = resource.rpartition("/")[2]
+        devices[resource] = tuple(
+            Device(f"{prefix}-{number}", (zone,)) for number, zone in enumerate(zones)
+        )
+    return devices
+
+
+def _one_of(policy: str, *known: str) -> str:
+    if policy not in known:
+        raise ValueError(f'unknown policy: "{policy}"')
+    return policy
+
+
+def _threshold(text: str) -> str:
+    """Return a threshold as `nodecore` reads it: bytes, or a percentage."""
+    if text.endswith("%"):
+        share = float(text[:-1])
+        if not 0 <= share <= 100:
+            raise ValueError(f"{text!r} is no percentage")
+        return text
+    return str(quantity.parse(amount(text), "memory"))
+
+
+def _as_value_error(action: Callable[[], T]) -> T:
+    """Return what `action` returns; refusals of nodecore become mistakes in the file."""
+    try:
+        return action()
+    except NodeCoreError as error:
+        raise ValueError(str(error)) from error

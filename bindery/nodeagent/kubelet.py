@@ -1,0 +1,236 @@
+"""Decides like the kubelet of one hollow node: which pods run, and what their containers hold.
+
+Asked by `pods`. It runs `nodecore`'s whole admission chain; clock and checkpoint stores are passed
+in. Nothing runs between two calls, so an idle node costs no time.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Final
+
+from bindery.nodeagent import held as records
+from bindery.nodeagent.hardware import HollowMachine, NoPods
+from bindery.nodeagent.held import Held
+from bindery.nodecore.admission import chain, sysctls
+from bindery.nodecore.admission.facts import Candidate, NodeFacts
+from bindery.nodecore.admission.result import ADMITTED, Admission, refused
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.container_manager import ContainerManager
+from bindery.nodecore.devices.state import Ids
+from bindery.nodecore.errors import AllocationError
+from bindery.nodecore.pods import Pod
+
+PREEMPTING: Final = "Preempting"
+PREEMPTED: Final = Admission(
+    admit=False, reason=PREEMPTING, message="Preempted in order to admit critical pod"
+)
+
+
+@dataclass(frozen=True)
+class Stores:
+    """Where a kubelet writes its checkpoints.
+
+    Attributes:
+        managers: of the CPU manager and the memory manager.
+        devices: of the device manager.
+        outlive: whether they are there again after a restart of the agent.
+    """
+
+    managers: CheckpointManager
+    devices: CheckpointManager
+    outlive: bool
+
+
+def in_memory() -> Stores:
+    """Return stores that are lost when the agent stops."""
+    return Stores(CheckpointManager(MemoryStore()), CheckpointManager(MemoryStore()), outlive=False)
+
+
+class HollowPlugin:
+    """A device plugin without devices behind it; its answers are empty."""
+
+    prefers = False
+
+    def preferred(self, available: Ids, included: Ids, size: int) -> Iterable[str]:
+        """Return no preference."""
+        del available, included, size
+        return ()
+
+    def allocate(self, ids: Ids) -> bytes:
+        """Return an empty `ContainerAllocateResponse`."""
+        del ids
+        return b""
+
+
+_PLUGIN: Final = HollowPlugin()
+
+
+class HollowKubelet:
+    """The kubelet of the node called `name`.
+
+    Pods whose admission has been decided are remembered until `release`.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        machine: HollowMachine,
+        stores: Stores,
+        clock: Callable[[], float],
+    ) -> None:
+        self.name, self.machine = name, machine
+        self._stores, self._clock = stores, clock
+        self._admitted: dict[str, Candidate] = {}
+        self._refused: dict[str, Admission] = {}
+        self._is_ready = False
+        self._stopped: list[str] = []
+        self.manager = self._new_manager()
+        self._checks = chain.checks(
+            chain.Managers(self.manager.admit, self.manager.devices.sanitized, self._stop)
+        )
+
+    def active_pods(self) -> Sequence[Pod]:
+        """Return the pods that are admitted and not terminated."""
+        return [one.pod for one in self._admitted.values()]
+
+    def sources_ready(self) -> bool:
+        """Return whether the pods of an earlier run have been admitted again."""
+        return self._is_ready
+
+    def start(self, running: Iterable[Pod], held: Mapping[str, Held]) -> str | None:
+        """Restore what containers hold; return what was lost, None if nothing was.
+
+        Args:
+            running: the pods that run already.
+            held: pod UID -> its record, which counts if the stores do not outlive the agent.
+
+        Raises:
+            NodeCoreError: a checkpoint cannot be used; a kubelet would not start.
+        """
+        if held and not self._stores.outlive:
+            fresh = ContainerManager(
+                self.machine.config,
+                NoPods(),
+                CheckpointManager(MemoryStore()),
+                CheckpointManager(MemoryStore()),
+                self._clock,
+            )
+            fresh.start()
+            records.restore(fresh, held, self._stores.managers, self._stores.devices)
+        containers = {
+            container_id(pod.uid, one.name): (pod.uid, one.name)
+            for pod in running
+            for one in pod.all_containers
+        }
+        lost = self.manager.start(containers)
+        for resource, devices in self.machine.devices.items():
+            self.manager.devices.register(resource, _PLUGIN)
+            self.manager.devices.update(resource, devices)
+        return None if lost is None else f"the state of devices is lost: {lost}"
+
+    def ready(self) -> None:
+        """Release what pods hold that have not been admitted since the start."""
+        self._is_ready = True
+        self._remove_stale_state()
+
+    def is_recorded(self, uid: str) -> bool:
+        """Return whether containers of the pod `uid` hold something already."""
+        manager = self.manager
+        recorded = (
+            manager.cpu.state.containers,
+            manager.memory.state.containers,
+            manager.devices.state.held,
+        )
+        return any(uid in one for one in recorded)
+
+    def admit(self, candidate: Candidate, allocatable: Mapping[str, int]) -> Admission:
+        """Return whether a pod may run; the first answer stays.
+
+        Args:
+            candidate: the pod.
+            allocatable: what pods can have of the node.
+        """
+        uid = candidate.pod.uid
+        known = self.answer(uid)
+        if known is not None:
+            return known
+        facts = NodeFacts(
+            self.name,
+            allocatable,
+            pods=tuple(self._admitted.values()),
+            allowed_sysctls=sysctls.SAFE,
+        )
+        # The managers must not take what an earlier run gave to this pod for stale.
+        self._admitted[uid] = candidate
+        try:
+            answer = chain.admit(candidate, facts, self._checks)
+            for one in candidate.pod.all_containers if answer.admit else ():
+                self.manager.lifecycle.pre_start(candidate.pod, one, container_id(uid, one.name))
+        except OSError as error:  # a checkpoint cannot be written
+            answer = refused(AllocationError(str(error)))
+        if not answer.admit:
+            self._refused[uid] = answer
+            with suppress(OSError):  # the next release or admission tries again
+                self._forget(uid)
+        return answer
+
+    def answer(self, uid: str) -> Admission | None:
+        """Return what was decided about the pod `uid`; None if nothing was."""
+        return ADMITTED if uid in self._admitted else self._refused.get(uid)
+
+    def admitted(self) -> Iterable[Pod]:
+        """Return the pods that run, in the order of their admission."""
+        return (one.pod for one in self._admitted.values())
+
+    def release(self, uid: str) -> bool:
+        """Release what the pod `uid` holds, which has ended; return whether it was known."""
+        was_refused = self._refused.pop(uid, None) is not None
+        if uid not in self._admitted:
+            return was_refused
+        self._forget(uid)
+        return True
+
+    def stopped(self) -> list[str]:
+        """Return the pods that made room for critical ones since the last call."""
+        stopped, self._stopped = self._stopped, []
+        return stopped
+
+    def held(self, uid: str) -> Held:
+        """Return what the containers of the pod `uid` hold for themselves."""
+        candidate = self._admitted.get(uid)
+        if candidate is None:
+            return {}
+        names = [one.name for one in candidate.pod.all_containers]
+        return records.of_pod(self.manager, uid, names)
+
+    def _new_manager(self) -> ContainerManager:
+        stores = self._stores
+        return ContainerManager(
+            self.machine.config, self, stores.managers, stores.devices, self._clock
+        )
+
+    def _stop(self, victim: Candidate) -> None:
+        """Stop a pod in favour of a critical one."""
+        uid = victim.pod.uid
+        self._refused[uid] = PREEMPTED
+        self._stopped.append(uid)
+        self._forget(uid)
+
+    def _forget(self, uid: str) -> None:
+        pod = self._admitted.pop(uid).pod
+        topology = self.manager.topology
+        for one in pod.all_containers:
+            # Also of a refused pod, whose containers were never created.
+            topology.add_container(pod, one, container_id(uid, one.name))
+            topology.remove_container(container_id(uid, one.name))
+        self._remove_stale_state()
+
+    def _remove_stale_state(self) -> None:
+        for manager in (self.manager.devices, self.manager.cpu, self.manager.memory):
+            manager.remove_stale_state()
+
+
+def container_id(uid: str, container: str) -> str:
+    """Return the runtime's id of a container."""
+    return f"hollow://{uid}/{container}"

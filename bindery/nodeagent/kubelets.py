@@ -1,0 +1,177 @@
+"""The kubelets of all hollow nodes of an agent: made, restored and asked.
+
+Used by `nodes`, which registers no node whose kubelet does not start, and by `pods`.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.objects import Node
+from bindery.nodeagent import held as records
+from bindery.nodeagent import metrics
+from bindery.nodeagent.candidates import candidate_of
+from bindery.nodeagent.held import Held
+from bindery.nodeagent.kubelet import HollowKubelet, Stores, in_memory
+from bindery.nodeagent.pod_objects import HollowPod
+from bindery.nodeagent.shapes import HollowNode
+from bindery.nodecore import pods as core
+from bindery.nodecore.admission.result import Admission
+from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
+from bindery.nodecore.errors import NodeCoreError
+
+DEVICE_DIRECTORY: Final = "device-plugins"
+"""Below a kubelet's directory: where the device manager has its checkpoint."""
+NOT_STARTED: Final = "Failed to start ContainerManager"
+_RUNNING: Final = "Running"
+
+log = structlog.get_logger(__name__)
+
+
+class Kubelets:
+    """A kubelet for each node.
+
+    Args:
+        node_object: returns the Node object as the API server has it.
+        changed: called with a node when its pods or what they hold have changed.
+        complain: called with a node and a sentence about what it has lost.
+        clock: returns seconds since the epoch.
+        checkpoints: a directory with one directory for each node; None keeps them in memory.
+    """
+
+    def __init__(
+        self,
+        *,
+        node_object: Callable[[HollowNode], Node],
+        changed: Callable[[HollowNode], None],
+        complain: Callable[[HollowNode, str], None],
+        clock: Callable[[], float],
+        checkpoints: Path | None,
+    ) -> None:
+        self._node_object, self._changed, self._complain = node_object, changed, complain
+        self._clock, self._checkpoints = clock, checkpoints
+        self._kubelets: dict[str, HollowKubelet] = {}
+        self._nodes: dict[str, HollowNode] = {}  # whose pods have been taken up
+
+    def prepare(self, node: HollowNode) -> str | None:
+        """Start the kubelet of `node` from its checkpoint files, if there are to be any.
+
+        Returns why it does not start, in the kubelet's words; None if it does.
+        """
+        if self._checkpoints is None or node.name in self._kubelets:
+            return None
+        try:
+            kubelet = self._new(node, _stores(self._checkpoints / node.name))
+            lost = kubelet.start((), {})
+        except (NodeCoreError, OSError) as error:
+            return f"{NOT_STARTED}: {error}"
+        if lost is not None:
+            self._complain(node, lost)
+        self._kubelets[node.name] = kubelet
+        return None
+
+    def open(self, node: HollowNode, pods: Iterable[HollowPod]) -> None:
+        """Take up the pods of `node` that are there already; at a second call do nothing.
+
+        Pods that run or hold something come first, then the older ones.
+        """
+        if node.name in self._nodes:
+            return
+        present = [pod for pod in pods if pod.status.phase not in ENDED_POD_PHASES]
+        kubelet = self._kubelets.get(node.name) or self._restored(node, present)
+        self._kubelets[node.name] = kubelet
+        self._nodes[node.name] = node
+
+        def order(pod: HollowPod) -> tuple[bool, bool, str, str]:
+            uid, created = pod.metadata.uid, pod.metadata.creation_timestamp or ""
+            return pod.status.phase != _RUNNING, not kubelet.is_recorded(uid), created, uid
+
+        for pod in sorted(present, key=order):
+            if pod.metadata.deletion_timestamp is None or pod.status.phase == _RUNNING:
+                self._decide(kubelet, node, pod)
+        kubelet.ready()
+        self._changed(node)
+
+    def admit(self, node: HollowNode, pod: HollowPod) -> Admission:
+        """Return whether `pod` may run on `node`; the first answer for a pod stays."""
+        kubelet = self._kubelets[node.name]
+        known = kubelet.answer(pod.metadata.uid)
+        if known is not None:
+            return known
+        answer = self._decide(kubelet, node, pod)
+        self._changed(node)
+        return answer
+
+    def release(self, name: str, uid: str) -> None:
+        """Release what the pod `uid` holds of the node `name`; it has ended or is gone."""
+        node, kubelet = self._nodes.get(name), self.kubelet(name)
+        if node is None or kubelet is None:
+            return
+        try:
+            was_known = kubelet.release(uid)
+        except OSError as error:
+            # The next release or admission of the node writes it.
+            self._complain(node, f"a checkpoint cannot be written: {error}")
+            was_known = True
+        if was_known:
+            self._changed(node)
+
+    def stopped(self, node: HollowNode) -> list[str]:
+        """Return the UIDs of pods that made room for critical ones since the last call."""
+        return self._kubelets[node.name].stopped()
+
+    def held(self, node: HollowNode, uid: str) -> str | None:
+        """Return the record of what the pod `uid` holds; None if there is nothing to record."""
+        kubelet = self._kubelets[node.name]
+        held = kubelet.held(uid) if node.machine.is_reported else {}
+        return records.encode(held) if held else None
+
+    def kubelet(self, node: str) -> HollowKubelet | None:
+        """Return the kubelet of `node` once its pods have been taken up."""
+        return self._kubelets.get(node) if node in self._nodes else None
+
+    def _decide(self, kubelet: HollowKubelet, node: HollowNode, pod: HollowPod) -> Admission:
+        seen = self._node_object(node)
+        answer = kubelet.admit(candidate_of(pod, seen), _allocatable(node, seen))
+        if not answer.admit:
+            metrics.REFUSALS.labels(answer.reason).inc()
+        return answer
+
+    def _restored(self, node: HollowNode, pods: Iterable[HollowPod]) -> HollowKubelet:
+        """Return a kubelet without files, as the records of its pods say."""
+        try:
+            kubelet = self._new(node, in_memory())
+            kubelet.start((), _held(pods) if node.machine.is_reported else {})
+        except NodeCoreError as error:
+            # A kubelet asks to drain the node and to delete the file; here there is no file.
+            self._complain(node, f"{error}; its pods are admitted again as if they were new")
+            kubelet = self._new(node, in_memory())
+            kubelet.start((), {})
+        return kubelet
+
+    def _new(self, node: HollowNode, stores: Stores) -> HollowKubelet:
+        return HollowKubelet(node.name, node.machine, stores, self._clock)
+
+
+def _stores(directory: Path) -> Stores:
+    return Stores(
+        CheckpointManager(DirectoryStore(directory)),
+        CheckpointManager(DirectoryStore(directory / DEVICE_DIRECTORY)),
+        outlive=True,
+    )
+
+
+def _held(pods: Iterable[HollowPod]) -> dict[str, Held]:
+    texts = ((pod.metadata.uid, pod.metadata.annotations.get(records.ANNOTATION)) for pod in pods)
+    return {uid: records.decode(text) for uid, text in texts if text is not None}
+
+
+def _allocatable(node: HollowNode, seen: Node) -> Mapping[str, int]:
+    """Return what pods can have: as the shape says, and what others have added to the node."""
+    own = node.machine.allocatable
+    listed = (seen.status.allocatable or {}).items()
+    more = {name: text for name, text in listed if name not in own}
+    return {**own, **core.resources(more)} if more else own

@@ -1,0 +1,102 @@
+"""Writes the NodeResourceTopologies of hollow nodes when they change.
+
+Started by `agent`. Changes within `delay_s` become one report, which has the state at its end. A
+cluster without the definition of the kind is looked at again from time to time.
+"""
+
+from collections.abc import Callable
+from random import Random
+from typing import Final
+
+import structlog
+
+from bindery.kube.client import Client
+from bindery.kube.errors import AlreadyExistsError, NotFoundError
+from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.nodeagent import metrics, topologyreport
+from bindery.nodeagent.hardware import HollowMachine
+from bindery.nodeagent.kubelet import HollowKubelet
+from bindery.nodeagent.shapes import HollowNode
+from bindery.nodeagent.topologyreport import Layout
+from bindery.nodeagent.work import WorkQueue
+
+DELAY_S: Final = 0.5
+"""As long as changes are collected by default."""
+
+_WORKERS: Final = 8
+_LOOK_AGAIN_S: Final = 30.0
+"""How long after the API server did not know the kind it is asked again."""
+
+log = structlog.get_logger(__name__)
+
+
+class TopologyKeeper:
+    """Reports the zones of nodes.
+
+    Args:
+        kubelet: returns the kubelet of a node; None before it has started.
+        node_uid: returns the UID of a Node that is registered.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        kubelet: Callable[[str], HollowKubelet | None],
+        node_uid: Callable[[str], str | None],
+        delay_s: float,
+        random: Random,
+    ) -> None:
+        self._client, self._kubelet, self._node_uid = client, kubelet, node_uid
+        self._delay_s = delay_s
+        self._waiting: set[str] = set()
+        self._layouts: dict[int, tuple[HollowMachine, Layout]] = {}
+        self._is_missing = False
+        self._queue = WorkQueue("topologies", self._write, workers=_WORKERS, random=random)
+
+    async def run(self) -> None:
+        """Write reports, for ever."""
+        await self._queue.run()
+
+    def changed(self, node: HollowNode) -> None:
+        """Have the zones of `node` reported; nodes without NUMA keys have no report."""
+        if node.machine.is_reported and node.name not in self._waiting:
+            self._waiting.add(node.name)
+            self._queue.add_later(node.name, self._delay_s)
+
+    def report(self) -> None:
+        """Bring the gauges up to date."""
+        metrics.WORK_WAITING.labels("topologies").set(len(self._waiting))
+
+    async def _write(self, name: str) -> float | None:
+        self._waiting.discard(name)
+        kubelet, uid = self._kubelet(name), self._node_uid(name)
+        if kubelet is None or uid is None:
+            return None
+        body = topologyreport.body(kubelet, self._layout(kubelet.machine), uid)
+        try:
+            await self._client.patch(NODE_RESOURCE_TOPOLOGIES, name, body)
+        except NotFoundError:
+            return await self._create(body)
+        return None
+
+    async def _create(self, body: topologyreport.Body) -> float | None:
+        try:
+            await self._client.create(NODE_RESOURCE_TOPOLOGIES, body)
+        except AlreadyExistsError:
+            return 0.0
+        except NotFoundError:
+            if not self._is_missing:
+                log.warning("the API server does not serve NodeResourceTopology; "
+                            "zones are not reported until its definition is installed")  # fmt: skip
+            self._is_missing = True
+            return _LOOK_AGAIN_S
+        self._is_missing = False
+        return None
+
+    def _layout(self, machine: HollowMachine) -> Layout:
+        """Return the layout of a machine, which the nodes of a shape share."""
+        known = self._layouts.get(id(machine))
+        if known is None:
+            known = self._layouts[id(machine)] = machine, topologyreport.layout_of(machine.config)
+        return known[1]

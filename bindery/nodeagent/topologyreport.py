@@ -1,0 +1,177 @@
+"""The NodeResourceTopology of a hollow node, from what its kubelet knows: pure.
+
+Used by `topologies`. As the published exporters do, a zone lists only resources that are handed out
+by zone: CPUs under the static policy, memory and huge pages under the Static policy, and devices.
+What containers without exclusive CPUs use is not deducted, because the kubelet does not either.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from bindery.api import names, podfingerprint
+from bindery.api.numadetail import NumaDetail
+from bindery.kube.nodetopologies import (
+    NODE_RESOURCE_TOPOLOGIES,
+    NUMA_ZONE,
+    POLICY_ATTRIBUTE,
+    SCOPE_ATTRIBUTE,
+    ZONE_PREFIX,
+)
+from bindery.nodeagent.kubelet import HollowKubelet
+from bindery.nodecore import pods
+from bindery.nodecore.container_manager import NodeConfig
+from bindery.nodecore.cpu import manager as cpu_manager
+from bindery.nodecore.cpusets import CpuSet, format_cpus
+from bindery.nodecore.topology import policies
+from bindery.nodecore.topology.manager import POD_SCOPE
+
+Body = Mapping[str, Any]
+
+_LEGACY: Final = {
+    policies.BEST_EFFORT: "BestEffort",
+    policies.RESTRICTED: "Restricted",
+    policies.SINGLE_NUMA_NODE: "SingleNUMANode",
+}
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What of a machine never changes, as a report has it; see `NumaDetail`."""
+
+    cpus: Mapping[int, CpuSet]
+    cpu_lists: Mapping[str, str]
+    cores: list[str]
+    uncore_caches: list[str]
+
+
+def layout_of(config: NodeConfig) -> Layout:
+    """Return the layout of the machine of `config`."""
+    cpus = {
+        node.id: frozenset(cpu for core in node.cores for cpu in core.threads)
+        for node in config.machine.nodes
+    }
+    caches: dict[int, set[int]] = {}
+    for cpu, info in config.cpus.details.items():
+        caches.setdefault(info.uncore, set()).add(cpu)
+    return Layout(
+        cpus=cpus,
+        cpu_lists={_zone(node): format_cpus(listed) for node, listed in cpus.items()},
+        cores=[
+            format_cpus(frozenset(core.threads))
+            for node in config.machine.nodes
+            for core in node.cores
+        ],
+        uncore_caches=[format_cpus(frozenset(listed)) for _, listed in sorted(caches.items())],
+    )
+
+
+def body(kubelet: HollowKubelet, layout: Layout, node_uid: str) -> Body:
+    """Return the whole object; it is deleted together with the Node."""
+    config = kubelet.machine.config
+    running = list(kubelet.admitted())
+    fingerprint = podfingerprint.sign((pod.namespace, pod.name) for pod in running)
+    attributes = {
+        POLICY_ATTRIBUTE: config.topology_policy,
+        SCOPE_ATTRIBUTE: config.topology_scope,
+        podfingerprint.ATTRIBUTE: fingerprint,
+        podfingerprint.METHOD_ATTRIBUTE: podfingerprint.METHOD_ALL,
+    }
+    return {
+        "apiVersion": NODE_RESOURCE_TOPOLOGIES.api_version,
+        "kind": NODE_RESOURCE_TOPOLOGIES.kind,
+        "metadata": {
+            "name": kubelet.name,
+            "annotations": {
+                podfingerprint.ANNOTATION: fingerprint,
+                names.NUMA_DETAIL_ANNOTATION: _detail(kubelet, layout, running).encode(),
+            },
+            "ownerReferences": [
+                {"apiVersion": "v1", "kind": "Node", "name": kubelet.name, "uid": node_uid}
+            ],
+        },
+        "topologyPolicies": [_legacy_policy(config)],
+        "attributes": [{"name": name, "value": text} for name, text in attributes.items()],
+        "zones": [
+            {
+                "name": _zone(node.id),
+                "type": NUMA_ZONE,
+                "costs": [
+                    {"name": _zone(other.id), "value": distance}
+                    for other, distance in zip(
+                        config.machine.nodes, node.distances or (), strict=False
+                    )
+                ],
+                "resources": list(_resources(kubelet, layout, node.id)),
+            }
+            for node in config.machine.nodes
+        ],
+    }
+
+
+def _resources(kubelet: HollowKubelet, layout: Layout, node: int) -> Iterator[Body]:
+    """Yield what a NUMA node has."""
+    manager = kubelet.manager
+    allocatable = manager.cpu.allocatable_cpus()
+    if allocatable:
+        cpus = layout.cpus[node]
+        free = manager.cpu.state.default & allocatable
+        yield _amounts(pods.CPU, len(cpus), len(cpus & allocatable), len(cpus & free))
+    state = manager.memory.state.machine.get(node)
+    for name, table in sorted(state.memory.items()) if state is not None else ():
+        yield _amounts(name, table.total, table.allocatable, table.free)
+    for resource, devices in sorted(kubelet.machine.devices.items()):
+        here = {one.id for one in devices if node in (one.numa_nodes or ())}
+        if here:
+            available = manager.devices.state.available(resource)
+            yield _amounts(resource, len(here), len(here), len(here & available))
+
+
+def _amounts(name: str, capacity: int, allocatable: int, available: int) -> Body:
+    return {
+        "name": name,
+        "capacity": str(capacity),
+        "allocatable": str(allocatable),
+        "available": str(available),
+    }
+
+
+def _detail(kubelet: HollowKubelet, layout: Layout, running: Sequence[pods.Pod]) -> NumaDetail:
+    config, manager = kubelet.machine.config, kubelet.manager
+    if manager.cpu.policy_name == cpu_manager.NONE:
+        free = config.cpus.cpus
+    else:
+        free = manager.cpu.state.default & manager.cpu.allocatable_cpus()
+    devices: dict[str, dict[str, list[str]]] = {}
+    for resource, listed in sorted(kubelet.machine.devices.items()):
+        available = manager.devices.state.available(resource)
+        by_zone = devices.setdefault(resource, {})
+        for one in listed:
+            zone = _zone(one.numa_nodes[0]) if one.numa_nodes else ""
+            ids = by_zone.setdefault(zone, [])
+            if one.id in available:
+                ids.append(one.id)
+    return NumaDetail(
+        pods=sorted(pod.uid for pod in running),
+        cpu_manager_policy=manager.cpu.policy_name,
+        cpu_manager_options=dict(config.cpu_options),
+        memory_manager_policy=manager.memory.policy_name,
+        topology_options=dict(config.topology_options),
+        cpus=dict(layout.cpu_lists),
+        free=format_cpus(free),
+        cores=layout.cores,
+        uncore_caches=layout.uncore_caches,
+        devices=devices,
+    )
+
+
+def _legacy_policy(config: NodeConfig) -> str:
+    """Return policy and scope in the form of `topologyPolicies`."""
+    word = _LEGACY.get(config.topology_policy)
+    if word is None:
+        return "None"
+    return f"{word}{'Pod' if config.topology_scope == POD_SCOPE else 'Container'}Level"
+
+
+def _zone(node: int) -> str:
+    return f"{ZONE_PREFIX}{node}"
