@@ -29,7 +29,7 @@ COMPONENTS: Final = ("scheduler", "binder", "grouper", "nodeagent")
 _FIELD_MANAGER: Final = "bindery-install"
 _VALUES: Final[Mapping[str, object]] = {
     "workloads": {"enabled": False},
-    "hollow": {"enabled": True},
+    "hollow": {"enabled": True, "namePrefixes": [""]},
     # Nothing answers for it on a machine without a cluster network; its own tests start one.
     "webhook": {"enabled": False},
 }
@@ -96,15 +96,17 @@ def install(
     )
 
 
-def render(control_plane: ControlPlane, values: Mapping[str, object]) -> list[dict[str, object]]:
-    """Render the chart with `values` by helm.
+def render(
+    control_plane: ControlPlane, values: Mapping[str, object], release: str = RELEASE
+) -> list[dict[str, object]]:
+    """Render the chart with `values` by helm, as the release with this name.
 
     Raises:
         ControlPlaneError: helm refused the values; the text names the key.
     """
     version = json.loads(control_plane.kubectl("get", "--raw=/version"))["gitVersion"]
     chart = checkout.directory("charts/bindery")
-    command = [str(control_plane.helm_path), "template", RELEASE, str(chart), "--include-crds"]
+    command = [str(control_plane.helm_path), "template", release, str(chart), "--include-crds"]
     command += [f"--namespace={NAMESPACE}", f"--kube-version={version}", "--values=-"]
     text = control_plane.run(command, stdin=json.dumps(values))
     return [document for document in yaml.safe_load_all(text) if document]
