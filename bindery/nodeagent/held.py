@@ -146,12 +146,12 @@ def _cpu_state(default: CpuSet, everything: CpuSet, pods: Mapping[str, Held]) ->
 
 
 def _memory_state(initial: MemoryState, pods: Mapping[str, Held]) -> MemoryState:
-    states = initial.machine
+    owned: list[tuple[str, Block]] = []
     containers: dict[str, dict[str, tuple[Block, ...]]] = {}
     for uid, held in sorted(pods.items()):
         for name, one in sorted(held.items()):
             if one.memory:
                 blocks = tuple(Block(part.zones, part.resource, part.size) for part in one.memory)
-                states = tables.expected(states, blocks, f"pod: {uid}, container: {name}")
+                owned += [(f"pod: {uid}, container: {name}", block) for block in blocks]
                 containers.setdefault(uid, {})[name] = blocks
-    return MemoryState(states, containers)
+    return MemoryState(tables.expected(initial.machine, owned), containers)
