@@ -1,7 +1,7 @@
 """What admission reads of a pod and of the Node object: pure.
 
-Used by `pods`. Resources of a container that a claim serves (KEP-5004) are left out, as the kubelet
-does: the driver of the claim hands them out.
+Used by `kubelets`. Resources of a container that a claim serves (KEP-5004) are left out, as the
+kubelet does: the driver of the claim hands them out.
 """
 
 from collections.abc import Collection, Mapping

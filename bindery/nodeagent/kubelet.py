@@ -1,7 +1,7 @@
 """Decides like the kubelet of one hollow node: which pods run, and what their containers hold.
 
-Asked by `pods`. It runs `nodecore`'s whole admission chain; clock and checkpoint stores are passed
-in. Nothing runs between two calls, so an idle node costs no time.
+Asked by `kubelets`. It runs `nodecore`'s whole admission chain; clock and checkpoint stores are
+passed in. Nothing runs between two calls, so an idle node costs no time.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

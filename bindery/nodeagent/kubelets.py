@@ -1,6 +1,6 @@
 """The kubelets of all hollow nodes of an agent: made, restored and asked.
 
-Used by `nodes`, which registers no node whose kubelet does not start, and by `pods`.
+Used by `agent`, which registers no node whose kubelet does not start, and by `pods`.
 """
 
 from collections.abc import Callable, Iterable, Mapping
