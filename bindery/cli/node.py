@@ -20,6 +20,9 @@ from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 
 app = typer.Typer(help="Looks into what a kubelet has written.", no_args_is_help=True)
 
+_NAMES = tuple(reading.Kind)
+_PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")
+"""Where a kubelet's checkpoints are below its directory, or below one with a directory a node."""
 _COLUMNS = [
     Column("POD", "pod"),
     Column("CONTAINER", "container"),
@@ -35,7 +38,10 @@ def node() -> None:
 
 @app.command()
 def check(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Checkpoint files.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE...", help="Checkpoint files, or a kubelet's directory."),
+    ],
     compare: Annotated[
         bool, typer.Option("--compare", help="Show only how the second file differs.")
     ] = False,
@@ -59,6 +65,7 @@ def check(
     The exit code is 1 if a checksum is wrong, a file contradicts itself, or two files differ.
 
     Examples:
+      bindery node check /var/lib/kubelet
       bindery node check /var/lib/kubelet/cpu_manager_state
       bindery node check --compare before/memory_manager_state after/memory_manager_state
       bindery node check --convert-to 2 --to new cpu_manager_state
@@ -67,8 +74,20 @@ def check(
         _convert(files, convert_to, containers, to)
     elif compare:
         _compare(files)
-    elif not all([_show(path) for path in files]):  # noqa: C419  every file is shown
+    elif not all([_show(path) for path in _expanded(files)]):  # noqa: C419  every file is shown
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def _expanded(paths: Sequence[Path]) -> list[Path]:
+    """Return the files; a directory stands for the checkpoints of a kubelet, or of several."""
+    files: list[Path] = []
+    for path in paths:
+        found = (file for place in _PLACES for name in _NAMES for file in path.glob(place + name))
+        listed = sorted(found) if path.is_dir() else [path]
+        if not listed:
+            raise CommandError(f"{path}: no checkpoint of a kubelet is in it", ExitCode.BAD_INPUT)
+        files += listed
+    return files
 
 
 def _show(path: Path) -> bool:

@@ -182,3 +182,28 @@ def test_what_cannot_be_done_is_said(
 
     assert (done.returncode, message in done.stderr) == (code, True), done.stderr
     assert not (tmp_path / "out").exists()
+
+
+def test_a_directory_stands_for_the_checkpoints_in_it(
+    files: dict[str, str], tmp_path: Path, command_line: CommandLine
+) -> None:
+    below = tmp_path / "device-plugins"
+    below.mkdir()
+    devices_file = Path(files.pop("kubelet_internal_checkpoint"))
+    moved = devices_file.rename(below / devices_file.name)
+    (tmp_path / "config.yaml").write_text("of no interest")
+
+    done = command_line("node", "check", str(tmp_path))
+
+    assert done.returncode == 0, done.stdout
+    assert all(f"{path}: " in done.stdout for path in (*files.values(), str(moved)))
+    assert "config.yaml" not in done.stdout
+
+
+def test_a_directory_without_checkpoints_is_a_mistake(
+    tmp_path: Path, command_line: CommandLine
+) -> None:
+    done = command_line("node", "check", str(tmp_path))
+
+    assert done.returncode == 2
+    assert "no checkpoint of a kubelet is in it" in done.stderr

@@ -46,3 +46,26 @@ def test_a_mistake_in_a_file_is_reported_with_its_line(refusal: Refusal, tmp_pat
     file.write_text("shapes:\n- count: 1\n  gpu: 2\n")
 
     assert "nodes.yaml:3: shapes[0].gpu" in refusal(f"--shapes={file}")
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("numa.sockets", "'numa.sockets' is not KEY=VALUE"),
+        ("numa.socket=2", "--set numa.socket: unknown key"),
+        ("kubelet.topologyManagerPolicy=best", 'unknown policy: "best"'),
+        ("cpu.cores=2", "cpu has no keys"),
+        ("numa={", "the value is not YAML"),
+        ("numa.devices.rdma/hca={7: 1}", "NUMA node 7 does not exist on this machine"),
+    ],
+)
+def test_a_wrong_setting_is_named(refusal: Refusal, setting: str, message: str) -> None:
+    said = refusal("--hollow=1", f"--set={setting}")
+
+    assert message in said
+
+
+def test_settings_do_not_change_the_shapes_of_a_file(refusal: Refusal, tmp_path: Path) -> None:
+    said = refusal(f"--shapes={tmp_path}/nodes.yaml", "--set=cpu=3")
+
+    assert "a shapes file has its own keys" in said

@@ -126,3 +126,132 @@ def test_a_mistake_in_a_file_is_reported_with_its_line(
 def test_more_nodes_than_addresses_are_refused() -> None:
     with pytest.raises(ValidationError, match="nodes fit one process"):
         HollowNodesFile(shapes=(shape(count=100_000), shape(count=100_000, name_prefix="b-")))
+
+
+NUMA = "shapes:\n- count: 1\n  cpu: 36\n  numa:\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "message"),
+    [
+        (
+            NUMA + "    sockets: 9\n  kubelet:\n    topologyManagerPolicy: restricted\n",
+            2,
+            "unsupported on machines with more than 8 NUMA Nodes",
+        ),
+        (NUMA + "    sockets: 5\n", 2, "5 NUMA zones with 1 threads a core need a multiple of 5"),
+        (NUMA + "    sockets: 0\n", 5, "greater than or equal to 1"),
+        (
+            NUMA + "    sockets: 2\n    devices: {rdma/hca: {2: 1}}\n",
+            4,
+            "devices: rdma/hca: NUMA node 2 does not exist on this machine",
+        ),
+        (NUMA + "    devices:\n      rdma/hca:\n        0: -1\n", 7, "greater than or equal to 0"),
+        (NUMA + "    hugePages: {3k: {0: 1}}\n", 5, "not a size of huge pages"),
+        (NUMA + "    sockets: 2\n    distances: [[10, 20]]\n", 4, "2 rows of 2 numbers"),
+        (
+            "shapes:\n- count: 1\n  gpus: 4\n  numa:\n    devices: {nvidia.com/gpu: {0: 3}}\n",
+            2,
+            "3 GPUs in NUMA zones, but gpus is 4",
+        ),
+        ("shapes:\n- count: 1\n  memory: -1Gi\n", 3, "negative"),
+    ],
+)
+def test_hardware_that_cannot_be_is_reported_with_its_line(
+    tmp_path: Path, text: str, line: int, message: str
+) -> None:
+    with pytest.raises(yamlfile.FileError) as caught:
+        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+
+    assert message in caught.value.message
+    assert caught.value.line == line
+
+
+@pytest.mark.parametrize(
+    ("settings", "line", "message"),
+    [
+        ("cpuManagerPolicy: dynamic", 4, 'unknown policy: "dynamic"'),
+        ("memoryManagerPolicy: static", 4, 'unknown policy: "static"'),
+        ("memoryManagerPolicy: BestEffort", 4, 'policy "BestEffort" is not available'),
+        ("topologyManagerPolicy: best", 4, 'unknown policy: "best"'),
+        ("topologyManagerScope: node", 4, 'unknown scope: "node"'),
+        ("topologyManagerPolicyOptions: {a: b}", 4, 'unknown Topology Manager Policy option: "a"'),
+        ("cpuManagerPolicyOptions: {full: x}", 4, 'unknown CPU Manager Policy option: "full"'),
+        ("reservedSystemCPUs: 3-1", 4, "3-1"),
+        ("featureGates: {Some: true}", 4, "unrecognized feature gate: Some"),
+        ("evictionHard: {memory.available: 200%}", 4, "'200%' is no percentage"),
+        ("systemReserved: {cpu: -1}", 4, "negative"),
+        ("cpuManagerPolicy: static", 2, "the static policy requires systemreserved.cpu"),
+        ("memoryManagerPolicy: Static", 2, "you should specify the system reserved memory"),
+        (
+            "reservedMemory: [{numaNode: 3, limits: {memory: 1Gi}}], memoryManagerPolicy: Static",
+            2,
+            "references a NUMA node 3 that does not exist on this machine",
+        ),
+        ("systemReserved: {cpu: 65}", 2, "Expected capacity >= reservation"),
+        (
+            "cpuManagerPolicy: static, reservedSystemCPUs: '64'",
+            2,
+            "unable to build the reserved physical CPUs from the reserved set: unknown CPU ID: 64",
+        ),
+    ],
+)
+def test_settings_with_which_no_kubelet_starts_are_reported_in_its_words(
+    tmp_path: Path, settings: str, line: int, message: str
+) -> None:
+    text = f"shapes:\n- count: 1\n  kubelet:\n    {{{settings}}}\n"
+
+    with pytest.raises(yamlfile.FileError) as caught:
+        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+
+    assert message in caught.value.message
+    assert caught.value.line == line
+
+
+def test_more_than_eight_zones_are_allowed_by_the_kubelets_option() -> None:
+    settings = {
+        "topologyManagerPolicy": "restricted",
+        "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "9"},
+    }
+
+    nine = shape(cpu=36, numa={"sockets": 9}, kubelet=settings)
+
+    assert len(nine.machine().config.machine.nodes) == 9
+
+
+def test_reservations_are_taken_off_what_pods_can_have() -> None:
+    (node,) = expand(
+        (
+            shape(
+                count=1,
+                cpu=32,
+                memory="64Gi",
+                numa={
+                    "sockets": 2,
+                    "hugePages": {"2Mi": {1: 512}},
+                    "devices": {"rdma/hca": {1: 2}},
+                },
+                kubelet={
+                    "systemReserved": {"cpu": "500m", "memory": "1Gi"},
+                    "kubeReserved": {"cpu": "500m"},
+                    "evictionHard": {"memory.available": "1Gi", "nodefs.available": "10%"},
+                },
+            ),
+        )
+    )
+
+    gib = 2**30
+    assert node.resources["cpu"] == "32"
+    assert node.allocatable["cpu"] == "31"
+    assert node.allocatable["memory"] == str(64 * gib - gib - gib - gib)
+    assert node.allocatable["hugepages-2Mi"] == node.resources["hugepages-2Mi"] == str(gib)
+    assert node.allocatable["rdma/hca"] == node.resources["rdma/hca"] == "2"
+    assert node.allocatable["ephemeral-storage"] == "989560463360"  # 10% in 32-bit floats
+    assert node.allocatable["pods"] == "110"
+
+
+def test_gpus_are_spread_over_the_zones_in_blocks() -> None:
+    devices = shape(gpus=6, cpu=64, numa={"sockets": 4}).machine().devices["nvidia.com/gpu"]
+
+    assert [one.numa_nodes for one in devices] == [(0,), (0,), (1,), (2,), (2,), (3,)]
+    assert [one.id for one in devices][:2] == ["gpu-0", "gpu-1"]
