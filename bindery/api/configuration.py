@@ -33,6 +33,7 @@ DEFAULT_PLUGINS: Final = (
     "dra",  # devices for resource claims
     "gpu_sharing",  # parts of GPUs, and GPUs one by one
     "node_lock",  # devices that HAMi shares
+    "numa",  # nodes that can align the pod to their NUMA zones
     "cooldown",  # a node that refused a pod is avoided for a while
     "volumes",  # persistent volumes: bound, to be bound, to be provisioned
     "topology",  # racks, blocks and HyperNodes for gangs and their sub-groups
@@ -49,6 +50,7 @@ DEFAULT_BINDER_PLUGINS: Final = (
     "dra",  # resource claims get their devices, and are reserved for their pods
     "gpu_sharing",  # pods that share GPUs are told which, and reservation pods hold these
     "node_lock",  # HAMi's devices are written onto pods, and their nodes locked in turn
+    "numa",  # the predicted NUMA zones are recorded on the pod
 )
 
 

@@ -104,6 +104,9 @@ room, "false" does not. The PodGroup comes first."""
 
 NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
 """On a NodeResourceTopology of the node agent: JSON, see `bindery.api.numadetail`."""
+NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
+"""On a bound pod: the NUMA zones that the scheduler expects it to have; JSON, see
+`bindery.api.numaplacement`. The binder writes it when it binds the pod."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the

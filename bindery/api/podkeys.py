@@ -76,7 +76,14 @@ class Records:
 
 
 QUEUE_RECORDS: Final = Records(
-    frozenset({names.CHARGED_QUEUE_ANNOTATION, names.CHARGED_GROUP_ANNOTATION}), frozenset()
+    frozenset(
+        {
+            names.CHARGED_QUEUE_ANNOTATION,
+            names.CHARGED_GROUP_ANNOTATION,
+            names.NUMA_ZONES_ANNOTATION,
+        }
+    ),
+    frozenset(),
 )
 """What a pod counts in. Once it is bound, all other keys of Bindery's group belong here too."""
 SHARE_RECORDS: Final = Records(

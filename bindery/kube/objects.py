@@ -88,6 +88,9 @@ class ContainerStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True,
 
 class PodStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
     phase: str = ""
+    reason: str = ""
+    """Why a node refused or evicted the pod."""
+    message: str = ""
     conditions: list[Condition] | None = None
     nominated_node_name: str = ""
     start_time: str | None = None
@@ -128,6 +131,7 @@ class ContainerImage(msgspec.Struct, frozen=True, rename="camel", kw_only=True, 
 
 
 class NodeStatus(msgspec.Struct, frozen=True, rename="camel", kw_only=True, gc=False):
+    capacity: dict[str, str] | None = None
     allocatable: dict[str, str] | None = None
     conditions: list[Condition] | None = None
     images: list[ContainerImage] | None = None

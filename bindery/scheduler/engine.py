@@ -131,6 +131,10 @@ class Engine:
             if self.cluster.defects.fresh != defects:  # an error may have left sums half changed
                 self.cluster.recount()
         self._position = turns.position(each.job for each in session.reservations.of_gangs())
+        for plugin in self._plugins.finders:
+            found = plugin.take_findings()
+            self.cluster.problems.extend(found.problems)
+            report.answers.extend(found.answers)
         report.seconds_by_plugin = self._plugins.take_seconds()
         report.is_cut = turns.is_cut
         self.report = report

@@ -42,13 +42,14 @@ from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
 from bindery.scheduler.cache.orphans import Orphans
 from bindery.scheduler.cache.priorities import PriorityClasses
-from bindery.scheduler.cache.problems import ObjectProblem, mistakes
+from bindery.scheduler.cache.problems import mistakes
 from bindery.scheduler.cache.promises import Promises
 from bindery.scheduler.cache.quarantine import Quarantine, substitutes
 from bindery.scheduler.cache.stage_rooms import StageRooms
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
+from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.state import PlanState
@@ -308,8 +309,7 @@ class Cluster:
     def _apply_pod(self, pod: Pod, gone: bool) -> bool:
         uid = Uid(pod.metadata.uid)
         # A bound pod is kept whatever its pool: it may use room on this pool's nodes.
-        if not pod.spec.node_name and not self._in_pool(pod):
-            gone = True
+        gone = gone or not (pod.spec.node_name or self._in_pool(pod))
         self.staleness.saw(pod, self.state.tasks.get(uid), self._clock(), gone=gone)
         is_news = self._tasks.note_nomination(pod, gone=gone)
         if gone:

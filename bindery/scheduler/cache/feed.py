@@ -23,7 +23,7 @@ from bindery.kube.store import Change, EventType
 from bindery.kube.watch import Reflector
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.observers import WATCHED
-from bindery.scheduler.cache.problems import ObjectProblem
+from bindery.scheduler.model.problems import ObjectProblem
 
 _ASK_AGAIN_S = 5.0
 

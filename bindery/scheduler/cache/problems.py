@@ -1,26 +1,14 @@
-"""Problems with objects, for events on them."""
+"""Mistakes in pods, for events on them."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from bindery.api.mistakes import mistaken_keys
 from bindery.kube.objects import Meta, Pod
+from bindery.scheduler.model.problems import ObjectProblem
 
 _MOST_MISTAKES: Final = 5
 """Maximum number of wrong keys in the event of a pod."""
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectProblem:
-    """A problem with an object, for an event on that object."""
-
-    api_version: str
-    kind: str
-    meta: Meta
-    reason: str
-    """One CamelCase word."""
-    message: str
 
 
 def mistakes(pod: Pod, known: Pod | None) -> Iterator[ObjectProblem]:

@@ -49,6 +49,15 @@ EVICTED_PODS = Counter(
     "Evicted pods, by action and by the queue that they were charged to.",
     ["action", "queue"],
 )
+NUMA_PREDICTIONS = Counter(
+    "bindery_numa_predictions_total",
+    "Pods with predicted NUMA zones about which their node has decided.",
+)
+WRONG_PREDICTIONS = Counter(
+    "bindery_numa_predictions_wrong_total",
+    "Pods with predicted NUMA zones that their node refused, by the node's reason.",
+    ["reason"],
+)
 CYCLE_ERRORS = Counter("bindery_cycle_errors_total", "Cycles that ended in an error.")
 CONFIGURATION_ERRORS = Counter(
     "bindery_configuration_errors_total", "Times a changed configuration could not be used."
@@ -83,6 +92,10 @@ def record(report: CycleReport, cycle_s: float) -> None:
     for plugin, plugin_s in report.seconds_by_plugin.items():
         PLUGIN_SECONDS.labels(plugin).inc(plugin_s)
     CUT_CYCLES.inc(report.is_cut)
+    for answer in report.answers:
+        NUMA_PREDICTIONS.inc()
+        if answer.reason:
+            WRONG_PREDICTIONS.labels(answer.reason).inc()
     PLANNED_PODS.inc(report.committed_pods)
     STATEMENTS.inc(report.committed_statements)
     pending: Tally[str] = Tally()

@@ -19,7 +19,14 @@ from bindery.api.hami.vendortable import MANAGED, NVIDIA, VENDORS
 from bindery.api.names import GPU_RESOURCE
 from bindery.api.quantity import QuantityError
 from bindery.kube.objects import Pod
-from bindery.kube.podspec import Container, NodeAffinity, PodSpec, Toleration, Volume
+from bindery.kube.podspec import (
+    Container,
+    NodeAffinity,
+    PodSpec,
+    ResourceRequirements,
+    Toleration,
+    Volume,
+)
 from bindery.scheduler.model.content_key import content_key
 from bindery.scheduler.model.host_ports import HostPort, host_ports
 from bindery.scheduler.model.images import NO_IMAGES, UsedImages, used_images
@@ -96,6 +103,8 @@ class Shape:
     """The pod's annotations with keys in `PLACEMENT_ANNOTATIONS`."""
     containers: tuple[Container, ...] = ()
     init_containers: tuple[Container, ...] = ()
+    pod_level: ResourceRequirements | None = None
+    """The resources of the pod as a whole, if it has any."""
     host_ports: frozenset[HostPort] = frozenset()
     claimed_gpus: int = 0
     """The GPUs of its resource claims; `request` has them as `counted_gpus`."""
@@ -253,6 +262,7 @@ class ShapeBook:
             annotations=annotations,
             containers=tuple(spec.containers),
             init_containers=tuple(spec.init_containers or ()),
+            pod_level=spec.resources,
             host_ports=host_ports(spec),
             images=images,
         )

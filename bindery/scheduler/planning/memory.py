@@ -24,6 +24,11 @@ class Memory:
 
     # -- failures --------------------------------------------------------------------------------
 
+    @property
+    def cooldown_s(self) -> float:
+        """For how long a node is avoided after a failure."""
+        return self._cluster.failures.cooldown_s
+
     def avoided_nodes(self, job: Job) -> list[str]:
         """Return the names of the nodes where binding the job failed recently."""
         return self._cluster.failures.avoided(job.key, self._now)

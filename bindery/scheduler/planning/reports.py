@@ -7,6 +7,7 @@ import numpy as np
 from bindery.scheduler.fairness.division import Amounts
 from bindery.scheduler.model.evictions import Eviction
 from bindery.scheduler.model.jobs import JobKey, Uid
+from bindery.scheduler.plugins.findings import NodeAnswer
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,8 @@ class CycleReport:
     """In the order in which they must be requested."""
     stages: dict[JobKey, tuple[StageReport, ...]] = field(default_factory=dict)
     """Job -> the later stages that it awaits."""
+    answers: list[NodeAnswer] = field(default_factory=list)
+    """What nodes decided about pods with predicted zones, since the last cycle."""
     fair_shares: dict[str, dict[str, float]] = field(default_factory=dict)
     """Queue -> resource -> fair share, in devices, cores or bytes."""
     fair: Amounts = field(default_factory=lambda: np.zeros((0, 0)))

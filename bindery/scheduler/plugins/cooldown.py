@@ -1,19 +1,72 @@
-"""cooldown: keeps a job away from the nodes of its recent binding failures."""
+"""cooldown: keeps pods away from nodes that failed or refused them a short while ago.
 
-from collections.abc import Iterator
+A job avoids the nodes of its recent binding failures. All pods with equal resources avoid a node
+that refused such a pod: the kubelet would most likely refuse the next one as well.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
 
 import numpy as np
 
-from bindery.scheduler.model.jobs import NO_ROW, Job
+from bindery.api import numaplacement
+from bindery.api.names import NUMA_ZONES_ANNOTATION
+from bindery.api.times import timestamp
+from bindery.kube.objects import KubeObject, Pod
+from bindery.kube.resources import PODS, Resource
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import NO_ROW, Job, Task
+from bindery.scheduler.model.node_refusals import NodeRefusal, node_refusal, resource_key
 from bindery.scheduler.model.reasons import JobReason
-from bindery.scheduler.model.verdicts import NodeFailure, Refusal
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows
 from bindery.scheduler.plugins.view import SessionView
+
+_MOST_SHOWN: Final = 3
+"""Maximum number of refusals in the message of a pod."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """The last refusal of equal pods by one node."""
+
+    refusal: NodeRefusal
+    text: str
+    """The refusal for people."""
+    at: float | None
+    """Seconds since the epoch; None until the next session, if the pod does not have the time."""
 
 
 class Cooldown:
-    """Filters nodes by the recent failures of a job (`failedNodeCooldownSeconds`)."""
+    """Filters nodes by recent failures and refusals, for `failedNodeCooldownSeconds`."""
 
     name = "cooldown"
+
+    def __init__(self) -> None:
+        self._refused: dict[bytes, dict[str, _Known]] = {}
+        """Key of the pods' resources -> node name -> last refusal."""
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return pods."""
+        return (PODS,)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Note a refused pod; return False, because this plugin has no `node_failures`."""
+        pod = change.object
+        if not isinstance(pod, Pod) or change.type is EventType.DELETED:
+            return False
+        refusal, old = node_refusal(pod), change.previous
+        if refusal is None or (isinstance(old, Pod) and node_refusal(old) is not None):
+            return False
+        key = resource_key(pod.spec.containers, pod.spec.init_containers or ())
+        by_node = self._refused.setdefault(key, {})
+        known = by_node.get(refusal.node_name)
+        # The initial list has pods in any order.
+        if known is None or _is_later(refusal.at, known.at):
+            by_node[refusal.node_name] = _Known(refusal, _text(pod, refusal), refusal.at)
+        return False
 
     def invalid(self, session: SessionView, job: Job) -> Refusal | None:
         """Refuse a job for some time after its BindRequest could not be created."""
@@ -22,13 +75,71 @@ class Cooldown:
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes of the job's recent binding failures."""
-        # A remembered node may have been deleted since.
-        rows = [
-            row
-            for name in session.memory.avoided_nodes(job)
-            if (row := session.state.nodes.rows.get(name, NO_ROW)) != NO_ROW
-        ]
-        if rows:
-            nodes = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
-            nodes[rows] = True
+        nodes = _mask(session, session.memory.avoided_nodes(job))
+        if nodes.any():
             yield NodeFailure("failed to bind it a short while ago", nodes)
+
+    # -- nodes that refused an equal pod: as room, because the answer changes with time ----------
+
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether a node has refused a pod with the resources of `shape`."""
+        return bool(self._refused) and _key(shape) in self._refused
+
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:  # noqa: ARG002  # the protocol's
+        """Return for each of `rows` whether it has not refused an equal pod lately."""
+        return np.asarray(~_mask(session, self._current(session, shape))[rows])
+
+    def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
+        """Return the text for the nodes that refused an equal pod."""
+        return "refused an equal pod a short while ago"
+
+    def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
+        """Return which nodes refused pods like `task`, and in which words."""
+        if not self.keeps_room_for(task.shape):
+            return None
+        known = sorted(self._current(session, task.shape).items())
+        texts = [each.text for _, each in known[:_MOST_SHOWN]]
+        more = len(known) - len(texts)
+        return "; ".join([*texts, *([f"{more} more nodes refused equal pods"] if more else [])])
+
+    def _current(self, session: SessionView, shape: Shape) -> dict[str, _Known]:
+        """Return the refusals that count now, and drop those that do not."""
+        key, since = _key(shape), session.now - session.memory.cooldown_s
+        by_node = self._refused.get(key, {})
+        for name, known in list(by_node.items()):
+            if known.at is None:
+                known.at = session.now
+            if known.at <= since:
+                del by_node[name]
+        if not by_node:
+            self._refused.pop(key, None)
+        return by_node
+
+
+def _is_later(at: float | None, known: float | None) -> bool:
+    """Return whether `at` is not before `known`; a time that is not given is now."""
+    return at is None or (known is not None and at >= known)
+
+
+def _text(pod: Pod, refusal: NodeRefusal) -> str:
+    said = f"{refusal.reason}: {refusal.message}" if refusal.message else refusal.reason
+    when = f" at {timestamp(refusal.at)}" if refusal.at is not None else ""
+    text = f"node {refusal.node_name} refused pod {pod.metadata.name}{when} ({said})"
+    record = pod.metadata.annotations.get(NUMA_ZONES_ANNOTATION)
+    expected = numaplacement.from_record(record, pod.metadata.uid)
+    if expected is None:
+        return text
+    return f"{text}, where {numaplacement.zones_text(expected.zones)} had been predicted"
+
+
+def _key(shape: Shape) -> bytes:
+    return resource_key(shape.containers, shape.init_containers)
+
+
+def _mask(session: SessionView, names: Iterable[str]) -> BoolColumn:
+    """Return the nodes called `names` as a mask; a node may have been deleted since."""
+    rows = session.state.nodes.rows
+    found = [row for name in names if (row := rows.get(name, NO_ROW)) != NO_ROW]
+    mask = np.zeros(len(session.state.nodes.nodes), dtype=np.bool_)
+    mask[found] = True
+    return mask

@@ -15,6 +15,7 @@ from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.verdicts import SortKey
 from bindery.scheduler.plugins import interface as points
+from bindery.scheduler.plugins.findings import HasFindings
 from bindery.scheduler.plugins.timing import timed
 from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
@@ -69,6 +70,7 @@ class PluginSet:
     waits: Sequence[points.WorthWaiting] = field(init=False)
     release_gates: Sequence[points.WaitsForRelease] = field(init=False)
     effects: Sequence[tuple[str, points.BindEffects]] = field(init=False)
+    finders: Sequence[HasFindings] = field(init=False)
     packing: Sequence[points.Packing] = field(init=False)
     packing_strategies: PackingStrategies = field(init=False)
     """The strategies of the first plugin that has them."""
@@ -124,6 +126,7 @@ class PluginSet:
         self.packing = [p for p in packing if self.weights.get(p.name, 1.0)]
         having = (p for p in self.plugins if isinstance(p, points.HasStrategies))
         self.packing_strategies = next((p.packing_strategies() for p in having), _UNCONFIGURED)
+        self.finders = [p for p in self.plugins if isinstance(p, HasFindings)]
         self.effects = [(p.name, p) for p in self.plugins if isinstance(p, points.BindEffects)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:

@@ -62,6 +62,11 @@ class RunTimeLimitView(Protocol):
 class MemoryView(Protocol):
     """The results of earlier cycles."""
 
+    @property
+    def cooldown_s(self) -> float:
+        """For how long a node is avoided after a failure."""
+        ...
+
     def avoided_nodes(self, job: Job) -> Sequence[str]:
         """Return the names of the nodes of the job's recent binding failures."""
         ...

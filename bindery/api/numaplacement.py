@@ -1,0 +1,68 @@
+"""The NUMA zones that a pod is expected to get on its node.
+
+The scheduler predicts them and hands them to the binder as `pluginData.numa` of the BindRequest;
+the binder records them on the pod when it binds it (`names.NUMA_ZONES_ANNOTATION`). From the record
+a scheduler knows later what the end of the pod gives back. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+PLUGIN: Final = "numa"
+"""The scheduler plugin that predicts, the binder plugin that records, and the key of the data."""
+
+
+class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Zones, by the numbers of NUMA nodes."""
+
+    zones: list[int]
+    """The zones that the pod gets something from, sorted."""
+    held: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
+    """Zone -> resource -> amount for the pod alone: whole CPUs, bytes, devices."""
+    pod: str = ""
+    """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the JSON object for `pluginData`."""
+        return {"zones": self.zones, "held": self.held}
+
+    def record(self, pod_uid: str) -> str:
+        """Return the value of the annotation for the pod with `pod_uid`."""
+        return msgspec.json.encode(msgspec.structs.replace(self, pod=pod_uid)).decode()
+
+
+def from_data(data: Mapping[str, Any]) -> NumaPlacement | None:
+    """Return the placement in `pluginData`; None if it is none. Anybody may write BindRequests."""
+    try:
+        found = msgspec.convert(dict(data), NumaPlacement)
+    except msgspec.ValidationError:
+        return None
+    return found if _is_sane(found) else None
+
+
+def from_record(text: str | None, pod_uid: str) -> NumaPlacement | None:
+    """Return the recorded placement; None if `text` is missing, broken or of another pod."""
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=NumaPlacement)
+    except msgspec.DecodeError:
+        return None
+    return found if found.pod == pod_uid and _is_sane(found) else None
+
+
+def zones_text(zones: list[int]) -> str:
+    """Return `zones` for people: "NUMA zone 0", "NUMA zones 0 and 1", or "no NUMA zone"."""
+    if not zones:
+        return "no NUMA zone"
+    if len(zones) == 1:
+        return f"NUMA zone {zones[0]}"
+    return f"NUMA zones {', '.join(map(str, zones[:-1]))} and {zones[-1]}"
+
+
+def _is_sane(placement: NumaPlacement) -> bool:
+    amounts = [amount for held in placement.held.values() for amount in held.values()]
+    names = [*map(str, placement.zones), *placement.held]
+    return all(amount >= 0 for amount in amounts) and all(name.isdecimal() for name in names)

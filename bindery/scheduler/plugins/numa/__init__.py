@@ -1,0 +1,1 @@
+"""numa: predicts whether nodes can align pods to their NUMA zones, and with which zones."""

@@ -1,0 +1,199 @@
+"""Which pods of a node its last report includes.
+
+A report is late: pods that were bound after it was made are not in it, and their amounts must be
+taken from what it says is available. A pod counts as included
+
+- if the report lists its UID (the annotation of Bindery's node agent), or
+- if the fingerprint in the report is that of a set of pods with this one, or
+- without list and fingerprint, if the zones' use covers the pod and all included ones, and the
+  report is newer than the first sight of the pod as running.
+
+Until then its amounts stay deducted. A pod that has ended, and that the report still includes,
+gives its amounts back at once, but only if the report's use is exactly that of the records of its
+pods.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from bindery.api import numaplacement, podfingerprint
+from bindery.api.names import NUMA_ZONES_ANNOTATION
+from bindery.api.numaplacement import NumaPlacement
+from bindery.kube.objects import Pod
+from bindery.scheduler.plugins.numa.asks import Ask, Asks
+from bindery.scheduler.plugins.numa.reports import Report
+from bindery.scheduler.plugins.numa.table import Amounts, Part
+
+_MOST_TRIED: Final = 16
+"""Maximum number of newest pods that a fingerprint may lack."""
+_TWICE: Final = 2
+_RUNNING: Final = "Running"
+
+Records = Mapping[str, NumaPlacement]
+"""Pod UID -> zones in its BindRequest."""
+
+
+@dataclass(slots=True, eq=False)
+class BoundPod:
+    """A pod on a node."""
+
+    uid: str
+    namespace: str
+    name: str
+    ask: Ask
+    since: str
+    """When it came to the node, as text that sorts."""
+    record: NumaPlacement | None
+    runs: bool
+    """Whether its containers run."""
+    ran: bool = False
+    """Whether its containers ran at the look before the last."""
+    part: Part | None = None
+    """What it holds: by its record, else guessed; None until it is known."""
+    is_included: bool = False
+    is_old: bool = False
+    """Whether it ran already when the node was first looked at."""
+    newer_reports: int = 0
+    """Number of reports since it was first seen running."""
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """Sorts the pods of a node in the order in which they came."""
+        return self.since, self.uid
+
+
+@dataclass(slots=True, eq=False)
+class Book:
+    """The pods of one node with zones."""
+
+    report: Report
+    pods: dict[str, BoundPod] = field(default_factory=dict)
+    """UID -> pod; only those that ask for something of zones."""
+    others: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """UID -> namespace and name of the other pods, for fingerprints."""
+    gone: dict[str, BoundPod] = field(default_factory=dict)
+    """Pods that have ended and that the report still includes."""
+    is_new: bool = True
+    """Whether the report has not been compared with the pods yet."""
+    is_first: bool = True
+    is_exact: bool = False
+    """Whether the report's use is exactly that of the records of the included pods."""
+
+    def in_order(self) -> list[BoundPod]:
+        """Return the pods in the order in which they came."""
+        return sorted(self.pods.values(), key=lambda pod: pod.key)
+
+    def see(self, pods: Mapping[str, Pod], asks: Asks, records: Records) -> None:
+        """Take over the present pods of the node. `records`: of pods without an annotation."""
+        for uid in self.pods.keys() - pods.keys():
+            pod = self.pods.pop(uid)
+            if pod.is_included:
+                self.gone[uid] = pod
+        for uid in self.others.keys() - pods.keys():
+            del self.others[uid]
+        for uid, pod in pods.items():
+            known = self.pods.get(uid)
+            if known is not None:
+                known.ran, known.runs = known.runs, pod.status.phase == _RUNNING
+            elif uid not in self.others:
+                ask = asks.of_pod(pod)
+                if ask is None:
+                    self.others[uid] = pod.metadata.namespace, pod.metadata.name
+                else:
+                    self.pods[uid] = self._bound(pod, ask, records)
+        self.is_first = False
+
+    def _bound(self, pod: Pod, ask: Ask, records: Records) -> BoundPod:
+        meta = pod.metadata
+        record = numaplacement.from_record(meta.annotations.get(NUMA_ZONES_ANNOTATION), meta.uid)
+        runs = pod.status.phase == _RUNNING
+        return BoundPod(
+            meta.uid,
+            meta.namespace,
+            meta.name,
+            ask,
+            pod.status.start_time or meta.creation_timestamp or "",
+            record or records.get(meta.uid),
+            runs,
+            is_old=self.is_first and runs,
+        )
+
+    def compare(self, used: Amounts) -> None:
+        """Decide which pods the report includes. `used`: what the zones say is in use.
+
+        The parts of all pods must be known, or None if they cannot be.
+        """
+        if self.report.pods is not None:
+            self._compare_list(self.report.pods)
+        elif self.report.fingerprint is None or not self._compare_fingerprint():
+            self._compare_use(used)
+        self.is_new = False
+        self.is_exact = self._is_exact(used)
+
+    def _compare_list(self, listed: frozenset[str]) -> None:
+        for pod in self.pods.values():
+            pod.is_included = pod.uid in listed
+        self.gone = {uid: pod for uid, pod in self.gone.items() if uid in listed}
+
+    def _compare_fingerprint(self) -> bool:
+        """Look for a set of pods with the report's fingerprint; return whether there is one."""
+        ordered = self.in_order()
+        old = [pod for pod in ordered if pod.is_included]
+        new = [pod for pod in ordered if not pod.is_included]
+        base = () if self.report.counts_exclusive else tuple(self.others.values())
+        for gone in ([], list(self.gone.values())) if self.gone else ([],):
+            for lacking in range(min(len(new), _MOST_TRIED) + 1):
+                included = [*old, *new[: len(new) - lacking]]
+                named = [(pod.namespace, pod.name) for pod in (*included, *gone)]
+                if podfingerprint.sign([*base, *named]) == self.report.fingerprint:
+                    for pod in included:
+                        pod.is_included = True
+                    self.gone = {pod.uid: pod for pod in gone}
+                    return True
+        return False
+
+    def _compare_use(self, used: Amounts) -> None:
+        has_sign = self.report.fingerprint is not None
+        left = used.copy()
+        for pod in self.pods.values():
+            if pod.is_included and pod.part is not None:
+                left -= pod.part.amounts
+        for pod in self.in_order():
+            if pod.is_included or pod.part is None:
+                continue
+            if self.is_new and pod.ran:
+                pod.newer_reports += 1
+            if has_sign and not pod.is_old:  # the fingerprint will show it
+                continue
+            amounts = pod.part.amounts
+            if _is_covered(pod, amounts, left):
+                pod.is_included = True
+                left -= amounts
+        if self.is_new and not has_sign:
+            self.gone = {}
+
+    def _is_exact(self, used: Amounts) -> bool:
+        included = [pod for pod in (*self.pods.values(), *self.gone.values()) if pod.is_included]
+        if any(pod.record is None or pod.part is None for pod in included):
+            return False
+        total = sum((pod.part.amounts for pod in included if pod.part is not None), used * 0)
+        return bool(np.array_equal(total, used))
+
+    def deducted(self) -> list[BoundPod]:
+        """Return the pods that the report does not include, in the order in which they came."""
+        return [pod for pod in self.in_order() if not pod.is_included]
+
+    def given_back(self) -> Iterable[BoundPod]:
+        """Return the ended pods whose amounts are free although the report includes them."""
+        return self.gone.values() if self.is_exact else ()
+
+
+def _is_covered(pod: BoundPod, amounts: Amounts, left: Amounts) -> bool:
+    """Return whether use that no other pod explains (`left`) covers `pod`."""
+    if pod.is_old or pod.newer_reports >= _TWICE:
+        # The zones of the record may be wrong; the node as a whole must cover the pod.
+        return bool((amounts.sum(axis=0) <= left.sum(axis=0)).all())
+    return pod.newer_reports > 0 and bool((amounts <= left).all())

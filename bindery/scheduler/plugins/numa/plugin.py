@@ -1,0 +1,154 @@
+"""The scheduler plugin numa: predicts what the topology manager of each node will decide.
+
+It watches NodeResourceTopologies, which exporters write, and asks nodecore whether a node can align
+a pod to its NUMA zones. Nodes that would refuse a pod get none, and nodes that give it few and near
+zones are preferred. A ledger predicts the pods of a gang one after another. The prediction goes to
+the binder, which records it on the pod. Nodes without a report, and pods that ask for nothing of
+zones, are not affected.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api import numaplacement
+from bindery.api.names import NUMA_ZONES_ANNOTATION
+from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
+from bindery.kube.objects import KubeObject, Node, Pod
+from bindery.kube.resources import NODES, PODS, Resource
+from bindery.kube.store import Change, EventType
+from bindery.scheduler.model.columns import BoolColumn
+from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.state import PlanState
+from bindery.scheduler.model.verdicts import NodeFailure, Rows
+from bindery.scheduler.plugins.findings import Findings
+from bindery.scheduler.plugins.numa.ledger import NumaLedger
+from bindery.scheduler.plugins.numa.outcomes import Outcomes
+from bindery.scheduler.plugins.numa.predictor import Predictor
+from bindery.scheduler.plugins.numa.table import NO_SLOT
+from bindery.scheduler.plugins.numa.truth import Truth, held_of
+from bindery.scheduler.plugins.view import SessionView
+
+
+class Numa:
+    """Keeps pods off nodes that would refuse them, and near to their memory and devices."""
+
+    name = numaplacement.PLUGIN
+
+    def __init__(self) -> None:
+        self._truth = Truth()
+        self._predictor = Predictor(self._truth.table)
+        self._outcomes = Outcomes()
+        self._last: NumaLedger | None = None
+
+    def watched_resources(self) -> Sequence[Resource[Any]]:
+        """Return the kinds of reports, and of nodes and pods."""
+        return (NODE_RESOURCE_TOPOLOGIES, NODES, PODS)
+
+    def observe(self, change: Change[KubeObject]) -> bool:
+        """Process a change; return whether a node may have other zones than before."""
+        item, gone = change.object, change.type is EventType.DELETED
+        if isinstance(item, Pod):
+            self._truth.put_pod(item, gone=gone)
+            self._outcomes.note(item, change.previous, gone=gone)
+            return False
+        if isinstance(item, Node):
+            self._truth.put_node(item, gone=gone)
+        elif isinstance(item, NodeResourceTopology):
+            self._truth.put_report(item, gone=gone)
+        return self._truth.read_reports()
+
+    def take_findings(self) -> Findings:
+        """Return what was found since the last call: unusable reports, and wrong predictions."""
+        problems = tuple(self._truth.problems)
+        self._truth.problems.clear()
+        return Findings(problems, self._outcomes.take())
+
+    def ledger(self, session: SessionView, state: PlanState) -> NumaLedger:
+        """Return the ledger of zones for `session`."""
+        truth = self._truth
+        if self._last is not None:
+            self._last.close()  # the plan of the last session is gone
+        truth.read_reports(in_session=True)
+        if truth.has_zones:
+            truth.settle(state.tasks, session.handed_over(self.name))
+        self._last = NumaLedger(truth, self._predictor, state.nodes)
+        return self._last
+
+    # -- nodes -------------------------------------------------------------------------------------
+
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterator[NodeFailure]:
+        """Yield the nodes that would refuse pods of `shape` even if they were empty."""
+        ask = self._truth.asks.of(shape) if self._truth.has_zones else None
+        if ask is not None:
+            slots = session.ledger(NumaLedger).slot_of_row
+            hopeless = self._predictor.hopeless(ask)
+            nodes = np.zeros(len(slots), dtype=np.bool_)
+            known = slots != NO_SLOT
+            nodes[known] = hopeless[slots[known]]
+            yield NodeFailure("have too small NUMA zones", nodes)
+
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` ask for something of zones."""
+        return self._truth.has_zones and self._truth.asks.of(shape) is not None
+
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+        """Return for each of `rows` whether the node would admit one more pod of `shape`."""
+        ask = self._truth.asks.of(shape)
+        slots = session.ledger(NumaLedger).slot_of_row[rows]
+        if ask is None:
+            return np.ones(len(rows), dtype=np.bool_)
+        found = self._predictor.vectors(ask)
+        admitted = found.later if later else found.now
+        if not len(admitted):
+            return np.ones(len(rows), dtype=np.bool_)
+        return np.asarray(admitted[slots] | (slots == NO_SLOT))
+
+    def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
+        """Return the text for the nodes that would refuse the pod."""
+        return "cannot align it to their NUMA zones"
+
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
+        """Return 0 to 100: few zones, then aligned, then near; None if zones do not matter."""
+        if not self.keeps_room_for(shape):
+            return None
+        ask = self._truth.asks.of(shape)
+        assert ask is not None, "asked above"
+        slots = session.ledger(NumaLedger).slot_of_row[rows]
+        found = self._predictor.vectors(ask)
+        if not len(found.now):
+            return None
+        scores = np.where(found.now[slots], found.scores[slots], found.later_scores[slots])
+        return np.where(slots == NO_SLOT, 0.0, scores)
+
+    # -- binding -----------------------------------------------------------------------------------
+
+    def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
+        """Return the zones that `task` is expected to get; None for none."""
+        planned = session.ledger(NumaLedger).planned(task.uid)
+        if planned is None or not planned[1].zones:
+            return None
+        slot, part = planned
+        ids = self._truth.books[slot].report.ids
+        return held_of(part, ids, self._truth.table.resources).as_data()
+
+    def bind_effects(
+        self,
+        pod: Pod,
+        node_name: str,  # noqa: ARG002  # the protocol's
+        data: Mapping[str, Any],
+    ) -> Iterable[KubeObject]:
+        """Return `pod` with the record of the binder."""
+        placement = numaplacement.from_data(data) if data else None
+        if placement is None:
+            return
+        meta = pod.metadata
+        annotations = {**meta.annotations, NUMA_ZONES_ANNOTATION: placement.record(meta.uid)}
+        meta = msgspec.structs.replace(meta, annotations=annotations)
+        yield msgspec.structs.replace(pod, metadata=meta)

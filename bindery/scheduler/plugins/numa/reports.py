@@ -1,0 +1,273 @@
+"""Reads a NodeResourceTopology into the zones of its node.
+
+A report that contradicts itself or its node is an error: what it says cannot be trusted, and the
+node counts as if it had no report. Pure. Without the annotation of Bindery's node agent, a node
+counts as one with the static CPU policy without options, and with the static memory policy if its
+zones list memory.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+
+from bindery.api import numadetail, podfingerprint, quantity
+from bindery.api.names import NUMA_DETAIL_ANNOTATION
+from bindery.api.numadetail import NumaDetail
+from bindery.api.quantity import QuantityError
+from bindery.kube.nodetopologies import (
+    NUMA_ZONE,
+    POLICY_ATTRIBUTE,
+    SCOPE_ATTRIBUTE,
+    ZONE_PREFIX,
+    NodeResourceTopology,
+    Zone,
+    ZoneResource,
+)
+from bindery.nodecore.cpusets import parse_cpus
+from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY
+from bindery.nodecore.prediction.vectors import MAX_ZONES, POLICIES, SCOPES
+from bindery.nodecore.prediction.zones import NodeZones
+from bindery.nodecore.topology import policies
+from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE
+from bindery.nodecore.topology.options import PREFER_CLOSEST
+
+_STATIC: Final = "static"
+_FULL_CORES: Final = "full-pcpus-only"
+_MOST_CPU_DIGITS: Final = 5
+_LEGACY: Final = {
+    "None": (policies.NONE, CONTAINER_SCOPE),
+    "BestEffort": (policies.BEST_EFFORT, CONTAINER_SCOPE),
+    "BestEffortContainerLevel": (policies.BEST_EFFORT, CONTAINER_SCOPE),
+    "BestEffortPodLevel": (policies.BEST_EFFORT, POD_SCOPE),
+    "Restricted": (policies.RESTRICTED, CONTAINER_SCOPE),
+    "RestrictedContainerLevel": (policies.RESTRICTED, CONTAINER_SCOPE),
+    "RestrictedPodLevel": (policies.RESTRICTED, POD_SCOPE),
+    "SingleNUMANodeContainerLevel": (policies.SINGLE_NUMA_NODE, CONTAINER_SCOPE),
+    "SingleNUMANodePodLevel": (policies.SINGLE_NUMA_NODE, POD_SCOPE),
+}
+"""The former form of policy and scope in one word (`topologyPolicies`)."""
+
+
+class ReportError(Exception):
+    """A report contradicts itself or its node."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a NodeResourceTopology reports of a node with NUMA zones."""
+
+    zones: NodeZones
+    allocatable: tuple[Mapping[str, int], ...]
+    """What pods can have of each zone, by resource."""
+    ids: tuple[int, ...]
+    """The number of the NUMA node of each zone, ascending."""
+    pods: frozenset[str] | None
+    """UIDs of the pods that the report includes; None if it has no list."""
+    fingerprint: str | None
+    """The fingerprint of the pods that the report includes; None if it has none."""
+    counts_exclusive: bool
+    """Whether the fingerprint is only that of pods with exclusive resources."""
+
+
+@dataclass(frozen=True)
+class _Amounts:
+    """One resource of one zone: whole CPUs, bytes or devices."""
+
+    capacity: int
+    allocatable: int
+    available: int
+
+
+_Zones = Mapping[int, Mapping[str, _Amounts]]
+"""Number of the NUMA node -> resource -> amounts."""
+
+
+def read(report: NodeResourceTopology, capacity: Mapping[str, str]) -> Report | None:
+    """Return what `report` says about its node; None if it has no NUMA zones.
+
+    `capacity`: that of the node, by resource.
+
+    Raises:
+        ReportError: it contradicts itself or the node.
+    """
+    zones = {_number(zone): zone for zone in report.zones if zone.type == NUMA_ZONE}
+    if not zones:
+        return None
+    if len(zones) > MAX_ZONES:
+        raise ReportError(f"it has {len(zones)} zones; a kubelet supports {MAX_ZONES}")
+    if len(zones) != sum(zone.type == NUMA_ZONE for zone in report.zones):
+        raise ReportError("two zones have the same name")
+    amounts = {number: _amounts(zone) for number, zone in sorted(zones.items())}
+    _check_capacity(amounts, capacity)
+    policy, scope = _policy_and_scope(report)
+    detail = _detail(report)
+    fingerprint = report.metadata.annotations.get(podfingerprint.ANNOTATION)
+    fingerprint = report.attribute(podfingerprint.ATTRIBUTE) or fingerprint
+    is_readable = fingerprint is not None and podfingerprint.is_readable(fingerprint)
+    return Report(
+        _node_zones(amounts, zones, policy, scope, detail),
+        tuple({name: it.allocatable for name, it in one.items()} for one in amounts.values()),
+        tuple(amounts),
+        frozenset(detail.pods) if detail is not None else None,
+        fingerprint if is_readable else None,
+        report.attribute(podfingerprint.METHOD_ATTRIBUTE) == podfingerprint.METHOD_EXCLUSIVE,
+    )
+
+
+def _number(zone: Zone) -> int:
+    number = zone.name.removeprefix(ZONE_PREFIX)
+    if number == zone.name or not number.isdecimal() or len(number) > len(str(1 << 31)):
+        raise ReportError(f"zone {zone.name!r} is not named like {ZONE_PREFIX}0")
+    return int(number)
+
+
+def _amounts(zone: Zone) -> dict[str, _Amounts]:
+    found: dict[str, _Amounts] = {}
+    for each in zone.resources:
+        if each.name in found:
+            raise ReportError(f"zone {zone.name} lists {each.name} twice")
+        found[each.name] = _checked(zone, each)
+    return found
+
+
+def _checked(zone: Zone, resource: ZoneResource) -> _Amounts:
+    place = f"zone {zone.name}, {resource.name}"
+    try:
+        amounts = _Amounts(
+            _whole(resource.capacity, resource.name),
+            _whole(resource.allocatable, resource.name),
+            _whole(resource.available, resource.name),
+        )
+    except QuantityError as error:
+        raise ReportError(f"{place}: {error}") from error
+    if amounts.available < 0 or amounts.allocatable < 0 or amounts.capacity < 0:
+        raise ReportError(f"{place}: an amount is negative")
+    if not amounts.available <= amounts.allocatable <= amounts.capacity:
+        raise ReportError(
+            f"{place}: available ({resource.available}), allocatable ({resource.allocatable}) and "
+            f"capacity ({resource.capacity}) must not decrease in this order"
+        )
+    return amounts
+
+
+def _whole(text: str | int, resource: str) -> int:
+    """Return a quantity in whole CPUs or devices, or in bytes, rounded down."""
+    return quantity.parse(text, resource) // quantity.scale(resource)
+
+
+def _check_capacity(zones: _Zones, capacity: Mapping[str, str]) -> None:
+    """Check that the zones together do not have more than the node."""
+    names = {name for amounts in zones.values() for name in amounts}
+    for name in sorted(names & capacity.keys()):
+        total = sum(amounts[name].capacity for amounts in zones.values() if name in amounts)
+        try:
+            of_node = _whole(capacity[name], name)
+        except QuantityError:  # the node itself is reported elsewhere
+            continue
+        if total > of_node:
+            raise ReportError(
+                f"its zones have a capacity of {total} {name}, and the node {of_node}"
+            )
+
+
+def _policy_and_scope(report: NodeResourceTopology) -> tuple[str, str]:
+    policy, scope = policies.NONE, CONTAINER_SCOPE
+    if report.topology_policies:
+        word = report.topology_policies[0]
+        if word not in _LEGACY:
+            raise ReportError(f"unknown topology policy {word!r}")
+        policy, scope = _LEGACY[word]
+    policy = report.attribute(POLICY_ATTRIBUTE) or policy
+    scope = report.attribute(SCOPE_ATTRIBUTE) or scope
+    if policy not in POLICIES:
+        raise ReportError(f"unknown topology manager policy {policy!r}")
+    if scope not in SCOPES:
+        raise ReportError(f"unknown topology manager scope {scope!r}")
+    return policy, scope
+
+
+def _detail(report: NodeResourceTopology) -> NumaDetail | None:
+    text = report.metadata.annotations.get(NUMA_DETAIL_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return numadetail.decode(text)
+    except msgspec.DecodeError as error:
+        raise ReportError(f"annotation {NUMA_DETAIL_ANNOTATION}: {error}") from error
+
+
+def _node_zones(
+    amounts: _Zones,
+    zones: Mapping[int, Zone],
+    policy: str,
+    scope: str,
+    detail: NumaDetail | None,
+) -> NodeZones:
+    each = amounts.values()
+    if detail is None:
+        has_static_memory = any(_is_memory(name) for one in each for name in one)
+        detail = NumaDetail(cpu_manager_policy=_STATIC)
+    else:
+        has_static_memory = detail.memory_manager_policy.lower() == _STATIC
+    has_static_cpus = detail.cpu_manager_policy == _STATIC
+    is_whole = has_static_cpus and detail.cpu_manager_options.get(_FULL_CORES) == "true"
+    cores = [_cpus(text) for text in detail.cores] if is_whole else []
+    return NodeZones(
+        free=tuple({name: it.available for name, it in one.items()} for one in each),
+        totals=tuple({name: _total(name, it) for name, it in one.items()} for one in each),
+        policy=policy,
+        scope=scope,
+        has_static_cpus=has_static_cpus,
+        has_static_memory=has_static_memory,
+        prefer_closest=detail.topology_options.get(PREFER_CLOSEST) == "true",
+        threads_per_core=max((len(core) for core in cores), default=0),
+        split=_split([zones[number].name for number in amounts], detail, cores),
+        distances=_distances(zones, tuple(amounts)),
+    )
+
+
+def _total(name: str, amounts: _Amounts) -> int:
+    """Return what decides how few zones could ever do; see `NodeZones.totals`."""
+    return amounts.allocatable if _is_memory(name) else amounts.capacity
+
+
+def _is_memory(name: str) -> bool:
+    return name == MEMORY or name.startswith(HUGE_PAGES_PREFIX)
+
+
+def _cpus(text: str) -> frozenset[int]:
+    # A range is written out, and anybody's annotation must not fill the memory.
+    if any(len(number) > _MOST_CPU_DIGITS for number in re.findall(r"\d+", text)):
+        raise ReportError(f"annotation {NUMA_DETAIL_ANNOTATION}: a CPU has too large a number")
+    try:
+        return parse_cpus(text)
+    except ValueError as error:
+        raise ReportError(f"annotation {NUMA_DETAIL_ANNOTATION}: {error}") from error
+
+
+def _split(
+    names: Sequence[str], detail: NumaDetail, cores: Sequence[frozenset[int]]
+) -> tuple[int, ...]:
+    """Return the free CPUs of each zone whose core is not free as a whole."""
+    if not cores:
+        return ()
+    free = _cpus(detail.free)
+    partly = frozenset[int]().union(*(core & free for core in cores if not core <= free))
+    return tuple(len(_cpus(detail.cpus.get(name, "")) & partly) for name in names)
+
+
+def _distances(zones: Mapping[int, Zone], numbers: Sequence[int]) -> tuple[tuple[int, ...], ...]:
+    """Return the distances between zones; empty if some are not reported."""
+    known = {zone.name: number for number, zone in zones.items()}
+    found: dict[tuple[int, int], int] = {}
+    for number, zone in zones.items():
+        for cost in zone.costs:
+            if cost.name not in known:
+                raise ReportError(f"zone {zone.name} has a distance to {cost.name}, not a zone")
+            found[number, known[cost.name]] = cost.value
+    if any((one, other) not in found for one in numbers for other in numbers):
+        return ()
+    return tuple(tuple(found[one, other] for other in numbers) for one in numbers)

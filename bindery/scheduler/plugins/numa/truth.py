@@ -1,0 +1,341 @@
+"""What the zones of nodes have free between cycles: their reports, and what came since.
+
+Changes only mark nodes. The next session works out the marked nodes again, and cached predictions
+of all others stay valid.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.api import numaplacement
+from bindery.api.numaplacement import NumaPlacement
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
+from bindery.kube.objects import Meta, Node, Pod
+from bindery.kube.resources import NODES
+from bindery.nodecore.masks import nodes_of
+from bindery.nodecore.pods import CPU
+from bindery.nodecore.prediction import plain
+from bindery.nodecore.prediction.requests import PodRequest
+from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
+from bindery.scheduler.model.problems import ObjectProblem
+from bindery.scheduler.model.views import NodesView
+from bindery.scheduler.plugins.numa.asks import Asks
+from bindery.scheduler.plugins.numa.books import Book, BoundPod
+from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
+from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, Part, ZoneTable
+
+INVALID_REPORT: Final = "InvalidNodeResourceTopology"
+"""The reason of the event at a node whose report cannot be used."""
+
+Handed = tuple[Uid, str, Mapping[str, Any]]
+"""Pod UID, node name and data for the binder."""
+
+
+class Truth:
+    """The zones of nodes without any plan."""
+
+    def __init__(self) -> None:
+        self.table = ZoneTable()
+        self.asks = Asks()
+        self.books: dict[int, Book] = {}
+        """Slot -> the pods of the node."""
+        self.problems: list[ObjectProblem] = []
+        """Reports that cannot be used, for events; each once."""
+        self._told: dict[str, str] = {}
+        """Node name -> the last problem of its report."""
+        self._reports: dict[str, NodeResourceTopology] = {}
+        self._nodes: dict[str, Node] = {}
+        self._pods: defaultdict[str, dict[str, Pod]] = defaultdict(dict)
+        """Node name -> UID -> pod, for pods that have not ended."""
+        self._places: dict[str, str] = {}
+        """Pod UID -> node name."""
+        self._coming: dict[str, dict[str, NumaPlacement]] = {}
+        """Node name -> pods at the binder -> their zones."""
+        self._marked: dict[str, None] = {}
+        """The nodes to work out again, in order."""
+        self._unread: dict[str, None] = {}
+        """The nodes whose report must be read again."""
+        self._releasing: dict[int, frozenset[str]] = {}
+        """Slot -> the pods that count as releasing."""
+        self._slots_of_rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
+        self._rows_version: tuple[int, int, int] = (-1, -1, -1)
+
+    # -- changes, between sessions ---------------------------------------------------------------
+
+    def put_report(self, report: NodeResourceTopology, *, gone: bool) -> None:
+        """Note a new state of a report."""
+        name = report.metadata.name
+        if gone:
+            self._reports.pop(name, None)
+        else:
+            self._reports[name] = report
+        self._unread[name] = None
+
+    def put_node(self, node: Node, *, gone: bool) -> None:
+        """Note a new state of a node."""
+        name = node.metadata.name
+        known = self._nodes.get(name)
+        if gone:
+            self._nodes.pop(name, None)
+        else:
+            self._nodes[name] = node
+        # Status writes are frequent, and only the capacity is compared with the report.
+        if gone or known is None or known.status.capacity != node.status.capacity:
+            self._unread[name] = None
+
+    def put_pod(self, pod: Pod, *, gone: bool) -> None:
+        """Note a new state of a pod."""
+        uid, name = pod.metadata.uid, pod.spec.node_name
+        gone = gone or not name or pod.status.phase in ENDED_POD_PHASES
+        known = self._places.get(uid)
+        if known is not None and (gone or known != name):
+            del self._places[uid]
+            del self._pods[known][uid]
+            self.mark(known)
+        if not gone:
+            self._places[uid] = name
+            self._pods[name][uid] = pod
+            self.mark(name)
+
+    def mark(self, name: str) -> None:
+        """Let the node `name` be worked out again."""
+        if name in self.table.slots:
+            self._marked[name] = None
+
+    @property
+    def has_zones(self) -> bool:
+        """Whether there is any report."""
+        return bool(self._reports)
+
+    # -- the next session ------------------------------------------------------------------------
+
+    def read_reports(self, *, in_session: bool = False) -> bool:
+        """Read the changed reports; return whether a node has other zones than before.
+
+        `in_session`: a node that does not exist now will not come with the same list.
+        """
+        version = self.table.version
+        for name in sorted(self._unread):
+            if in_session or name in self._nodes or name not in self._reports:
+                del self._unread[name]
+                self._read(name)
+        return self.table.version != version
+
+    def slots_of_rows(self, nodes: NodesView) -> NDArray[np.intp]:
+        """Return node row -> slot; `NO_SLOT` for a node without zones. Do not write to it."""
+        version = nodes.version, self.table.version, len(nodes.nodes)
+        if version != self._rows_version:
+            found = np.full(len(nodes.nodes), NO_SLOT, dtype=np.intp)
+            for name, slot in self.table.slots.items():
+                row = nodes.rows.get(name, NO_ROW)
+                if row != NO_ROW:
+                    found[row] = slot
+            self._slots_of_rows, self._rows_version = found, version
+        return self._slots_of_rows
+
+    def settle(self, tasks: Mapping[Uid, Task], handed: Iterable[Handed]) -> None:
+        """Work out the nodes that have changed since the last session."""
+        self._note_handed(tasks, handed)
+        for slot, uids in self._releasing.items():
+            # An eviction may have been refused, which no event of the pod shows.
+            if uids != self._leaving(slot, tasks):
+                self._marked[self.table.names[slot]] = None
+        for name in self._marked:
+            slot = self.table.slot(name)
+            if slot != NO_SLOT:
+                self._work_out(slot, tasks)
+        self._marked.clear()
+        self.table.trim()
+
+    def part(self, uid: str, slot: int) -> Part | None:
+        """Return what the pod `uid` holds of the zones of its node; None if it is not known."""
+        book = self.books.get(slot)
+        pod = book.pods.get(uid) if book is not None else None
+        if pod is not None:
+            return pod.part
+        record = self._coming.get(self.table.names[slot], {}).get(uid)
+        return self._recorded(record, slot) if record is not None else None
+
+    # -- reports -----------------------------------------------------------------------------------
+
+    def _read(self, name: str) -> None:
+        node, stored = self._nodes.get(name), self._reports.get(name)
+        found: Report | None = None
+        if stored is None:
+            self._told.pop(name, None)
+        elif node is None:
+            kind = NODE_RESOURCE_TOPOLOGIES
+            self._tell(stored.metadata, kind.api_version, kind.kind, f"there is no node {name}")
+        else:
+            try:
+                found = read(stored, node.status.capacity or {})
+                self._told.pop(name, None)
+            except ReportError as error:
+                text = f"its NodeResourceTopology is not used: {error}"
+                self._tell(node.metadata, NODES.api_version, NODES.kind, text)
+        slot = self.table.slot(name)
+        if found is None:
+            if slot != NO_SLOT:
+                self.books.pop(slot, None)
+                self._releasing.pop(slot, None)
+                self.table.remove(name)
+            return
+        slot = self.table.put(name, found.zones)
+        book = self.books.get(slot)
+        if book is None:
+            self.books[slot] = Book(found)
+        else:
+            book.report, book.is_new = found, True
+        self._marked[name] = None
+
+    def _tell(self, meta: Meta, api_version: str, kind: str, text: str) -> None:
+        if self._told.get(meta.name) != text:
+            self._told[meta.name] = text
+            self.problems.append(ObjectProblem(api_version, kind, meta, INVALID_REPORT, text))
+
+    # -- pods --------------------------------------------------------------------------------------
+
+    def _note_handed(self, tasks: Mapping[Uid, Task], handed: Iterable[Handed]) -> None:
+        coming: defaultdict[str, dict[str, NumaPlacement]] = defaultdict(dict)
+        for uid, name, data in handed:
+            task = tasks.get(uid)
+            # A pod that is bound has a record of its own.
+            if task is None or task.pod_node or task.status.has_ended:
+                continue
+            placement = numaplacement.from_data(data)
+            if placement is not None:
+                coming[name][uid] = placement
+        for name in coming.keys() | self._coming.keys():
+            if coming.get(name) != self._coming.get(name):
+                self.mark(name)
+        self._coming = dict(coming)
+
+    def _leaving(self, slot: int, tasks: Mapping[Uid, Task]) -> frozenset[str]:
+        book, name = self.books[slot], self.table.names[slot]
+        uids = (*book.pods, *self._coming.get(name, ()))
+        return frozenset(uid for uid in uids if _is_releasing(tasks.get(Uid(uid))))
+
+    def _work_out(self, slot: int, tasks: Mapping[Uid, Task]) -> None:
+        table, book, name = self.table, self.books[slot], self.table.names[slot]
+        coming = self._coming.get(name, {})
+        book.see(self._pods.get(name, {}), self.asks, coming)
+        for pod in (*book.pods.values(), *book.gone.values()):
+            if pod.record is not None:
+                pod.part = self._recorded(pod.record, slot)
+        used = self._used(slot, book.report)
+        book.compare(used)
+        self._guess(slot, book, used)
+        with table.changing(slot):
+            table.now.set(slot, book.report.zones)
+            for pod in book.pods.values():
+                if pod.is_included and pod.part is not None:
+                    table.now.spans[slot].update(pod.part.spans)
+            table.now.regroup(slot)
+            for pod in book.given_back():
+                if pod.part is not None:
+                    self._give(slot, pod.part)
+            for pod in book.deducted():
+                self._take(slot, pod)
+            for record in coming.values():
+                table.now.move(slot, self._clipped(slot, self._recorded(record, slot)), -1)
+            table.later.copy(slot, table.now)
+            leaving = self._leaving(slot, tasks)
+            for uid in sorted(leaving):
+                part = self.part(uid, slot)
+                if part is not None:
+                    table.later.move(slot, part.within(self._room(slot)), 1)
+            table.apart[slot] = len(leaving)
+        if leaving:
+            self._releasing[slot] = leaving
+        else:
+            self._releasing.pop(slot, None)
+
+    def _used(self, slot: int, report: Report) -> Amounts:
+        """Return what the zones have in use by the report: of pods alone, as far as is known."""
+        return self.table.amounts(report.allocatable) - self.table.amounts(report.zones.free)
+
+    def _take(self, slot: int, pod: BoundPod) -> None:
+        """Deduct a pod that the report does not include."""
+        table = self.table
+        if pod.part is None:
+            before = table.now.arrays.node(slot)
+            predicted = plain.predict(before, pod.ask.request)
+            after = predicted.after
+            if not predicted.admit:  # it runs, so the report is behind
+                after = plain.take(before, pod.ask.request, 0)
+            pod.part = table.part(before, after)
+        table.now.move(slot, self._clipped(slot, pod.part), -1)
+
+    def _give(self, slot: int, part: Part) -> None:
+        room = self.table.now.arrays.totals[slot] - self.table.now.arrays.free[slot]
+        self.table.now.move(slot, part.within(room), 1)
+
+    def _room(self, slot: int) -> Amounts:
+        later = self.table.later.arrays
+        return np.asarray(later.totals[slot] - later.free[slot])
+
+    def _clipped(self, slot: int, part: Part) -> Part:
+        return part.within(self.table.now.arrays.free[slot])
+
+    def _recorded(self, record: NumaPlacement, slot: int) -> Part:
+        """Return what a pod holds by its record; zones that the node does not have are left out."""
+        table, ids = self.table, self.books[slot].report.ids
+        held = [record.held.get(str(number), {}) for number in ids]
+        amounts = table.amounts(held)
+        mask = table.memory_zones(amounts)
+        spans = (mask,) if mask & (mask - 1) else ()
+        return Part(amounts, np.zeros(table.now.arrays.split.shape[1]), spans)
+
+    def _guess(self, slot: int, book: Book, used: Amounts) -> None:
+        """Guess what the included pods without a record hold: use that no record explains."""
+        unknown = [pod for pod in book.in_order() if pod.is_included and pod.part is None]
+        if not unknown:
+            return
+        left = used.copy()
+        for pod in (*book.pods.values(), *book.gone.values()):
+            if pod.is_included and pod.part is not None:
+                left -= pod.part.amounts
+        for pod in unknown:
+            pod.part = self._on_one_zone(pod.ask.request, left, book.report)
+            if pod.part is not None:
+                left -= pod.part.amounts
+
+    def _on_one_zone(self, request: PodRequest, left: Amounts, report: Report) -> Part | None:
+        wanted = _amounts(request, report)
+        for zone in range(len(report.ids)):
+            held: Sequence[Mapping[str, int]] = [
+                wanted if other == zone else {} for other in range(len(report.ids))
+            ]
+            amounts = self.table.amounts(held)
+            if amounts.any() and (amounts <= left).all():
+                return Part(amounts, np.zeros(self.table.now.arrays.split.shape[1]))
+        return None
+
+
+def _amounts(request: PodRequest, report: Report) -> dict[str, int]:
+    """Return what a pod with `request` holds on the node in all."""
+    whole, zones = request.whole, report.zones
+    amounts = dict(whole.devices)
+    if zones.has_static_cpus and whole.cpus:
+        amounts[CPU] = whole.cpus
+    if zones.has_static_memory:
+        amounts |= whole.memory
+    return amounts
+
+
+def held_of(part: Part, ids: Sequence[int], resources: Sequence[str]) -> NumaPlacement:
+    """Return the record of a pod that holds `part`. `ids`: the NUMA nodes of the zones."""
+    held: dict[str, dict[str, int]] = {}
+    for zone in nodes_of(part.zones):
+        amounts = zip(resources, part.amounts[zone].tolist(), strict=True)
+        held[str(ids[zone])] = {name: int(amount) for name, amount in amounts if amount > 0}
+    return NumaPlacement(zones=[ids[zone] for zone in nodes_of(part.zones)], held=held)
+
+
+def _is_releasing(task: Task | None) -> bool:
+    return task is not None and task.status is TaskStatus.RELEASING
