@@ -89,9 +89,9 @@ class Book:
     def see(self, pods: Mapping[str, Pod], asks: Asks, records: Records) -> None:
         """Take over the present pods of the node. `records`: of pods without an annotation."""
         for uid in self.pods.keys() - pods.keys():
-            pod = self.pods.pop(uid)
-            if pod.is_included:
-                self.gone[uid] = pod
+            ended = self.pods.pop(uid)
+            if ended.is_included:
+                self.gone[uid] = ended
         for uid in self.others.keys() - pods.keys():
             del self.others[uid]
         for uid, pod in pods.items():
@@ -140,17 +140,15 @@ class Book:
 
     def _compare_fingerprint(self) -> bool:
         """Look for a set of pods with the report's fingerprint; return whether there is one."""
-        ordered = self.in_order()
-        old = [pod for pod in ordered if pod.is_included]
-        new = [pod for pod in ordered if not pod.is_included]
+        ordered = sorted(self.pods.values(), key=lambda pod: (not pod.is_included, pod.key))
         base = () if self.report.counts_exclusive else tuple(self.others.values())
         for gone in ([], list(self.gone.values())) if self.gone else ([],):
-            for lacking in range(min(len(new), _MOST_TRIED) + 1):
-                included = [*old, *new[: len(new) - lacking]]
+            for lacking in range(min(len(ordered), _MOST_TRIED) + 1):
+                included = ordered[: len(ordered) - lacking]
                 named = [(pod.namespace, pod.name) for pod in (*included, *gone)]
                 if podfingerprint.sign([*base, *named]) == self.report.fingerprint:
-                    for pod in included:
-                        pod.is_included = True
+                    for place, pod in enumerate(ordered):
+                        pod.is_included = place < len(included)
                     self.gone = {pod.uid: pod for pod in gone}
                     return True
         return False
@@ -162,7 +160,10 @@ class Book:
             if pod.is_included and pod.part is not None:
                 left -= pod.part.amounts
         for pod in self.in_order():
-            if pod.is_included or pod.part is None:
+            if pod.is_included:
+                continue
+            if pod.part is None:  # it ran before, and lies on several zones
+                pod.is_included = pod.is_old
                 continue
             if self.is_new and pod.ran:
                 pod.newer_reports += 1

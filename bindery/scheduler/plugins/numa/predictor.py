@@ -5,7 +5,6 @@ nodes one by one, with the results of equal nodes in equal states remembered, an
 arrays. The score prefers few zones, then aligned ones, then near ones.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -14,6 +13,7 @@ from numpy.typing import NDArray
 
 from bindery.nodecore.prediction import plain, vectors
 from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, ZoneArrays
+from bindery.nodecore.prediction.zones import NodeZones
 from bindery.nodecore.topology import policies
 from bindery.scheduler.plugins.numa.asks import Ask
 from bindery.scheduler.plugins.numa.table import Part, ZoneTable
@@ -189,15 +189,7 @@ class Predictor:
         arrays = (table.later if later else table.now).arrays
         node = arrays.node(slot)
         if promised:
-            other = table.later.arrays.node(slot)
-            node = replace(
-                node,
-                free=tuple(
-                    _least(one, two) for one, two in zip(node.free, other.free, strict=True)
-                ),
-                split=tuple(map(min, node.split, other.split)),
-                groups=tuple(one | two for one, two in zip(node.groups, other.groups, strict=True)),
-            )
+            node = _unpromised(node, table.later.arrays.node(slot))
         predicted = plain.predict(node, ask.request)
         zones = np.array([predicted.zones], dtype=np.uint8)
         preferred = np.array([predicted.preferred])
@@ -206,8 +198,17 @@ class Predictor:
         return Outcome(predicted.admit, predicted.reason, score * predicted.admit, part)
 
 
-def _least(one: Mapping[str, int], other: Mapping[str, int]) -> dict[str, int]:
-    return {name: min(amount, other[name]) for name, amount in one.items()}
+def _unpromised(now: NodeZones, later: NodeZones) -> NodeZones:
+    """Return what is free now and after all releases."""
+    return replace(
+        now,
+        free=tuple(
+            {name: min(amount, two[name]) for name, amount in one.items()}
+            for one, two in zip(now.free, later.free, strict=True)
+        ),
+        split=tuple(map(min, now.split, later.split)),
+        groups=tuple(one | two for one, two in zip(now.groups, later.groups, strict=True)),
+    )
 
 
 def _scores(arrays: ZoneArrays, slots: Slots, zones: NDArray[np.uint8], preferred: Bools) -> Floats:

@@ -27,9 +27,8 @@ from bindery.kube.nodetopologies import (
     ZoneResource,
 )
 from bindery.nodecore.cpusets import parse_cpus
-from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY
-from bindery.nodecore.prediction.vectors import MAX_ZONES, POLICIES, SCOPES
-from bindery.nodecore.prediction.zones import NodeZones
+from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, SCOPES
+from bindery.nodecore.prediction.zones import NodeZones, is_memory
 from bindery.nodecore.topology import policies
 from bindery.nodecore.topology.manager import CONTAINER_SCOPE, POD_SCOPE
 from bindery.nodecore.topology.options import PREFER_CLOSEST
@@ -208,7 +207,7 @@ def _node_zones(
 ) -> NodeZones:
     each = amounts.values()
     if detail is None:
-        has_static_memory = any(_is_memory(name) for one in each for name in one)
+        has_static_memory = any(is_memory(name) for one in each for name in one)
         detail = NumaDetail(cpu_manager_policy=_STATIC)
     else:
         has_static_memory = detail.memory_manager_policy.lower() == _STATIC
@@ -231,11 +230,7 @@ def _node_zones(
 
 def _total(name: str, amounts: _Amounts) -> int:
     """Return what decides how few zones could ever do; see `NodeZones.totals`."""
-    return amounts.allocatable if _is_memory(name) else amounts.capacity
-
-
-def _is_memory(name: str) -> bool:
-    return name == MEMORY or name.startswith(HUGE_PAGES_PREFIX)
+    return amounts.allocatable if is_memory(name) else amounts.capacity
 
 
 def _cpus(text: str) -> frozenset[int]:

@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.nodecore.masks import nodes_of
-from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY
 from bindery.nodecore.prediction.arrays import MAX_ZONES, ZoneArrays, stack
-from bindery.nodecore.prediction.zones import NodeZones
+from bindery.nodecore.prediction.zones import NodeZones, is_memory
 
 NO_SLOT: Final = -1
 _BITS: Final = np.array([1 << zone for zone in range(MAX_ZONES)], dtype=np.uint8)
@@ -247,7 +246,9 @@ class ZoneTable:
         self.epoch += 1  # parts and keys have the shape of the arrays
         sizes = {"N": capacity, "Z": zones, "R": len(names)}
         self.now.arrays = _grown(old, names, sizes)
-        own = {name: _array(getattr(self.later.arrays, name), _AXES[name], sizes) for name in _FREE}
+        own: dict[str, Any] = {
+            name: _array(getattr(self.later.arrays, name), _AXES[name], sizes) for name in _FREE
+        }
         self.later.arrays = replace(self.now.arrays, **own)
         self.apart = _array(self.apart, "N", sizes)
         self._axis = {name: index for index, name in enumerate(names)}
@@ -287,11 +288,6 @@ _FREE: Final = ("free", "split", "groups")
 """The arrays that change when pods come and go."""
 _STATIC: Final = tuple(name for name in _AXES if name not in _FREE)
 """The arrays that decide the kind of a node; now and later share them."""
-
-
-def is_memory(resource: str) -> bool:
-    """Return whether the memory manager serves the resource."""
-    return resource == MEMORY or resource.startswith(HUGE_PAGES_PREFIX)
 
 
 def _grown(arrays: ZoneArrays, names: tuple[str, ...], sizes: dict[str, int]) -> ZoneArrays:

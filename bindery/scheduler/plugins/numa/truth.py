@@ -27,7 +27,7 @@ from bindery.scheduler.model.views import NodesView
 from bindery.scheduler.plugins.numa.asks import Asks
 from bindery.scheduler.plugins.numa.books import Book, BoundPod
 from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
-from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, Part, ZoneTable
+from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, Part, Side, ZoneTable
 
 INVALID_REPORT: Final = "InvalidNodeResourceTopology"
 """The reason of the event at a node whose report cannot be used."""
@@ -221,41 +221,47 @@ class Truth:
         return frozenset(uid for uid in uids if _is_releasing(tasks.get(Uid(uid))))
 
     def _work_out(self, slot: int, tasks: Mapping[Uid, Task]) -> None:
+        """Set what is free on a node, now and after all releases."""
         table, book, name = self.table, self.books[slot], self.table.names[slot]
         coming = self._coming.get(name, {})
         book.see(self._pods.get(name, {}), self.asks, coming)
         for pod in (*book.pods.values(), *book.gone.values()):
             if pod.record is not None:
                 pod.part = self._recorded(pod.record, slot)
-        used = self._used(slot, book.report)
+        used = self._used(book.report)
+        self._guess(book, used)
         book.compare(used)
-        self._guess(slot, book, used)
+        self._guess(book, used)
+        leaving = self._leaving(slot, tasks)
         with table.changing(slot):
-            table.now.set(slot, book.report.zones)
-            for pod in book.pods.values():
-                if pod.is_included and pod.part is not None:
-                    table.now.spans[slot].update(pod.part.spans)
-            table.now.regroup(slot)
-            for pod in book.given_back():
-                if pod.part is not None:
-                    self._give(slot, pod.part)
-            for pod in book.deducted():
-                self._take(slot, pod)
-            for record in coming.values():
-                table.now.move(slot, self._clipped(slot, self._recorded(record, slot)), -1)
+            self._set_now(slot, book, coming.values())
             table.later.copy(slot, table.now)
-            leaving = self._leaving(slot, tasks)
             for uid in sorted(leaving):
                 part = self.part(uid, slot)
                 if part is not None:
-                    table.later.move(slot, part.within(self._room(slot)), 1)
+                    self._give(slot, table.later, part)
             table.apart[slot] = len(leaving)
         if leaving:
             self._releasing[slot] = leaving
         else:
             self._releasing.pop(slot, None)
 
-    def _used(self, slot: int, report: Report) -> Amounts:
+    def _set_now(self, slot: int, book: Book, coming: Iterable[NumaPlacement]) -> None:
+        now = self.table.now
+        now.set(slot, book.report.zones)
+        for pod in book.pods.values():
+            if pod.is_included and pod.part is not None and pod.part.spans:
+                now.spans[slot].update(pod.part.spans)
+        now.regroup(slot)
+        for pod in book.given_back():
+            if pod.part is not None:
+                self._give(slot, now, pod.part)
+        for pod in book.deducted():
+            self._take(slot, pod)
+        for record in coming:
+            now.move(slot, self._clipped(slot, self._recorded(record, slot)), -1)
+
+    def _used(self, report: Report) -> Amounts:
         """Return what the zones have in use by the report: of pods alone, as far as is known."""
         return self.table.amounts(report.allocatable) - self.table.amounts(report.zones.free)
 
@@ -271,13 +277,11 @@ class Truth:
             pod.part = table.part(before, after)
         table.now.move(slot, self._clipped(slot, pod.part), -1)
 
-    def _give(self, slot: int, part: Part) -> None:
-        room = self.table.now.arrays.totals[slot] - self.table.now.arrays.free[slot]
-        self.table.now.move(slot, part.within(room), 1)
-
-    def _room(self, slot: int) -> Amounts:
-        later = self.table.later.arrays
-        return np.asarray(later.totals[slot] - later.free[slot])
+    @staticmethod
+    def _give(slot: int, side: Side, part: Part) -> None:
+        """Give back a part, as far as the zones have room for it."""
+        room = side.arrays.totals[slot] - side.arrays.free[slot]
+        side.move(slot, part.within(room), 1)
 
     def _clipped(self, slot: int, part: Part) -> Part:
         return part.within(self.table.now.arrays.free[slot])
@@ -291,14 +295,21 @@ class Truth:
         spans = (mask,) if mask & (mask - 1) else ()
         return Part(amounts, np.zeros(table.now.arrays.split.shape[1]), spans)
 
-    def _guess(self, slot: int, book: Book, used: Amounts) -> None:
-        """Guess what the included pods without a record hold: use that no record explains."""
-        unknown = [pod for pod in book.in_order() if pod.is_included and pod.part is None]
+    def _guess(self, book: Book, used: Amounts) -> None:
+        """Guess what pods without a record hold: use that no record explains.
+
+        Only for pods that the report includes, or that ran already when the node was first seen.
+        """
+        unknown = [
+            pod
+            for pod in book.in_order()
+            if pod.part is None and (pod.is_included or (pod.is_old and book.report.pods is None))
+        ]
         if not unknown:
             return
         left = used.copy()
         for pod in (*book.pods.values(), *book.gone.values()):
-            if pod.is_included and pod.part is not None:
+            if (pod.is_included or pod.is_old) and pod.part is not None:
                 left -= pod.part.amounts
         for pod in unknown:
             pod.part = self._on_one_zone(pod.ask.request, left, book.report)

@@ -1,0 +1,114 @@
+"""Pods that their nodes refused: the node is avoided, the refusal told and counted."""
+
+import msgspec
+import pytest
+from numaworld import NumaWorld, aligned_pod, numa_node, on_zone, refused, report
+from numaworld import bound as bound_on
+from schedulerworld import NOW, node, pod, report_of
+
+from bindery.api.names import NUMA_ZONES_ANNOTATION
+from bindery.kube import objects as kube
+from bindery.kube.bindrequests import PodBinding
+
+REASONS = ["TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError", "OutOfcpu"]
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_equal_pods_avoid_a_node_that_refused_one_for_a_while(reason: str) -> None:
+    world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
+    world.put(
+        refused(aligned_pod("a"), "n", reason), aligned_pod("b"), aligned_pod("larger", cpu=3)
+    )
+
+    assert world.zones() == {"larger": ("n", [0])}
+    message = report_of(world.engine, "b").message
+    assert message == "0/1 nodes are available: 1 refused an equal pod a short while ago"
+    world.clock.now += 61
+    assert world.zones() == {"b": ("n", [1])}
+
+
+def test_the_prediction_and_the_answer_of_the_node_are_told() -> None:
+    world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
+    world.put(refused(aligned_pod("a"), "n"), aligned_pod("b"))
+    world.drafts()
+
+    (waiting,) = [each for each in report_of(world.engine, "b").pods.values() if each.name == "b"]
+    assert waiting.message.endswith(
+        "node n refused pod a (TopologyAffinityError: Pod was rejected: Resources cannot be "
+        "allocated with Topology locality), where NUMA zone 0 had been predicted"
+    )
+
+
+def test_nodes_without_zones_refuse_pods_too() -> None:
+    world = NumaWorld(node("a"), node("b"), pod("p", cpu=2), pod("q", cpu=1))
+    failed = refused(pod("p", cpu=2), "a", "OutOfcpu")
+    world.put(failed, pod("p2", cpu=2))
+
+    assert world.zones()["p2"] == ("b", None)
+
+
+def test_other_failures_do_not_count_against_the_node() -> None:
+    world = NumaWorld(node("a"), pod("p"))
+    world.put(refused(pod("p"), "a", "Evicted"), pod("q"))
+
+    assert world.zones() == {"q": ("a", None)}
+
+
+def test_a_refusal_before_the_start_counts_from_its_own_time() -> None:
+    def at(text: str) -> kube.Pod:
+        item = refused(aligned_pod("a"), "n")
+        status = msgspec.structs.replace(item.status, start_time=text)
+        return msgspec.structs.replace(item, status=status)
+
+    for text, expected in (("2025-06-15T15:05:39Z", {"b"}), ("2025-06-15T15:06:30Z", set())):
+        world = NumaWorld(numa_node("n"), at(text), report("n"), aligned_pod("b"))
+        assert NOW == 1_750_000_000
+        assert set(world.zones()) == expected
+
+
+def test_the_deletion_of_the_failed_pod_changes_nothing() -> None:
+    world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
+    world.put(refused(aligned_pod("a"), "n"))
+    world.remove(refused(aligned_pod("a"), "n"))
+    world.put(aligned_pod("b"))
+
+    assert world.zones() == {}
+
+
+def test_each_predicted_pod_is_counted_once_when_its_node_decides() -> None:
+    world = NumaWorld(numa_node("n"), report("n"))
+    waiting = [bound_on(aligned_pod(name), "n", on_zone(0, 2), phase="Pending") for name in "ab"]
+    world.put(*waiting)
+    world.put(refused(aligned_pod("a"), "n"), bound_on(aligned_pod("b"), "n", on_zone(0, 2)))
+    world.put(refused(aligned_pod("a"), "n"), bound_on(aligned_pod("b"), "n", on_zone(0, 2)))
+    world.drafts()
+
+    assert sorted(each.reason for each in world.engine.report.answers) == [
+        "",
+        "TopologyAffinityError",
+    ]
+    world.drafts()
+    assert world.engine.report.answers == []
+
+
+def test_pods_that_were_decided_before_the_start_are_not_counted() -> None:
+    world = NumaWorld(numa_node("n"), report("n"), refused(aligned_pod("a"), "n"))
+    world.put(refused(aligned_pod("a"), "n"))
+    world.drafts()
+
+    assert world.engine.report.answers == []
+
+
+def test_rehearsals_record_what_the_binder_would() -> None:
+    world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a"))
+    (draft,) = world.drafts()
+    (planned,) = draft.spec.pods
+    binding = msgspec.convert(
+        {"podName": "a", "podUID": "uid-a", "selectedNode": "n", "pluginData": planned.plugin_data},
+        PodBinding,
+    )
+
+    (effect,) = world.engine.bind_effects(aligned_pod("a"), binding)
+
+    expected = on_zone(0, 2).record("uid-a")
+    assert effect.metadata.annotations[NUMA_ZONES_ANNOTATION] == expected

@@ -1,0 +1,164 @@
+"""Pods that a report does not include yet, and pods that it still includes."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from numaworld import (
+    NumaWorld,
+    aligned_pod,
+    bound,
+    numa_node,
+    on_zone,
+    report,
+)
+from schedulerworld import as_created, plan, pod
+
+from bindery.api.numaplacement import NumaPlacement
+from bindery.kube import objects as kube
+
+
+def started(world: NumaWorld, *pods: kube.Pod) -> dict[str, tuple[str, list[int] | None]]:
+    """Plan `pods`, let the binder bind them as planned, and return their places."""
+    world.put(*pods)
+    by_name = {each.metadata.name: each for each in pods}
+    found: dict[str, tuple[str, list[int] | None]] = {}
+    for draft in world.drafts():
+        world.put(as_created(draft))
+        for each in draft.spec.pods:
+            data = each.plugin_data.get("numa")
+            placement = msgspec.convert(data, NumaPlacement) if data else None
+            found[each.pod_name] = each.selected_node, placement.zones if placement else None
+            item = by_name[each.pod_name]
+            world.put(bound(item, each.selected_node, placement, phase="Pending"))
+    return found
+
+
+def test_planned_pods_stay_deducted_until_the_report_lists_them() -> None:
+    world = NumaWorld(numa_node("n"), report("n", pods=[]))
+    assert started(world, aligned_pod("a", cpu=3)) == {"a": ("n", [0])}
+    assert started(world, aligned_pod("b", cpu=3)) == {"b": ("n", [1])}
+
+    world.put(aligned_pod("c", cpu=3))
+    assert plan(world.engine) == {}
+    world.put(report("n", free={"cpu": [1, 4], "memory": [7, 8]}, pods=["uid-a"]))
+    assert plan(world.engine) == {}
+    world.put(report("n", free={"cpu": [1, 1], "memory": [7, 7]}, pods=["uid-a", "uid-b"]))
+    assert plan(world.engine) == {}
+    world.put(aligned_pod("small", cpu=1))
+    assert world.zones() == {"small": ("n", [0])}
+
+
+def test_a_pod_at_the_binder_is_deducted() -> None:
+    world = NumaWorld(numa_node("n"), report("n"), aligned_pod("a", cpu=4))
+    (draft,) = world.drafts()
+    world.put(as_created(draft), aligned_pod("b", cpu=4))
+
+    assert world.zones() == {"b": ("n", [1])}
+
+
+def test_a_restarted_scheduler_knows_requests_and_records() -> None:
+    world = NumaWorld(numa_node("n"), report("n", pods=[]), aligned_pod("a", cpu=3))
+    (draft,) = world.drafts()
+
+    waits = as_created(draft)
+    again = NumaWorld(
+        numa_node("n"), waits, report("n", pods=[]), aligned_pod("a", cpu=3),
+        aligned_pod("b", cpu=3), aligned_pod("c", cpu=3),
+    )  # fmt: skip
+    assert again.zones() == {"b": ("n", [1])}
+
+    again = NumaWorld(
+        numa_node("n"), bound(aligned_pod("a", cpu=3), "n", on_zone(1, 3)),
+        report("n", pods=[]), aligned_pod("b", cpu=3), aligned_pod("c", cpu=3),
+    )  # fmt: skip
+    assert again.zones() == {"b": ("n", [0])}
+
+
+def test_a_fingerprint_shows_which_pods_are_included() -> None:
+    def signed(free: list[int], *pods: kube.Pod) -> Any:
+        memory = [8 if cpus == 4 else 7 for cpus in free]
+        return report("n", free={"cpu": free, "memory": memory}, signed=pods)
+
+    other, a, b = pod("other", cpu="100m", on="n"), aligned_pod("a", cpu=3), aligned_pod("b", cpu=3)
+    world = NumaWorld(numa_node("n", cpu=5), other, signed([4, 4], other))
+    assert started(world, a) == {"a": ("n", [0])}
+    assert started(world, b) == {"b": ("n", [1])}
+
+    world.put(signed([1, 4], other, a), aligned_pod("c", cpu=2))
+    assert plan(world.engine) == {}  # b is not included
+    world.put(signed([3, 4], other))  # an older report cannot take a back
+    assert plan(world.engine) == {}
+    world.put(signed([1, 1], b, a, other), aligned_pod("d", cpu=1))
+    assert world.zones() == {"d": ("n", [0])}
+
+
+def test_without_list_and_fingerprint_a_newer_report_must_cover_the_pod() -> None:
+    def reported(free: list[int], version: str) -> Any:
+        return report("n", {"cpu": 4}, free={"cpu": free}, version=version)
+
+    world = NumaWorld(numa_node("n"), reported([4, 4], "1"))
+    a = aligned_pod("a", cpu=3)
+    assert started(world, a) == {"a": ("n", [0])}
+
+    world.put(aligned_pod("b", cpu=2))
+    held = bound(a, "n", on_zone(0, 3))
+    assert world.zones() == {"b": ("n", [1])}
+    world.put(held)
+    world.drafts()
+    # Still the old state: the zone in use is another one.
+    world.put(reported([4, 3], "2"), aligned_pod("c", cpu=2))
+    assert world.zones() == {}
+    world.put(reported([1, 4], "3"))
+    assert world.zones() == {"c": ("n", [1])}
+
+
+@pytest.mark.parametrize("listed", [True, False])
+def test_pods_that_ran_before_the_scheduler_started_count_once(listed: bool) -> None:
+    a = bound(aligned_pod("a", cpu=3), "n")  # another scheduler bound it
+    stored = report("n", free={"cpu": [1, 4], "memory": [7, 8]}, pods=["uid-a"] if listed else None)
+    world = NumaWorld(numa_node("n"), a, stored, aligned_pod("b", cpu=1), aligned_pod("c", cpu=4))
+
+    assert world.zones() == {"b": ("n", [0]), "c": ("n", [1])}
+
+
+def test_a_pod_of_another_scheduler_is_predicted_as_its_node_places_it() -> None:
+    world = NumaWorld(numa_node("n"), report("n", pods=[]))
+    world.drafts()
+    foreign = aligned_pod("foreign", cpu=4, scheduler="other")
+    world.put(bound(foreign, "n", phase="Pending"), aligned_pod("a", cpu=4))
+
+    assert world.zones() == {"a": ("n", [1])}
+
+
+def test_an_ended_pod_gives_its_zones_back_before_the_next_report() -> None:
+    full = report("n", free={"cpu": [0, 0], "memory": [7, 7]}, pods=["uid-a", "uid-b"])
+    a = bound(aligned_pod("a", cpu=4), "n", on_zone(0, 4))
+    b = bound(aligned_pod("b", cpu=4), "n", on_zone(1, 4))
+    world = NumaWorld(numa_node("n"), full, a, b, aligned_pod("c", cpu=4))
+    assert world.zones() == {}
+
+    world.remove(b)
+    assert world.zones() == {"c": ("n", [1])}
+
+
+def test_an_ended_pod_of_unknown_zones_is_waited_for() -> None:
+    full = report("n", free={"cpu": [0, 0], "memory": [7, 7]}, pods=["uid-a", "uid-b"])
+    a, b = bound(aligned_pod("a", cpu=4), "n"), bound(aligned_pod("b", cpu=4), "n")
+    world = NumaWorld(numa_node("n"), full, a, b, aligned_pod("c", cpu=4))
+    world.drafts()
+
+    world.remove(b)
+    assert world.zones() == {}
+    world.put(report("n", free={"cpu": [0, 4], "memory": [7, 8]}, pods=["uid-a"]))
+    assert world.zones() == {"c": ("n", [1])}
+
+
+def test_a_record_of_another_pod_counts_nothing() -> None:
+    copied = bound(aligned_pod("a", cpu=4), "n", on_zone(1, 4), phase="Pending")
+    copied = msgspec.structs.replace(
+        copied, metadata=msgspec.structs.replace(copied.metadata, uid="uid-x", name="x")
+    )
+    world = NumaWorld(numa_node("n"), report("n", pods=[]), copied, aligned_pod("b", cpu=4))
+
+    assert world.zones() == {"b": ("n", [1])}  # predicted: zone 0
