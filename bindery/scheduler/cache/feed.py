@@ -26,6 +26,8 @@ from bindery.scheduler.cache.observers import WATCHED
 from bindery.scheduler.model.problems import ObjectProblem
 
 _ASK_AGAIN_S = 5.0
+LOOK_AGAIN_S = 60.0
+"""Time between two looks for kinds of plugins that were not served before."""
 
 _log = structlog.get_logger()
 
@@ -34,12 +36,20 @@ class Feed:
     """Runs one Reflector per kind and applies the changes to `cluster`."""
 
     def __init__(
-        self, client: Client, cluster: Cluster, further: Sequence[Resource[Any]] = ()
+        self,
+        client: Client,
+        cluster: Cluster,
+        further: Sequence[Resource[Any]] = (),
+        look_again_s: float = LOOK_AGAIN_S,
     ) -> None:
-        """`further`: kinds of plugins; those that the API server serves are watched."""
+        """`further`: kinds of plugins; those that the API server serves are watched.
+
+        `look_again_s`: the time between two looks for those that it does not serve yet.
+        """
         self._client = client
         self._cluster = cluster
         self._further = further
+        self._look_again_s = look_again_s
         self._group: asyncio.TaskGroup | None = None
         self._started = asyncio.Event()
         """Set when listing may begin."""
@@ -54,7 +64,8 @@ class Feed:
             self._add(resource)
 
     async def follow(self, resources: Sequence[Resource[Any]]) -> None:
-        """Also watch those of `resources` that the API server serves."""
+        """Also watch those of `resources` that the API server serves, now or later."""
+        self._further = resources
         while True:
             known = {reflector.resource for reflector in self._reflectors}
             try:
@@ -63,8 +74,10 @@ class Feed:
                 _log.warning("cannot read which resources the API server has", error=str(error))
                 await asyncio.sleep(_ASK_AGAIN_S)
                 continue
+            known = {reflector.resource for reflector in self._reflectors}
             for resource in found:
-                self._add(resource)
+                if resource not in known:  # another call may have been faster
+                    self._add(resource)
             return
 
     def start(self) -> None:
@@ -86,6 +99,9 @@ class Feed:
                 self._start(reflector, group)
             await self.follow(self._further)
             self._following.set()
+            while True:  # a kind may be installed later
+                await asyncio.sleep(self._look_again_s)
+                await self.follow(self._further)
 
     async def synced(self) -> None:
         """Wait until every kind has been listed."""
