@@ -1,6 +1,6 @@
 """The NUMA zones that a pod is expected to get on its node.
 
-The scheduler predicts them and hands them to the binder as `pluginData.numa` of the BindRequest;
+The scheduler predicts them and hands them to the binder in the `pluginData` of the BindRequest;
 the binder records them on the pod when it binds it (`names.NUMA_ZONES_ANNOTATION`). From the record
 a scheduler knows later what the end of the pod gives back. Pure.
 """
