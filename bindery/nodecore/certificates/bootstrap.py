@@ -1,0 +1,75 @@
+"""The first client certificate: whether it is needed, and the kubeconfig that uses it."""
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from cryptography import x509
+
+KEY_FILE: Final = "kubelet-client.key.tmp"
+"""Keeps the key of the first request, so that a restart sends the same request."""
+HEALTH_PERIOD_S: Final = 2.0
+HEALTH_TIMEOUT_S: Final = 60.0
+SIGNED_TIMEOUT_S: Final = 3600.0
+
+_CLUSTER: Final = "default-cluster"
+_USER: Final = "default-auth"
+_CONTEXT: Final = "default-context"
+
+
+@dataclass(frozen=True)
+class Cluster:
+    """The API server of the bootstrap kubeconfig.
+
+    Attributes:
+        server: its URL.
+        ca_file: the file of its certificate authority, empty without one.
+        ca_data: the certificate authority itself in base64, empty without it.
+        is_insecure: whether its certificate is not verified.
+    """
+
+    server: str
+    ca_file: str = ""
+    ca_data: str = ""
+    is_insecure: bool = False
+
+
+def is_valid(certificate: bytes | None, now_s: float) -> bool:
+    """Return whether the client certificate of a kubeconfig can be used.
+
+    Args:
+        certificate: the PEM data, None without a kubeconfig.
+        now_s: seconds since 1970.
+    """
+    if certificate is None:
+        return False
+    try:
+        chain = x509.load_pem_x509_certificates(certificate)
+    except ValueError:
+        return False
+    return all(one.not_valid_after_utc.timestamp() >= now_s for one in chain)
+
+
+def kubeconfig(cluster: Cluster, pem_path: str) -> dict[str, Any]:
+    """Return the kubeconfig that uses the pair at `pem_path`."""
+    where: dict[str, Any] = {"server": cluster.server}
+    if cluster.is_insecure:
+        where["insecure-skip-tls-verify"] = True
+    if cluster.ca_file:
+        where["certificate-authority"] = cluster.ca_file
+    elif cluster.ca_data:
+        where["certificate-authority-data"] = cluster.ca_data
+    return {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": _CLUSTER, "cluster": where}],
+        "users": [
+            {"name": _USER, "user": {"client-certificate": pem_path, "client-key": pem_path}}
+        ],
+        "contexts": [
+            {
+                "name": _CONTEXT,
+                "context": {"cluster": _CLUSTER, "user": _USER, "namespace": "default"},
+            }
+        ],
+        "current-context": _CONTEXT,
+    }
