@@ -1,18 +1,29 @@
 """Which pods ask to be left in place: by annotations of three projects, and by local data. Pure.
 
+Karpenter's annotation may have a duration from the start of the pod, such as `4h` (its
+IsDoNotDisruptActive, August 2026). Any other value than that and `true` counts for nothing.
+
 The rules for local data are those of cluster-autoscaler (1.33, `utils/drain`): a hostPath volume,
 or an emptyDir volume that is not in memory, unless an annotation says that it is safe.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from enum import IntFlag
 from typing import Final
+
+import durationpy
 
 from bindery.api.names import DO_NOT_DISRUPT_ANNOTATION
 
 KARPENTER_ANNOTATION: Final = "karpenter.sh/do-not-disrupt"
 SAFE_TO_EVICT_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict"
 SAFE_VOLUMES_ANNOTATION: Final = "cluster-autoscaler.kubernetes.io/safe-to-evict-local-volumes"
+
+
+_STAYS: Final = frozenset({"false", "on-completion"})
+"""Values of `SAFE_TO_EVICT_ANNOTATION` with which cluster-autoscaler evicts no pod."""
+_LONGEST_DURATION: Final = 40
 
 
 class Asks(IntFlag):
@@ -26,11 +37,7 @@ class Asks(IntFlag):
 def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
     """Return why a pod asks to be left in place. `local_volumes`: its volumes with local data."""
     found = Asks.NOTHING
-    if (
-        annotations.get(DO_NOT_DISRUPT_ANNOTATION) == "true"
-        or annotations.get(KARPENTER_ANNOTATION) == "true"
-        or annotations.get(SAFE_TO_EVICT_ANNOTATION) == "false"
-    ):
+    if _for_good(annotations) or _duration_s(annotations) is not None:
         found |= Asks.BY_ANNOTATION
     if annotations.get(SAFE_TO_EVICT_ANNOTATION) == "true":
         return found
@@ -38,3 +45,34 @@ def asks(annotations: Mapping[str, str], local_volumes: Iterable[str]) -> Asks:
     if any(name not in safe for name in local_volumes):
         found |= Asks.LOCAL_DATA
     return found
+
+
+def asks_until(annotations: Mapping[str, str], started: float | None) -> float:
+    """Return until when the annotations count: seconds since the epoch, infinite without an end.
+
+    `started`: when the kubelet accepted the pod. Before that a duration has not begun.
+    """
+    duration_s = _duration_s(annotations)
+    if duration_s is None or started is None or _for_good(annotations):
+        return math.inf
+    return started + duration_s
+
+
+def _for_good(annotations: Mapping[str, str]) -> bool:
+    return (
+        annotations.get(DO_NOT_DISRUPT_ANNOTATION) == "true"
+        or annotations.get(KARPENTER_ANNOTATION) == "true"
+        or annotations.get(SAFE_TO_EVICT_ANNOTATION) in _STAYS
+    )
+
+
+def _duration_s(annotations: Mapping[str, str]) -> float | None:
+    """Return the duration of Karpenter's annotation; None without a positive one."""
+    text = annotations.get(KARPENTER_ANNOTATION, "")
+    if not text or len(text) > _LONGEST_DURATION:
+        return None
+    try:
+        found = float(durationpy.from_str(text).total_seconds())
+    except (durationpy.DurationError, ValueError, OverflowError):
+        return None
+    return found if found > 0 else None

@@ -1,11 +1,14 @@
 """Preferences among gangs of one queue and priority."""
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
-from schedulerworld import add, engine_with, group, modify, node, plan, pod
+from schedulerworld import Clock, add, engine_with, group, modify, node, plan, pod
 
 from bindery.api.configuration import DisruptionConfiguration, VictimPreference
+from bindery.api.disruption import KARPENTER_ANNOTATION
 from bindery.api.names import DO_NOT_DISRUPT_ANNOTATION
+from bindery.api.times import timestamp
 from bindery.scheduler.solver.preferences import PodCost, preference
 
 NOW = 10_000.0
@@ -44,6 +47,24 @@ def test_the_order_of_the_pods_of_a_gang_makes_no_difference(
     one, other = (preference(preferred, pods, NOW) for pods in (gang, gang[::-1]))
 
     assert abs(one - other) < 1e-6
+
+
+def test_an_annotation_with_a_duration_counts_until_that_has_passed() -> None:
+    clock = Clock()
+    spare = DisruptionConfiguration(spare_from=("preempt",))
+    victim = pod("victim", cpu=8, on="n", priority=10)
+    victim.metadata.annotations[KARPENTER_ANNOTATION] = "1h"
+    started = msgspec.structs.replace(victim.status, start_time=timestamp(clock.now - 1800))
+    victim = msgspec.structs.replace(victim, status=started)
+    engine = engine_with(node("n"), victim, disruption=spare, clock=clock)
+    add(engine.cluster, group("g"), pod("high", cpu=8, group="g", priority=90))
+    plan(engine)
+    assert not engine.report.evictions
+
+    clock.now += 1800
+    plan(engine)
+
+    assert [each.task.name for each in engine.report.evictions] == ["victim"]
 
 
 def test_an_annotation_that_comes_later_counts_from_the_next_cycle_on() -> None:

@@ -24,6 +24,7 @@ from bindery.api.names import (
     ROLE_LABEL,
     SCHEDULER_NAME,
 )
+from bindery.api.times import seconds
 from bindery.kube.membership import Claims
 from bindery.kube.objects import Meta, Pod, PodGroup, PodTemplate
 from bindery.kube.podspec import Container
@@ -114,6 +115,9 @@ def _charged_elsewhere(pod: Pod, owner: PodGroup | Pod, queue: str) -> str:
 def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collection[str]) -> Entry:
     local = [volume.name for volume in pod.spec.volumes or () if volume.has_local_data]
     asked = disruption.asks(pod.metadata.annotations, local)
+    started = seconds(pod.status.start_time)
+    if now.timestamp() >= disruption.asks_until(pod.metadata.annotations, started):
+        asked &= ~Asks.BY_ANNOTATION
     spec = pod.spec
     node_affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     rules = rules_of(pod)

@@ -70,6 +70,7 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
             pod.metadata.annotations,
             [volume.name for volume in pod.spec.volumes or () if volume.has_local_data],
         ),
+        asks_until=disruption.asks_until(pod.metadata.annotations, seconds(pod.status.start_time)),
         checkpoint_at=seconds(pod.metadata.annotations.get(LAST_CHECKPOINT_ANNOTATION)) or 0.0,
         pod_node=pod.spec.node_name,
         gone_by=seconds(pod.metadata.deletion_timestamp) or math.inf,

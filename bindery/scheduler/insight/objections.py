@@ -130,7 +130,8 @@ class Judge:
 
     def _asks(self, unit: EvictionUnit) -> bool:
         counted = asks_counted(self._session.state.disruption)
-        return any(task.asks & counted for task in unit.tasks)
+        now = self._session.now
+        return any(task.asks_at(now) & counted for task in unit.tasks)
 
     def _rule(self, unit: EvictionUnit) -> Rule:
         return self._rules[0 if self._session.queue_row(unit.job) == self._own else 1]

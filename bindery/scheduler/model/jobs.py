@@ -143,7 +143,9 @@ class Task:
     exclusive_unit: ExclusiveUnit | None = None
     """The pods with which it has a domain that no others may use."""
     asks: Asks = Asks.NOTHING
-    """Why it asks to be left in place."""
+    """Why it asks to be left in place; see `asks_at`."""
+    asks_until: float = math.inf
+    """Until when its annotations count for that: seconds since the epoch."""
     checkpoint_at: float = 0.0
     """When its work was last saved: seconds since the epoch, or 0."""
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -154,7 +156,11 @@ class Task:
     def take_over_remarks(self, newer: "Task") -> None:
         """Take over from a newer state of the pod what no sum depends on."""
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
-        self.labels = newer.labels
+        self.labels, self.asks_until = newer.labels, newer.asks_until
+
+    def asks_at(self, now: float) -> Asks:
+        """Return why it asks to be left in place. `now`: seconds since the epoch."""
+        return self.asks if now < self.asks_until else self.asks & ~Asks.BY_ANNOTATION
 
     @property
     def shares_gpu(self) -> bool:

@@ -150,7 +150,8 @@ class VictimTable:
 
     def _left_alone(self, session: Session) -> BoolColumn:
         counted = asks_counted(session.state.disruption)
-        asked = [any(task.asks & counted for task in unit.tasks) for unit in self.units]
+        now = session.now
+        asked = [any(task.asks_at(now) & counted for task in unit.tasks) for unit in self.units]
         mask = np.array(asked, dtype=np.bool_)
         # An extra pod would be left without its gang.
         kept = {self._job_starts[index] for index in np.flatnonzero(mask).tolist()}
