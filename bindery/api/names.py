@@ -108,6 +108,13 @@ NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
 """On a bound pod: the NUMA zones that the scheduler expects it to have; JSON, see
 `bindery.api.numaplacement`. The binder writes it when it binds the pod."""
 
+SCALES_FOR_ANNOTATION: Final = f"{GROUP}/scales-for"
+"""On a scaling pod: the UIDs of the waiting pods whose GPUs it requests."""
+SCALED_BY_LABEL: Final = f"{GROUP}/scaled-by"
+"""On a scaling pod: the scheduler that wrote it."""
+SCALING_GATE: Final = f"{GROUP}/scaling-pod"
+"""The scheduling gate of scaling pods, which nobody removes."""
+
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the
 pod."""

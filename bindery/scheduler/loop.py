@@ -29,6 +29,7 @@ from bindery.scheduler.model.jobs import JobKey, TaskStatus
 from bindery.scheduler.model.reasons import STILL_COMING, JobReason
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.planning.rounds import Deadline
+from bindery.scheduler.status import scaling
 from bindery.scheduler.status.conditions import Subject, pending_writes
 from bindery.scheduler.status.owners import owner_of
 from bindery.scheduler.status.provisioning import arguments_of, steps
@@ -36,6 +37,7 @@ from bindery.scheduler.status.provisioning_writer import ProvisioningWriter
 from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
+from bindery.scheduler.status.scaling_writer import ScalingWriter
 from bindery.scheduler.status.writer import StatusWriter
 
 POSTPONE_S = 10.0
@@ -47,7 +49,8 @@ Its pods go within that time. If the namespace still exists, the next commit sho
 CLEAR_EVERY_S = 1.0
 """Minimum time between two checks for stale requests, as each loops over all requests."""
 REQUEST_NODES_EVERY_S = 1.0
-"""Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
+"""Minimum time between two looks at the ProvisioningRequests, or at the scaling pods, as each loops
+over all gangs."""
 _FOR_OWNERS = frozenset(AccessReason)
 """The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
@@ -67,6 +70,7 @@ class Writers:
     queue_figures: QueueFigures
     records: QueueRecorder
     provisioning: ProvisioningWriter
+    scaling: ScalingWriter
     events: EventRecorder
 
 
@@ -86,7 +90,7 @@ class SchedulingLoop:
         self._status, self._queues, self._events = writers.status, writers.queues, writers.events
         self._figures = writers.queue_figures
         self._records = writers.records
-        self._provisioning = writers.provisioning
+        self._provisioning, self._scaling = writers.provisioning, writers.scaling
         self._clock = clock
         self._runner = CycleRunner(self._submit)
         self._free = asyncio.Lock()
@@ -97,6 +101,8 @@ class SchedulingLoop:
         """Time of the next check for stale requests, by the event loop's clock."""
         self._request_nodes_at_s = 0.0
         """Time of the next look at the ProvisioningRequests, by the event loop's clock."""
+        self._scale_at_s = 0.0
+        """Time of the next look at the scaling pods, by the event loop's clock."""
         self.cycles = 0
 
     async def run(self, leadership: Leadership) -> None:
@@ -219,7 +225,8 @@ class SchedulingLoop:
     def _tell(self, report: CycleReport) -> None:
         """Offer status writes to the writers, and write events about problems and changes."""
         cluster = self._engine.cluster
-        for write in pending_writes(cluster, report, self._clock()):
+        hides_shares = scaling.arguments_of(self._engine.configuration) is not None
+        for write in pending_writes(cluster, report, self._clock(), hides_shares=hides_shares):
             self._status.offer(write)
         cluster.changed_jobs.clear()
         # The status of these jobs depends on the outcome of the evictions: written next time.
@@ -227,6 +234,7 @@ class SchedulingLoop:
             cluster.changed_jobs.update((eviction.task.job, eviction.preemptor))
         self._records.offer(cluster.unrecorded())
         self._request_nodes(report)
+        self._scale(report)
         self._queues.look(report)
         self._figures.note(cluster.state, report.fair, self._clock())
         for problem in cluster.problems:
@@ -250,6 +258,20 @@ class SchedulingLoop:
         if arguments is not None and loop_s >= self._request_nodes_at_s:
             self._request_nodes_at_s = loop_s + REQUEST_NODES_EVERY_S
             self._provisioning.offer(steps(self._engine.cluster, report, arguments, self._clock()))
+
+    def _scale(self, report: CycleReport) -> None:
+        """Offer the demand for scaling pods to their writer."""
+        configuration, cluster = self._engine.configuration, self._engine.cluster
+        arguments = scaling.arguments_of(configuration)
+        if arguments is None:
+            return
+        covered = self._scaling.covered
+        # At once: the GPU of a placed share would be taken, and its scaling pod ask for another.
+        self._scaling.let_go(uid for uid in covered if not scaling.waits(cluster, uid))
+        loop_s = asyncio.get_running_loop().time()
+        if loop_s >= self._scale_at_s:
+            self._scale_at_s = loop_s + REQUEST_NODES_EVERY_S
+            self._scaling.offer(scaling.demand(cluster, report, configuration, arguments, covered))
 
     def _tell_defects(self) -> None:
         """Count the unexpected errors of objects, and log each new one."""

@@ -37,6 +37,7 @@ from bindery.scheduler.status.queue_metrics import QueueFigures
 from bindery.scheduler.status.queue_records import QueueRecorder
 from bindery.scheduler.status.queue_writer import QueueStatusWriter
 from bindery.scheduler.status.queues import QueueStatuses
+from bindery.scheduler.status.scaling_writer import ScalingWriter
 from bindery.scheduler.status.writer import StatusWriter
 from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.keeper import UsageKeeper
@@ -76,7 +77,8 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         figures = QueueFigures()
         records = QueueRecorder(client, clock)
         nodes = ProvisioningWriter(client, events, clock)
-        writers = Writers(writer, evictor, status, queues, figures, records, nodes, events)
+        scaling = ScalingWriter(client, clock)
+        writers = Writers(writer, evictor, status, queues, figures, records, nodes, scaling, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
         lease_name = _lease_name(configuration)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
@@ -95,7 +97,8 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
             try:
                 async with usage.kept(leadership):
                     # Within the term, so that a write that is being retried ends with it.
-                    telling = [each.run(leadership) for each in (status, queues, records, nodes)]
+                    told = (status, queues, records, nodes, scaling)
+                    telling = [each.run(leadership) for each in told]
                     with _exported(QueueCollector(engine.past), figures):
                         async with _together(*telling):
                             await loop.run(leadership)

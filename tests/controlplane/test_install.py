@@ -180,6 +180,27 @@ def test_a_component_gets_the_rights_of_a_plugin_only_with_the_plugin(
     assert "watch" in rules(control_plane, "scheduler", "dra")["resourceslices"]
 
 
+def test_scaling_pods_have_a_namespace_and_rights_only_with_their_plugin(
+    control_plane: ControlPlane,
+) -> None:
+    def in_namespace(*plugins: Mapping[str, object]) -> dict[str, list[str]]:
+        values = {"scheduler": {"configuration": {"plugins": list(plugins)}}}
+        found: dict[str, list[str]] = {}
+        for each in render(control_plane, values):
+            metadata = each["metadata"]
+            assert isinstance(metadata, dict)
+            if each["kind"] == "Role" and metadata["name"] == "bindery-scheduler":
+                (rule,) = each["rules"]  # type: ignore[misc]
+                found[metadata["namespace"]] = [*rule["resources"], *rule["verbs"]]
+        return found
+
+    rights = ["pods", "create", "delete"]
+    assert not set(in_namespace({"name": "predicates"})) & {"bindery-scaling"}
+    assert in_namespace({"name": "scaling_pods"})["bindery-scaling"] == rights
+    named = {"name": "scaling_pods", "arguments": {"namespace": "elsewhere"}}
+    assert in_namespace(named)["elsewhere"] == rights
+
+
 @pytest.fixture
 def of_another_release(installation: Installation) -> Iterator[None]:
     """The Leases belong to a release called `first` in the namespace `one`."""

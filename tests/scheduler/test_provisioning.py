@@ -145,6 +145,7 @@ def test_a_template_has_what_decides_about_nodes_and_nothing_else() -> None:
     claim = podspec.PersistentVolumeClaimSource(claim_name="data")
     spec: Mapping[str, Any] = {
         "tolerations": [podspec.Toleration(key="gpu", operator="Exists")],
+        "node_selector": {"node-role.kubernetes.io/gpu": ""},
         "volumes": [
             podspec.Volume(name="token"),
             podspec.Volume(name="data", persistent_volume_claim=claim),
@@ -155,8 +156,15 @@ def test_a_template_has_what_decides_about_nodes_and_nothing_else() -> None:
 
     made = template.spec
     assert made["tolerations"] == [{"key": "gpu", "operator": "Exists"}]
+    assert made["nodeSelector"] == {"node-role.kubernetes.io/gpu": ""}
     assert made["volumes"] == [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]
-    assert set(made) == {"containers", "tolerations", "volumes", "schedulerName"}
+    assert set(made) == {
+        "containers",
+        "nodeSelector",
+        "tolerations",
+        "volumes",
+        "schedulerName",
+    }
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from msgspec.structs import replace as replace_struct
+
 from bindery.api.shown import shown
 from bindery.api.states import GangState
 from bindery.api.times import seconds
@@ -47,6 +49,10 @@ UNSCHEDULABLE = "Unschedulable"
 """`corev1.PodReasonUnschedulable`."""
 
 
+NO_ROOM_FOR_SHARE = "NoRoomForGpuShare"
+"""Instead of `Unschedulable`, for a pod with a share that scaling pods show to autoscalers."""
+
+
 class Subject(Enum):
     """The kinds whose status this module covers."""
 
@@ -82,8 +88,13 @@ class ConditionWrite:
     Only written to the version of the object in `meta`, as a newer spec may name another queue."""
 
 
-def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterator[ConditionWrite]:
+def pending_writes(
+    cluster: Cluster, report: CycleReport, now: float, *, hides_shares: bool = False
+) -> Iterator[ConditionWrite]:
     """Yield the writes that are needed after a cycle. `now`: seconds since the epoch.
+
+    `hides_shares`: whether scaling pods show the shares of GPUs to autoscalers. The pods with the
+    shares do not, as an autoscaler would add nodes without GPUs for them.
 
     Covers the waiting jobs and those that changed since the last call, except jobs that the cycle
     has not reached.
@@ -93,7 +104,7 @@ def pending_writes(cluster: Cluster, report: CycleReport, now: float) -> Iterato
         if job.is_known and job.key not in asked_for:
             with cluster.defects.held_to(Stage.REPORT, of_job(job.key)):
                 # A list, so that an error is raised here and not between two writes of the caller.
-                yield from list(_job_writes(cluster, job, now))
+                yield from list(_job_writes(cluster, job, now, hides_shares=hides_shares))
     for key in sorted(cluster.changed_jobs - report.jobs.keys() - asked_for):
         with cluster.defects.held_to(Stage.REPORT, of_job(key)):
             yield from list(_group_write(cluster, key, None, now))
@@ -112,8 +123,10 @@ def _nominations(cluster: Cluster, now: float) -> Iterator[ConditionWrite]:
         )
 
 
-def _job_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
-    yield from _pod_writes(cluster, job, now)
+def _job_writes(
+    cluster: Cluster, job: JobReport, now: float, *, hides_shares: bool
+) -> Iterator[ConditionWrite]:
+    yield from _pod_writes(cluster, job, now, hides_shares=hides_shares)
     yield from _group_write(cluster, job.key, job, now)
 
 
@@ -165,7 +178,9 @@ def _patience_s(status: GangStatus, *, is_coming: bool) -> float:
     return _COMING_SHOWN_AFTER_S if is_coming else 0.0
 
 
-def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[ConditionWrite]:
+def _pod_writes(
+    cluster: Cluster, job: JobReport, now: float, *, hides_shares: bool
+) -> Iterator[ConditionWrite]:
     places = cluster.promises.places(job.key)
     for uid, pod in job.pods.items():
         if pod.state not in ("Pending", "Pipelined"):
@@ -174,6 +189,9 @@ def _pod_writes(cluster: Cluster, job: JobReport, now: float) -> Iterator[Condit
         # Otherwise it was bound or deleted during the cycle.
         if known is not None and not _is_new_for_grouper(job, known, now):
             said = _unscheduled(job.waits_for, pod.message)
+            task = cluster.state.tasks.get(Uid(uid))
+            if hides_shares and task is not None and task.shares_gpu:
+                said = _hidden(said)
             yield from _pod_write(known, said, places.get(uid, ""), now)
 
 
@@ -191,6 +209,11 @@ def _unscheduled(reason: str, message: str) -> Condition:
     """
     word = UNSCHEDULABLE if not reason or reason in LACKS_ROOM else reason
     return Condition(type=POD_SCHEDULED, status="False", reason=word, message=shown(message))
+
+
+def _hidden(said: Condition) -> Condition:
+    """Return `said` with a reason for which no autoscaler adds nodes."""
+    return replace_struct(said, reason=NO_ROOM_FOR_SHARE) if said.reason == UNSCHEDULABLE else said
 
 
 def _pod_write(pod: Pod, new: Condition, node_name: str, now: float) -> Iterator[ConditionWrite]:

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from bindery.kube.objects import Pod
-from bindery.kube.podspec import Container, PodSpec
+from bindery.kube.podspec import Container, PodSpec, Toleration
 
-_IMAGE: Final = "registry.k8s.io/pause:3.10"
+IMAGE: Final = "registry.k8s.io/pause:3.10"
 """The image of containers that have none yet; no container is ever started."""
 _COPIED: Final = (
     "priority",
@@ -24,7 +24,6 @@ _COPIED: Final = (
     "resources",
     "nodeSelector",
     "affinity",
-    "tolerations",
     "topologySpreadConstraints",
     "resourceClaims",
 )
@@ -64,8 +63,10 @@ def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
 
 
 def _pod_spec(spec: PodSpec) -> dict[str, Any]:
-    given: dict[str, Any] = _without_none(msgspec.to_builtins(spec))
+    given: dict[str, Any] = without_none(msgspec.to_builtins(spec))
     made: dict[str, Any] = {key: given[key] for key in _COPIED if key in given}
+    if spec.tolerations:
+        made["tolerations"] = tolerations(spec.tolerations)
     made["containers"] = [_container(each, n) for n, each in enumerate(spec.containers)]
     if spec.init_containers:
         count = len(spec.containers)
@@ -84,9 +85,15 @@ def _pod_spec(spec: PodSpec) -> dict[str, Any]:
     return made | ({"volumes": volumes} if volumes else {})
 
 
+def tolerations(given: Iterable[Toleration]) -> list[dict[str, Any]]:
+    """Return tolerations as they are written, without empty fields."""
+    written = (msgspec.to_builtins(each) for each in given)
+    return [{key: text for key, text in each.items() if text} for each in written]
+
+
 def _container(container: Container, number: int) -> dict[str, Any]:
-    given = _without_none(msgspec.to_builtins(container))
-    made = {"name": container.name or f"c{number}", "image": container.image or _IMAGE}
+    given = without_none(msgspec.to_builtins(container))
+    made = {"name": container.name or f"c{number}", "image": container.image or IMAGE}
     ports = [
         {**port, "containerPort": port["hostPort"]}
         for port in given.get("ports", ())
@@ -96,11 +103,14 @@ def _container(container: Container, number: int) -> dict[str, Any]:
     return made | further | ({"ports": ports} if ports else {})
 
 
-def _without_none(value: Any) -> Any:
-    """Return `value` without fields that are unset; an empty selector stays, as it selects all."""
+def without_none(value: Any) -> Any:
+    """Return `value` without fields that are unset.
+
+    An empty selector stays, as it selects all, and so does an empty text, a usual value of labels.
+    """
     if isinstance(value, dict):
-        kept = {key: _without_none(each) for key, each in value.items()}
-        return {key: each for key, each in kept.items() if each is not None and each != ""}
+        kept = {key: without_none(each) for key, each in value.items()}
+        return {key: each for key, each in kept.items() if each is not None}
     if isinstance(value, list):
-        return [_without_none(each) for each in value]
+        return [without_none(each) for each in value]
     return value

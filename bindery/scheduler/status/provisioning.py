@@ -182,7 +182,7 @@ def _asked(
     job, group = cluster.state.jobs.get(report.key), cluster.groups.get(report.key)
     if job is None or group is None or group.metadata.deletion_timestamp is not None:
         return None
-    tasks = _requested(job)
+    tasks = needed(job)
     pods = [(task, pod) for task in tasks if (pod := cluster.pods.get(task.uid)) is not None]
     annotations = (each.annotations for each in (group.metadata, *(p.metadata for _, p in pods)))
     if not tasks or not arguments.is_asked(annotations):
@@ -209,8 +209,8 @@ def _made(
     return RequestDraft(group, found, arguments.class_name, arguments.parameters)
 
 
-def _requested(job: Job) -> list[Task]:
-    """Return the pods for which nodes are requested.
+def needed(job: Job) -> list[Task]:
+    """Return the waiting pods of which the gang cannot start without any.
 
     The pods that the minimum lacks; all waiting pods if roles or sub-groups have minimums.
     """

@@ -1,0 +1,35 @@
+"""The arguments of the scheduler plugin `scaling_pods`: shares of GPUs, shown to autoscalers."""
+
+from typing import Final
+
+from pydantic import Field, field_validator
+
+from bindery.api import quantity
+from bindery.api.base import ApiModel
+
+PLUGIN: Final = "scaling_pods"
+SCHEDULER_NAME: Final = "bindery-scaling-pods"
+"""`schedulerName` of scaling pods; no scheduler has this name."""
+
+
+class ScalingArguments(ApiModel):
+    """Where scaling pods are created, and how many."""
+
+    namespace: str = Field(default="bindery-scaling", min_length=1, max_length=63)
+    """The namespace of the scaling pods; it contains nothing else."""
+    max_gpus: int = Field(default=64, ge=1, le=4096)
+    """How many GPUs the scaling pods of this scheduler request at most."""
+    cooldown_seconds: float = Field(default=30.0, ge=0)
+    """The time between two rounds in which scaling pods are created."""
+    unknown_node_resources: dict[str, str] = Field(
+        default_factory=lambda: {"cpu": "3", "memory": "12Gi"}
+    )
+    """How much a scaling pod requests per GPU at most, while the cluster has no node with GPUs for
+    its pods. A pod that requests more has a scaling pod of its own."""
+
+    @field_validator("unknown_node_resources")
+    @classmethod
+    def _are_quantities(cls, amounts: dict[str, str]) -> dict[str, str]:
+        for name, text in amounts.items():
+            quantity.parse(text, name)
+        return amounts
