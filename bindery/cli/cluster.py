@@ -14,6 +14,7 @@ import typer
 
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.kube.bindrequests import BindRequest
+from bindery.kube.claims import RESOURCE_CLAIMS, ResourceClaim
 from bindery.kube.decoding import LenientDecoder
 from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects import KubeObject
@@ -50,6 +51,14 @@ async def read_visible(client: "Client", resource: Resource[T]) -> tuple[T, ...]
     try:
         return await read(client, resource)
     except ForbiddenError:
+        return ()
+
+
+async def _read_claims(client: "Client") -> tuple[ResourceClaim, ...]:
+    """Read the resource claims; none if the cluster does not serve them."""
+    try:
+        return await read_visible(client, RESOURCE_CLAIMS)
+    except NotFoundError:
         return ()
 
 
@@ -96,5 +105,7 @@ async def read_requests(client: "Client", namespace: str = "") -> ClusterSnapsho
 async def read_queues(client: "Client") -> ClusterSnapshot:
     """Read what a table of queues shows: the queues and all that they hold."""
     with demanding_kinds():
-        snapshot, queues = await asyncio.gather(read_gangs(client), read(client, QUEUES))
-    return replace(snapshot, queues=queues)
+        snapshot, queues, claims = await asyncio.gather(
+            read_gangs(client), read(client, QUEUES), _read_claims(client)
+        )
+    return replace(snapshot, queues=queues, further=claims)

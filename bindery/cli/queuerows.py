@@ -9,8 +9,11 @@ from collections import Counter
 from bindery.api import quantity
 from bindery.cli.listings import scheduled_condition
 from bindery.cli.tables import Row
-from bindery.kube.snapshot import ClusterSnapshot, is_bound
+from bindery.kube.claims import ResourceClaim
+from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound
+from bindery.scheduler.cache.claim_gpus import ClaimGpus
 from bindery.scheduler.model.columns import IntColumns
+from bindery.scheduler.model.jobs import Uid
 from bindery.scheduler.model.queues import NO_LIMIT, QueueTable, rolled_up
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.shapes import ShapeBook
@@ -47,12 +50,28 @@ def _queue_table(snapshot: ClusterSnapshot) -> QueueTable:
     table, shapes = QueueTable(axis), ShapeBook(axis)
     for queue in snapshot.queues:
         table.put(queue)
+    claimed = _claimed_gpus(snapshot, axis)
     for pod in snapshot.pods:
         holds = is_bound(pod) or pod.metadata.uid in snapshot.requested_nodes
         if holds and pod.metadata.deletion_timestamp is None:
-            row, request = table.row(snapshot.queue_of(pod)), shapes.of(pod).request
+            row, request = (
+                table.row(snapshot.queue_of(pod)),
+                shapes.of(pod, claimed_gpus=claimed.of(Uid(pod.metadata.uid))).request,
+            )
             table.hold(row, request, preemptible=True, sign=1)
     return table
+
+
+def _claimed_gpus(snapshot: ClusterSnapshot, axis: ResourceAxis) -> ClaimGpus:
+    """Return the GPUs of resource claims, by the DeviceClasses that count by default."""
+    claimed = ClaimGpus(axis.gpus.counts_class)
+    for pod in snapshot.pods:
+        if pod.status.phase not in FINISHED:
+            claimed.put_pod(pod)
+    for claim in snapshot.further:
+        if isinstance(claim, ResourceClaim):
+            claimed.put_claim(claim, gone=False)
+    return claimed
 
 
 def _shares(table: QueueTable, held: IntColumns, row: int) -> dict[str, str]:

@@ -9,7 +9,15 @@ from bindery.api.podgroup import SCHEDULED
 from bindery.cli.listings import gang_rows, request_rows
 from bindery.cli.queuerows import queue_rows
 from bindery.kube.bindrequests import BindRequest, BindRequestSpec, PodBinding, StatementReference
+from bindery.kube.claims import (
+    DeviceClaim,
+    DeviceRequest,
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimSpec,
+)
 from bindery.kube.objects import Condition, QueueSpec
+from bindery.kube.podspec import PodResourceClaim
 from bindery.kube.snapshot import ClusterSnapshot
 
 SCENARIO = scenario_of(
@@ -139,6 +147,31 @@ def test_a_queue_shows_what_it_and_those_below_it_hold_of_their_limits() -> None
         "waiting": 1,
         "problem": "QueueClosed: queue team is closed",
     }
+
+
+def test_a_queue_shows_the_gpus_of_resource_claims_too() -> None:
+    snapshot = snapshot_of(SCENARIO)
+    bound = next(pod for pod in snapshot.pods if pod.spec.node_name)
+    use = PodResourceClaim(name="gpus", resource_claim_name="two")
+    pods = tuple(
+        msgspec.structs.replace(pod, spec=msgspec.structs.replace(pod.spec, resource_claims=[use]))
+        if pod is bound
+        else pod
+        for pod in snapshot.pods
+    )
+    asked = ExactRequest(device_class_name="gpu.nvidia.com", count=2)
+    claim = ResourceClaim(
+        metadata=msgspec.structs.replace(bound.metadata, name="two", uid="uid-two"),
+        spec=ResourceClaimSpec(
+            devices=DeviceClaim(requests=[DeviceRequest(name="r", exactly=asked)])
+        ),
+    )
+
+    before = {row["name"]: row["gpu"] for row in queue_rows(snapshot)}
+    snapshot = replace(snapshot, pods=pods, further=(claim,))
+    after = {row["name"]: row["gpu"] for row in queue_rows(snapshot)}
+
+    assert (before["org"], after["org"]) == ("6/10", "8/10")
 
 
 def test_what_cannot_be_read_is_shown_with_its_fault_and_the_rest_beside_it() -> None:
