@@ -120,6 +120,8 @@ def controller_manager_arguments(
         f"--root-ca-file={certificates / 'apiserver.crt'}",
         f"--controllers={','.join(_CONTROLLERS)}",
         "--leader-elect=false",
+        # Nodes without a kubelet, as tests create them, stay Ready for the time of a slow test.
+        "--node-monitor-grace-period=10m",
         # One instance that nobody asks for metrics needs no port.
         "--secure-port=0",
         # Namespaces full of pods go away in seconds, not minutes.

@@ -76,7 +76,7 @@ def deletion_warning(installation: Installation, corner: Corner) -> str:
     return result.stderr
 
 
-async def move(by: Client, corner: Corner, queue: str) -> None:
+async def move(by: Client, corner: Corner, queue: str | None) -> None:
     patch = {"spec": {"queue": queue}}
     await by.patch(POD_GROUPS, OLD.name, patch, namespace=corner.namespace)
 
@@ -95,6 +95,12 @@ async def test_a_tenant_cannot_take_running_pods_out_of_their_queue(
 
     with pytest.raises(ForbiddenError, match="takes the verb assign on that queue"):
         await move(tenant_client, corner, free)
+    await move(tenant_client, corner, None)  # then the namespace decides, about other pods
+    await charged_to(corner, limited)
+    for queue in (free, "default"):
+        with pytest.raises(ForbiddenError, match="takes the verb assign on that queue"):
+            await move(tenant_client, corner, queue)
+    await move(tenant_client, corner, limited)
     for pod in await corner.pods(OLD):
         for key in (POD_GROUP_ANNOTATION, CHARGED_QUEUE_ANNOTATION):
             patch: dict[str, Any] = {"metadata": {"annotations": {key: None}}}
