@@ -189,8 +189,7 @@ def _pod_writes(
         # Otherwise it was bound or deleted during the cycle.
         if known is not None and not _is_new_for_grouper(job, known, now):
             said = _unscheduled(job.waits_for, pod.message)
-            task = cluster.state.tasks.get(Uid(uid))
-            if hides_shares and task is not None and task.shares_gpu:
+            if hides_shares and _shares_gpu(cluster, Uid(uid)):
                 said = _hidden(said)
             yield from _pod_write(known, said, places.get(uid, ""), now)
 
@@ -209,6 +208,11 @@ def _unscheduled(reason: str, message: str) -> Condition:
     """
     word = UNSCHEDULABLE if not reason or reason in LACKS_ROOM else reason
     return Condition(type=POD_SCHEDULED, status="False", reason=word, message=shown(message))
+
+
+def _shares_gpu(cluster: Cluster, uid: Uid) -> bool:
+    task = cluster.state.tasks.get(uid)
+    return task is not None and task.shares_gpu
 
 
 def _hidden(said: Condition) -> Condition:
