@@ -1,5 +1,6 @@
 """Scaling pods: how many, for which shares of GPUs, and when they go."""
 
+import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from bindery.api.scaling import SCHEDULER_NAME, ScalingArguments
 from bindery.kube import objects as kube
 from bindery.kube import podspec
 from bindery.scheduler.engine import Engine
+from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE, pending_writes
 from bindery.scheduler.status.scaling import (
     Demand,
@@ -191,7 +193,7 @@ def test_only_shares_that_lack_room_have_scaling_pods() -> None:
 
     found = demanded(engine)
 
-    assert (found.pods, found.waiting) == ([], frozenset())
+    assert (found.pods, found.waiting) == ([], set())
 
 
 def test_pods_of_a_node_pool_ask_for_nodes_of_the_pool() -> None:
@@ -302,6 +304,19 @@ def test_shares_that_lost_their_scaling_pod_to_another_get_a_new_one_after_the_c
 
     assert (soon.delete, soon.create) == ([first.pods[0].name], ())
     assert [pod.pods for pod in later.create] == [("uid-s-1",)]
+
+
+def test_a_job_that_planning_has_not_reached_keeps_its_scaling_pods_and_gets_no_new_ones() -> None:
+    engine = world(FULL, *shares("s", 2, HALF))
+    (pod,) = demanded(engine).pods
+    for key, report in list(engine.report.jobs.items()):
+        unknown = {"reason": JobReason.NOT_TRIED_YET, "waits_for": ""}
+        engine.report.jobs[key] = dataclasses.replace(report, **unknown)
+
+    kept, others = look(engine, pod.pods), look(engine)
+
+    assert not changes(known(pod), kept, may_create=True)
+    assert (others.pods, others.waiting) == ([], set(pod.pods))
 
 
 def test_a_further_share_changes_only_the_scaling_pod_that_it_joins() -> None:

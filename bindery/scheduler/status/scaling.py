@@ -21,7 +21,7 @@ from bindery.api.gpureservation import ReservationResources, given_resources
 from bindery.api.gpushare import PLUGIN as SHARES
 from bindery.api.gpushare import WHOLE
 from bindery.api.scaling import PLUGIN, SCHEDULER_NAME, ScalingArguments
-from bindery.kube.objects import Pod
+from bindery.kube.objects import Meta, Pod
 from bindery.scheduler.cache.cluster import Cluster
 from bindery.scheduler.cache.defects import Stage, of_job
 from bindery.scheduler.model.columns import IntColumns
@@ -72,10 +72,13 @@ class ScalingPod:
     kind: Mapping[str, Any]
     """The fields of the spec that restrict its nodes."""
     requests: Mapping[str, str]
-    pods: tuple[str, ...]
-    """The UIDs of the waiting pods for which it stands, sorted."""
-    texts: tuple[str, ...]
-    """Their namespaces and names."""
+    metas: tuple[Meta, ...]
+    """The waiting pods for which it stands."""
+
+    @property
+    def pods(self) -> tuple[str, ...]:
+        """Their UIDs, sorted."""
+        return tuple(sorted(meta.uid for meta in self.metas))
 
     def to_object(self, owner: str) -> dict[str, Any]:
         """Return the pod. It meets the Pod Security Standard `restricted`."""
@@ -113,7 +116,8 @@ class ScalingPod:
     @property
     def message(self) -> str:
         """For its condition: the waiting pods for which it stands."""
-        return f"requests whole GPUs for shares of waiting pods: {few_names(self.texts)}"
+        texts = (f"{meta.namespace}/{meta.name}" for meta in self.metas)
+        return f"requests whole GPUs for shares of waiting pods: {few_names(texts)}"
 
 
 @dataclass(frozen=True)
@@ -147,7 +151,7 @@ class Demand:
     arguments: ScalingArguments
     owner: str
     waiting: Collection[str] = frozenset()
-    """The UIDs of the pods with shares that still wait for room."""
+    """The UIDs of the pods with shares that still wait for room, as far as it is known."""
     pods: Sequence[ScalingPod] = ()
     """The scaling pods for all of them, in order, within the limit."""
     only_less: bool = False
@@ -214,7 +218,7 @@ def demand(
                 key = -cluster.priority(job), job.created, str(job.key)
                 order.append((key, gangs))
     gangs = [gang for _, of_job_ in sorted(order, key=lambda each: each[0]) for gang in of_job_]
-    waiting = frozenset(want.uid for gang in gangs for want in gang)
+    waiting = collector.undecided.union(want.uid for gang in gangs for want in gang)
     packs = pack(gangs, arguments.max_gpus, collector.overhead, collector.fits)
     owner = owner_label(configuration)
     pods = [collector.scaling_pod(each, owner) for each in packs]
@@ -229,6 +233,8 @@ class _Collector:
     configuration: SchedulerConfiguration
     arguments: ScalingArguments
     overhead: Amounts = field(init=False)
+    undecided: set[str] = field(default_factory=set)
+    """The UIDs of pods with shares whose jobs no cycle has decided about."""
     _rows: dict[Hashable, IntColumns] = field(default_factory=dict)
     """Kind -> the allocatable amounts of the nodes with GPUs for it: [resource, node]."""
     _memory: dict[Hashable, list[int]] = field(default_factory=dict)
@@ -255,6 +261,7 @@ class _Collector:
             return
         tasks = [task for task in job.pending.values() if task.shares_gpu]
         if reason in _UNDECIDED:
+            self.undecided.update(task.uid for task in tasks)
             tasks = [task for task in tasks if task.uid in covered]
         if not tasks:
             return
@@ -293,9 +300,8 @@ class _Collector:
         kind = json.loads(str(made.kind))
         content = json.dumps([owner, kind, requests, uids], sort_keys=True)
         digest = hashlib.sha256(content.encode()).hexdigest()[:20]
-        pods = [self.cluster.pods[Uid(want.uid)].metadata for want in made.wants]
-        texts = tuple(f"{pod.namespace}/{pod.name}" for pod in pods)
-        return ScalingPod(f"scaling-{digest}", kind, requests, uids, texts)
+        metas = tuple(self.cluster.pods[Uid(uid)].metadata for uid in uids)
+        return ScalingPod(f"scaling-{digest}", kind, requests, metas)
 
     def _want(self, task: Task, pod: Pod) -> ShareWant:
         share = task.shape.request.share

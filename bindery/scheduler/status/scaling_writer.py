@@ -14,7 +14,15 @@ import structlog
 
 from bindery.api.names import SCALED_BY_LABEL
 from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError, ConflictError, KubeError, NotFoundError
+from bindery.kube.errors import (
+    AlreadyExistsError,
+    ConflictError,
+    ForbiddenError,
+    InvalidError,
+    KubeError,
+    NotFoundError,
+)
+from bindery.kube.events import EventRecorder, ObjectReference
 from bindery.kube.lease import Leadership
 from bindery.kube.objects import Condition
 from bindery.kube.resources import PODS
@@ -33,21 +41,23 @@ from bindery.scheduler.status.scaling import (
 _LISTED_EVERY_S = 30.0
 """Time after which the scaling pods are listed again, as anybody may delete them."""
 
+_REFUSED = "ScalingPodRefused"
+
 _log = structlog.get_logger()
 
 
 class ScalingWriter:
     """Keeps the scaling pods as the demand has them. `clock` returns seconds since the epoch."""
 
-    def __init__(self, client: Client, clock: Callable[[], float]) -> None:
-        self._client, self._clock = client, clock
+    def __init__(self, client: Client, events: EventRecorder, clock: Callable[[], float]) -> None:
+        self._client, self._events, self._clock = client, events, clock
         self._demand: Demand | None = None
         """The newest demand, if it has not been looked at."""
         self._last: Demand | None = None
         self._known: dict[str, Existing] = {}
         """Name -> scaling pod."""
         self._list_at = 0.0
-        """When the scaling pods are listed again."""
+        """When the scaling pods are listed again; 0 before the first list."""
         self._create_at = 0.0
         """From when scaling pods may be created."""
         self._wake = asyncio.Event()
@@ -87,6 +97,9 @@ class ScalingWriter:
 
     async def _settle(self, demand: Demand) -> None:
         now = self._clock()
+        if not self._list_at:
+            # The demand knows nothing of the scaling pods that are there; the next one does.
+            demand = replace(demand, only_less=True)
         if now >= self._list_at or self._due(demand, now):
             await self._list(demand)
         due = self._due(demand, now)
@@ -122,6 +135,14 @@ class ScalingWriter:
             created = await self._client.create(PODS, body, namespace)
         except AlreadyExistsError:
             created = await self._client.get(PODS, pod.name, namespace)
+        except (ForbiddenError, InvalidError) as error:
+            # Such as a PriorityClass that is gone. The other scaling pods are still written.
+            meta = pod.metas[0]
+            reference = ObjectReference("v1", "Pod", meta.namespace, meta.name, meta.uid)
+            text = f"no autoscaler sees its share of a GPU: {error}"
+            self._events.warning(reference, _REFUSED, text)
+            _log.warning("scaling pod refused", name=pod.name, error=str(error))
+            return
         self._known[pod.name] = existing(created)
         await self._mark(demand, pod)
 
