@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from gpunodes import HALF, sharing, start_gpu_nodes, submit_share, submit_shares
+from sizes import IS_LONG
 from support import Corner, Gang, binder_configuration, scheduler_configuration, wait_for
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
@@ -115,7 +116,7 @@ async def test_a_scheduler_that_is_killed_at_any_moment_leaves_one_set_of_scalin
     corner: Corner, components: Components, scheduler: Component
 ) -> None:
     (first,) = await submit_shares(corner, "first", HALF)
-    for number in range(3):
+    for number in range(8 if IS_LONG else 2):
         scheduler.kill()
         scheduler = start_scheduler(components, corner.pool)
         (more,) = await submit_shares(corner, f"more{number}", {"gpu-fraction": "0.9"})
