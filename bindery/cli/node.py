@@ -47,7 +47,9 @@ def check(
     ] = False,
     convert_to: Annotated[
         int | None,
-        typer.Option(min=1, max=3, metavar="VERSION", help="Convert a CPU manager's file."),
+        typer.Option(
+            min=1, max=3, metavar="VERSION", help="Convert a file of the CPU or memory manager."
+        ),
     ] = None,
     containers: Annotated[
         Path | None,
@@ -135,10 +137,13 @@ def _compare(files: Sequence[Path]) -> None:
 def _convert(files: Sequence[Path], version: int, containers: Path | None, to: Path | None) -> None:
     if len(files) != 1 or to is None:
         raise CommandError("--convert-to takes one file, and --to FILE", ExitCode.BAD_INPUT)
-    if _content(files[0]).kind != reading.Kind.CPU:
-        raise CommandError("only files of the CPU manager have versions", ExitCode.BAD_INPUT)
+    kind = _content(files[0]).kind
+    versions = reading.VERSIONS.get(kind, ())
+    if version not in versions:
+        listed = ", ".join(map(str, versions)) or "none to choose from"
+        raise CommandError(f"{files[0]} is a {kind}; its versions: {listed}", ExitCode.BAD_INPUT)
     try:
-        blob = reading.convert_cpu(_bytes(files[0]), version, _ids(containers))
+        blob = reading.convert(_bytes(files[0]), version, _ids(containers))
     except CheckpointError as error:
         raise CommandError(f"{files[0]}: {_told(error)}") from error
     to.write_bytes(blob)

@@ -1,6 +1,7 @@
 """`bindery node check`: checkpoint files of a kubelet are verified, shown, compared, converted."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -92,6 +93,22 @@ def test_a_wrong_checksum_is_reported_and_the_next_file_is_shown(
             CpuCheckpointV2("static", "0-4", {"pod": {"app": "4-5"}}).encode(),
             "container app of pod pod shares the CPUs 4 with the shared pool",
         ),
+        (
+            CpuCheckpointV2("static", "0", {"a": {"app": "4-5"}, "b": {"app": "5"}}).encode(),
+            "pods a and b both have the CPUs 5",
+        ),
+        (
+            MemoryCheckpoint(
+                "Static",
+                {0: NumaNodeState(1, {"memory": MemoryTable(100, 10, 90, 40, 60)}, (0,))},
+                {},
+            ).encode(),
+            "memory of NUMA node 0: 40 reserved and 60 free are not 90",
+        ),
+        (
+            replace(MEMORY, entries={"pod": {"app": (Block((7,), "memory", 1),)}}).encode(),
+            "container app of pod pod has memory on NUMA node 7, which is not there",
+        ),
     ],
 )
 def test_what_is_wrong_with_a_file_is_said(
@@ -150,12 +167,27 @@ def test_a_file_is_converted_to_any_version(
     assert command_line("node", "check", *map(str, versions.values())).returncode == 0
 
 
+def test_files_of_the_memory_manager_have_two_versions(
+    files: dict[str, str], tmp_path: Path, command_line: CommandLine
+) -> None:
+    before = files["memory_manager_state"]
+    second, first = tmp_path / "second", tmp_path / "first"
+    for version, source, to in ((2, before, second), (1, str(second), first)):
+        done = command_line("node", "check", "--convert-to", str(version), "--to", str(to), source)
+        assert done.returncode == 0, done.stdout
+
+    assert f"{second}: memory_manager_state, version 2" in (
+        command_line("node", "check", str(second)).stdout
+    )
+    assert first.read_bytes() == FILES["memory_manager_state"]
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [
         (["--convert-to", "1", "--to", "{out}", "{cpu}"], 1, "no container id is given"),
         (["--convert-to", "2", "{cpu}"], 2, "takes one file, and --to FILE"),
-        (["--convert-to", "2", "--to", "{out}", "{memory}"], 2, "only files of the CPU manager"),
+        (["--convert-to", "3", "--to", "{out}", "{memory}"], 2, "its versions: 1, 2"),
         (["--convert-to", "2", "--to", "{out}", "{pods}"], 1, "no place for the CPUs of whole"),
         (["--compare", "{cpu}"], 2, "--compare takes two files"),
         (["{missing}"], 2, "No such file or directory"),

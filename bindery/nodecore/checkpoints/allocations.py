@@ -75,10 +75,8 @@ def _requirements_json(requirements: Requirements) -> Json:
 
 
 def _pod(pod: Any) -> AllocatedPod:
-    if not isinstance(pod, dict):
-        raise gotext.wrong_type(pod, "Checkpoint.entries", "state.PodResourceInfo")
     containers = gotext.field(pod, "ContainerResources", dict, "PodResourceInfo", {})
-    whole = pod.get("PodLevelResources")
+    whole = gotext.field(pod, "PodLevelResources", dict, "PodResourceInfo", None)
     return AllocatedPod(
         containers=None
         if containers is None
@@ -87,8 +85,10 @@ def _pod(pod: Any) -> AllocatedPod:
     )
 
 
-def _requirements(found: Json) -> Requirements:
-    return Requirements(
-        limits=gotext.field(found, "limits", dict, "ResourceRequirements", {}) or {},
-        requests=gotext.field(found, "requests", dict, "ResourceRequirements", {}) or {},
-    )
+def _requirements(found: Any) -> Requirements:
+    return Requirements(limits=_amounts(found, "limits"), requests=_amounts(found, "requests"))
+
+
+def _amounts(found: Any, name: str) -> dict[str, str]:
+    place = "ResourceRequirements"
+    return gotext.texts(gotext.field(found, name, dict, place, {}) or {}, f"{place}.{name}")

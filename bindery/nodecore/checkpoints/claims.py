@@ -3,7 +3,7 @@
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bindery.nodecore.checkpoints import gotext
 from bindery.nodecore.checkpoints.gotext import Json
@@ -74,7 +74,9 @@ def decode(blob: bytes) -> Claims | None:
     if stored != actual:
         raise CorruptCheckpointError(stored, actual)
     claims = gotext.from_json(data).get("ClaimInfoStateList")
-    return None if claims is None else tuple(_claim(claim) for claim in claims)
+    if claims is None:
+        return None
+    return tuple(_claim(claim) for claim in gotext.items(claims, dict, "ClaimInfoStateList"))
 
 
 def _claim_json(claim: PreparedClaim) -> Json:
@@ -104,9 +106,7 @@ def _list_or_null(values: tuple[str, ...] | None) -> list[str] | None:
     return None if values is None else list(values)
 
 
-def _claim(claim: Any) -> PreparedClaim:
-    if not isinstance(claim, dict):
-        raise gotext.wrong_type(claim, "ClaimInfoStateList", "state.ClaimInfoState")
+def _claim(claim: Json) -> PreparedClaim:
     place = "ClaimInfoState"
     drivers = gotext.field(claim, "DriverState", dict, place, {}) or {}
     return PreparedClaim(
@@ -115,7 +115,12 @@ def _claim(claim: Any) -> PreparedClaim:
         namespace=gotext.field(claim, "Namespace", str, place, ""),
         pod_uids=frozenset(gotext.field(claim, "PodUIDs", dict, place, {}) or {}),
         drivers={
-            driver: tuple(_device(device) for device in state.get("Devices") or ())
+            driver: tuple(
+                _device(device)
+                for device in gotext.items(
+                    gotext.field(state, "Devices", list, "DriverState", []), dict, "Devices"
+                )
+            )
             for driver, state in drivers.items()
         },
     )
@@ -125,11 +130,12 @@ def _device(device: Json) -> ClaimDevice:
     return ClaimDevice(
         pool=gotext.field(device, "PoolName", str, "Device", ""),
         device=gotext.field(device, "DeviceName", str, "Device", ""),
-        share_id=device.get("ShareID"),
-        requests=_tuple_or_none(device.get("RequestNames")),
-        cdi_ids=_tuple_or_none(device.get("CDIDeviceIDs")),
+        share_id=gotext.field(device, "ShareID", str, "Device", None),
+        requests=_tuple_or_none(device, "RequestNames"),
+        cdi_ids=_tuple_or_none(device, "CDIDeviceIDs"),
     )
 
 
-def _tuple_or_none(values: list[str] | None) -> tuple[str, ...] | None:
-    return None if values is None else tuple(values)
+def _tuple_or_none(device: Json, name: str) -> tuple[str, ...] | None:
+    values = gotext.field(device, name, list, "Device", None)
+    return None if values is None else gotext.items(values, str, f"Device.{name}")

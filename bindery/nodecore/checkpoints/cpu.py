@@ -115,7 +115,7 @@ def decode_v1(blob: bytes) -> CpuCheckpointV1:
     checkpoint = CpuCheckpointV1(
         policy=gotext.field(content, "policyName", str, place, ""),
         default=gotext.field(content, "defaultCpuSet", str, place, ""),
-        entries=None if found is None else _texts(found, f"{place}.entries"),
+        entries=None if found is None else gotext.texts(found, f"{place}.entries"),
     )
     _verify(checkpoint, gotext.field(content, "checksum", int, place, 0), accept_zero=True)
     return checkpoint
@@ -214,22 +214,11 @@ def _sorted_twice(entries: Entries | None) -> Json:
     return {uid: _sorted(containers) for uid, containers in sorted((entries or {}).items())}
 
 
-def _texts(entries: Json, path: str) -> dict[str, str]:
-    for value in entries.values():
-        if not isinstance(value, str):
-            raise gotext.wrong_type(value, path, "string")
-    return entries
-
-
 def _nested(content: Json, place: str) -> dict[str, dict[str, str]] | None:
     entries = gotext.field(content, "entries", dict, place, {})
     if entries is None:
         return None
-    path = f"{place}.entries"
-    for value in entries.values():
-        if not isinstance(value, dict):
-            raise gotext.wrong_type(value, path, "map[string]string")
-    return {uid: _texts(containers, path) for uid, containers in entries.items()}
+    return {uid: gotext.texts(found, f"{place}.entries") for uid, found in entries.items()}
 
 
 def _pods(content: Json, place: str) -> dict[str, CpuSet] | None:
@@ -238,8 +227,6 @@ def _pods(content: Json, place: str) -> dict[str, CpuSet] | None:
         return None
     pods = {}
     for uid, entry in entries.items():
-        if not isinstance(entry, dict):
-            raise gotext.wrong_type(entry, f"{place}.podEntries", "state.podEntryJSON")
         try:
             pods[uid] = parse_cpus(gotext.field(entry, "cpuSet", str, "podEntryJSON", ""))
         except CpuSetError as error:

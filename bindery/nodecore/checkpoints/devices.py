@@ -4,7 +4,7 @@ import base64
 import binascii
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from bindery.nodecore.checkpoints import gotext
 from bindery.nodecore.checkpoints.gotext import DecodeError, Json
@@ -90,12 +90,20 @@ def decode(blob: bytes) -> DeviceCheckpoint:
     content = gotext.from_json(blob)
     data = gotext.field(content, "Data", dict, "Data", {}) or {}
     entries = data.get("PodDeviceEntries", [])
+    path = "Data.checkpointData"
     registered = gotext.field(data, "RegisteredDevices", dict, "checkpointData", {})
     checkpoint = DeviceCheckpoint(
-        entries=None if entries is None else tuple(_entry(entry) for entry in _list(entries)),
+        entries=None
+        if entries is None
+        else tuple(
+            _entry(entry) for entry in gotext.items(entries, dict, f"{path}.PodDeviceEntries")
+        ),
         registered=None
         if registered is None
-        else {name: tuple(_list(ids)) for name, ids in registered.items()},
+        else {
+            name: gotext.items(ids, str, f"{path}.RegisteredDevices")
+            for name, ids in registered.items()
+        },
     )
     stored = gotext.field(content, "Checksum", int, "Data", 0)
     if stored != checkpoint.checksum():
@@ -103,17 +111,7 @@ def decode(blob: bytes) -> DeviceCheckpoint:
     return checkpoint
 
 
-def _list(value: Any) -> list[Any]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise gotext.wrong_type(value, "Data.checkpointData", "slice")
-    return value
-
-
-def _entry(entry: Any) -> DeviceEntry:
-    if not isinstance(entry, dict):
-        raise gotext.wrong_type(entry, "Data.PodDeviceEntries", "checkpoint.PodDevicesEntry")
+def _entry(entry: Json) -> DeviceEntry:
     place = "PodDevicesEntry"
     devices = gotext.field(entry, "DeviceIDs", dict, place, {}) or {}
     response = entry.get("AllocResp")
@@ -122,7 +120,10 @@ def _entry(entry: Any) -> DeviceEntry:
             pod_uid=gotext.field(entry, "PodUID", str, place, ""),
             container=gotext.field(entry, "ContainerName", str, place, ""),
             resource=gotext.field(entry, "ResourceName", str, place, ""),
-            devices={int(node): tuple(_list(ids)) for node, ids in devices.items()},
+            devices={
+                int(node): gotext.items(ids, str, f"{place}.DeviceIDs")
+                for node, ids in devices.items()
+            },
             response=None if response is None else base64.b64decode(response, validate=True),
         )
     except (binascii.Error, ValueError, TypeError) as error:

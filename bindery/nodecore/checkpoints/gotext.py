@@ -59,19 +59,25 @@ def from_json(blob: bytes | str) -> Json:
         DecodeError: it is none.
     """
     try:
-        value = json.loads(blob)
+        text = blob.decode() if isinstance(blob, bytes) else blob
+        value = json.loads(text, parse_constant=_no_constant)
     except json.JSONDecodeError as error:
         is_cut = not error.doc[error.pos :].strip()
         reason = "unexpected end of JSON input" if is_cut else f"invalid character: {error}"
         raise DecodeError(reason) from error
     except UnicodeDecodeError as error:
         raise DecodeError(f"the file is not text: {error}") from error
+    except RecursionError as error:
+        raise DecodeError("exceeded max depth") from error
+    except ValueError as error:
+        raise DecodeError(str(error)) from error
     if not isinstance(value, dict):
         raise DecodeError("json: the file is not an object")
-    return value
+    found: Json = _valid(value) if "\\ud" in text.lower() else value
+    return found
 
 
-def field(container: Json, name: str, kind: type, place: str, default: Any) -> Any:
+def field(container: Any, name: str, kind: type, place: str, default: Any) -> Any:
     """Return the field `name`, which Go's decoder finds in any spelling of upper and lower case.
 
     Args:
@@ -82,8 +88,10 @@ def field(container: Json, name: str, kind: type, place: str, default: Any) -> A
         default: the value when the field is absent.
 
     Raises:
-        DecodeError: the value has another type.
+        DecodeError: the container is no object, or the value has another type.
     """
+    if not isinstance(container, dict):
+        raise wrong_type(container, place, place)
     found = default
     for key, value in container.items():
         if key.lower() == name.lower():
@@ -93,6 +101,49 @@ def field(container: Json, name: str, kind: type, place: str, default: Any) -> A
     if not isinstance(found, kind) or (kind is int and isinstance(found, bool)):
         raise wrong_type(found, f"{place}.{name}", GO_TYPES[kind])
     return found
+
+
+def items(values: Any, kind: type, path: str) -> tuple[Any, ...]:
+    """Return the elements of a list, none for null; each must have the type `kind`.
+
+    Raises:
+        DecodeError: the value is no list, or an element has another type.
+    """
+    if values is None:
+        return ()
+    if not isinstance(values, list):
+        raise wrong_type(values, path, "slice")
+    for value in values:
+        if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
+            raise wrong_type(value, path, GO_TYPES[kind])
+    return tuple(values)
+
+
+def texts(values: Any, path: str) -> dict[str, str]:
+    """Return an object whose values are texts.
+
+    Raises:
+        DecodeError: it is none.
+    """
+    if not isinstance(values, dict):
+        raise wrong_type(values, path, "map[string]string")
+    items(list(values.values()), str, path)
+    return values
+
+
+def _no_constant(name: str) -> None:
+    raise DecodeError(f"invalid character: {name} is no JSON")
+
+
+def _valid(value: Any) -> Any:
+    """Return a value without halves of UTF-16 pairs, which Go replaces."""
+    if isinstance(value, str):
+        return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    if isinstance(value, list):
+        return [_valid(one) for one in value]
+    if isinstance(value, dict):
+        return {_valid(key): _valid(one) for key, one in value.items()}
+    return value
 
 
 GO_TYPES: Final = {str: "string", int: "uint64", dict: "map", list: "slice"}

@@ -149,19 +149,19 @@ def _node_id(key: str) -> int:
 
 
 def _node(state: Any) -> NumaNodeState:
-    if not isinstance(state, dict):
-        raise gotext.wrong_type(state, "machineState", "state.NUMANodeState")
     tables = gotext.field(state, "memoryMap", dict, "NUMANodeState", {}) or {}
     return NumaNodeState(
         assignments=gotext.field(state, "numberOfAssignments", int, "NUMANodeState", 0),
         memory={resource: _table(table) for resource, table in tables.items()},
-        cells=tuple(gotext.field(state, "cells", list, "NUMANodeState", [])),
+        cells=_nodes(state, "cells", "NUMANodeState"),
     )
 
 
+def _nodes(container: Json, name: str, place: str) -> tuple[int, ...]:
+    return gotext.items(gotext.field(container, name, list, place, []), int, f"{place}.{name}")
+
+
 def _table(table: Any) -> MemoryTable:
-    if not isinstance(table, dict):
-        raise gotext.wrong_type(table, "memoryMap", "state.MemoryTable")
     return MemoryTable(
         total=_bytes(table, "total"),
         system_reserved=_bytes(table, "systemReserved"),
@@ -183,7 +183,7 @@ def _blocks(found: Any) -> Blocks:
         raise gotext.wrong_type(found, "entries", "[]state.Block")
     return tuple(
         Block(
-            numa_nodes=tuple(gotext.field(block, "numaAffinity", list, "Block", [])),
+            numa_nodes=_nodes(block, "numaAffinity", "Block"),
             resource=gotext.field(block, "type", str, "Block", ""),
             size=_bytes(block, "size"),
         )

@@ -1,8 +1,9 @@
 """Checkpoint files of any kind: what they are, whether they are intact, what stands in them."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import combinations
 from typing import Final
 
 from bindery.nodecore.checkpoints import allocations, claims, cpu, devices, gotext, memory
@@ -24,6 +25,10 @@ class Kind(StrEnum):
     DEVICES = devices.FILE
     CLAIMS = claims.FILE
     ALLOCATIONS = allocations.FILE
+
+
+VERSIONS: Final[Mapping[Kind, tuple[int, ...]]] = {Kind.CPU: (1, 2, 3), Kind.MEMORY: (1, 2)}
+"""The versions of the kinds that have several."""
 
 
 @dataclass(frozen=True, order=True)
@@ -91,17 +96,35 @@ def kind_of(content: Json) -> Kind:
     raise gotext.DecodeError("the file is no checkpoint of a kubelet")
 
 
-def convert_cpu(blob: bytes, version: int, containers: ContainerIds) -> bytes:
-    """Return a CPU manager's file in another version.
+def convert(blob: bytes, version: int, containers: ContainerIds) -> bytes:
+    """Return a file of the CPU manager or the memory manager in another version.
 
     Args:
         blob: the file, of any version.
-        version: 1, 2 or 3.
-        containers: container id -> pod UID and container name, from or to version 1.
+        version: 1, 2 or 3 for the CPU manager, 1 or 2 for the memory manager.
+        containers: container id -> pod UID and container name, from or to version 1 of the former.
 
     Raises:
-        CheckpointError: the file cannot be read, or a container has no id.
+        CheckpointError: the file cannot be read, there is no such version of it, the version has
+            no place for something in it, or a container has no id.
     """
+    kind = kind_of(gotext.from_json(blob))
+    if kind not in VERSIONS or version not in VERSIONS[kind]:
+        raise CheckpointError(f"there is no version {version} of {kind}")
+    if kind == Kind.MEMORY:
+        return _convert_memory(blob, version)
+    return _convert_cpu(blob, version, containers)
+
+
+def _convert_memory(blob: bytes, version: int) -> bytes:
+    _, content = _memory_version(blob)
+    if version == 1 and content.pod_entries:
+        raise CheckpointError("version 1 has no place for the memory of whole pods")
+    pods = None if version == 1 else content.pod_entries or {}
+    return replace(content, pod_entries=pods).encode()
+
+
+def _convert_cpu(blob: bytes, version: int, containers: ContainerIds) -> bytes:
     content = cpu_restore.migrated(blob, containers, features=_ALL_VERSIONS)
     if version >= 3:
         return content.encode()
@@ -155,18 +178,25 @@ def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
 
 
 def _overlaps(entries: list[Entry]) -> tuple[str, ...]:
-    """Return where the shared pool has CPUs that a container has for itself."""
+    """Return which containers share their CPUs with the shared pool or with another pod's."""
     try:
         sets = [(entry, parse_cpus(entry.value)) for entry in entries]
     except CpuSetError as error:
         return (str(error),)
     default = sets[0][1] if sets else EMPTY
-    return tuple(
+    own = sets[1:]
+    pooled = [
         f"container {entry.container} of pod {entry.pod} shares the CPUs "
         f"{format_cpus(cpus & default)} with the shared pool"
-        for entry, cpus in sets[1:]
+        for entry, cpus in own
         if cpus & default
-    )
+    ]
+    shared = [
+        f"pods {one.pod} and {other.pod} both have the CPUs {format_cpus(mine & theirs)}"
+        for (one, mine), (other, theirs) in combinations(own, 2)
+        if one.pod != other.pod and mine & theirs
+    ]
+    return (*pooled, *dict.fromkeys(shared))
 
 
 def _read_memory(blob: bytes) -> FileContent:
@@ -183,7 +213,29 @@ def _read_memory(blob: bytes) -> FileContent:
             entries += _block_entries(uid, name, blocks)
     for uid, blocks in sorted((checkpoint.pod_entries or {}).items()):
         entries += _block_entries(uid, "-", blocks)
-    return FileContent(Kind.MEMORY, version, checkpoint.policy, tuple(entries))
+    findings = (*_wrong_sums(checkpoint), *_wrong_nodes(checkpoint))
+    return FileContent(Kind.MEMORY, version, checkpoint.policy, tuple(entries), findings)
+
+
+def _wrong_sums(checkpoint: memory.MemoryCheckpoint) -> Iterator[str]:
+    for node, state in sorted((checkpoint.machine or {}).items()):
+        for resource, table in sorted(state.memory.items()):
+            if table.reserved + table.free != table.allocatable:
+                yield (
+                    f"{resource} of NUMA node {node}: {table.reserved} reserved and {table.free} "
+                    f"free are not {table.allocatable}"
+                )
+
+
+def _wrong_nodes(checkpoint: memory.MemoryCheckpoint) -> Iterator[str]:
+    for uid, containers in sorted((checkpoint.entries or {}).items()):
+        for name, blocks in sorted(containers.items()):
+            for node in sorted({node for block in blocks for node in block.numa_nodes}):
+                if node not in (checkpoint.machine or {}):
+                    yield (
+                        f"container {name} of pod {uid} has memory on NUMA node {node}, which is "
+                        "not there"
+                    )
 
 
 def _memory_version(blob: bytes) -> tuple[int, memory.MemoryCheckpoint]:

@@ -3,12 +3,15 @@
 import os
 import re
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
-from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError
+from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
 
 TEMPORARY_PREFIX: Final = "."
+T = TypeVar("T")
+
 _LONGEST_KEY: Final = 250
 _KEY: Final = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 
@@ -131,6 +134,31 @@ class CheckpointManager:
     def list(self) -> list[str]:
         """Return the names of all checkpoints."""
         return self._store.keys()
+
+
+def restored(
+    checkpoints: CheckpointManager, file: str, decode: Callable[[bytes], T], owner: str
+) -> T | None:
+    """Return what a manager has written, None if it has not written anything yet.
+
+    Args:
+        checkpoints: where the file is.
+        file: the checkpoint's name.
+        decode: reads it; raises CheckpointError.
+        owner: the manager, as the error names it.
+
+    Raises:
+        RestoreError: the file cannot be used; the administrator has to drain the node.
+    """
+    try:
+        return decode(checkpoints.get(file))
+    except CheckpointNotFoundError:
+        return None
+    except CheckpointError as error:
+        raise RestoreError(
+            f"could not restore state from checkpoint: {error}, please drain this node and delete "
+            f'the {owner} checkpoint file "{file}" before restarting Kubelet'
+        ) from error
 
 
 def _checked(key: str) -> str:

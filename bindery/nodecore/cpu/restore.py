@@ -7,10 +7,10 @@ administrator to drain the node and to delete the file.
 from collections.abc import Mapping
 
 from bindery.nodecore.checkpoints import cpu as files
-from bindery.nodecore.checkpoints.store import CheckpointManager
+from bindery.nodecore.checkpoints.store import CheckpointManager, restored
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpusets import CpuSet, CpuSetError, format_cpus, parse_cpus
-from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
+from bindery.nodecore.errors import CheckpointError
 from bindery.nodecore.features import DEFAULT, Features
 
 ContainerIds = Mapping[str, tuple[str, str]]
@@ -37,18 +37,15 @@ def load(
     Raises:
         RestoreError: the file is corrupt, of another policy, or has CPUs that are no list.
     """
-    try:
-        checkpoint = migrated(checkpoints.get(file), containers, features=features)
-        return _state(checkpoint, policy)
-    except CheckpointNotFoundError:
+
+    def decode(blob: bytes) -> CpuState:
+        return _state(migrated(blob, containers, features=features), policy)
+
+    state = restored(checkpoints, file, decode, "CPU manager")
+    if state is None:
         state = CpuState()
         save(checkpoints, policy, state, features=features, file=file)
-        return state
-    except CheckpointError as error:
-        raise RestoreError(
-            f"could not restore state from checkpoint: {error}, please drain this node and delete "
-            f'the CPU manager checkpoint file "{file}" before restarting Kubelet'
-        ) from error
+    return state
 
 
 def save(

@@ -1,8 +1,8 @@
 """Reading and writing the memory manager's state as a checkpoint."""
 
 from bindery.nodecore.checkpoints import memory as files
-from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.errors import CheckpointError, CheckpointNotFoundError, RestoreError
+from bindery.nodecore.checkpoints.store import CheckpointManager, restored
+from bindery.nodecore.errors import CheckpointError
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.memory.state import MemoryState
 
@@ -19,27 +19,13 @@ def load(
     Raises:
         RestoreError: the file is corrupt or of another policy.
     """
-    try:
-        checkpoint = decode(checkpoints.get(file), features=features)
-        if checkpoint.policy != policy:
-            raise CheckpointError(  # noqa: TRY301  both failures have the same advice
-                f'[memorymanager] configured policy "{policy}" differs from state checkpoint '
-                f'policy "{checkpoint.policy}"'
-            )
-    except CheckpointNotFoundError:
+    state = restored(
+        checkpoints, file, lambda blob: _state(blob, policy, features), "memory manager"
+    )
+    if state is None:
         state = MemoryState()
         save(checkpoints, policy, state, features=features, file=file)
-        return state
-    except CheckpointError as error:
-        raise RestoreError(
-            f"could not restore state from checkpoint: {error}, please drain this node and delete "
-            f'the memory manager checkpoint file "{file}" before restarting Kubelet'
-        ) from error
-    return MemoryState(
-        dict(checkpoint.machine or {}),
-        dict(checkpoint.entries or {}),
-        dict(checkpoint.pod_entries or {}),
-    )
+    return state
 
 
 def save(
@@ -72,3 +58,17 @@ def decode(blob: bytes, *, features: Features = DEFAULT) -> files.MemoryCheckpoi
         except CheckpointError:
             pass  # an older version
     return files.decode_v1(blob, pod_level_managers=features.pod_level_resource_managers)
+
+
+def _state(blob: bytes, policy: str, features: Features) -> MemoryState:
+    checkpoint = decode(blob, features=features)
+    if checkpoint.policy != policy:
+        raise CheckpointError(
+            f'[memorymanager] configured policy "{policy}" differs from state checkpoint '
+            f'policy "{checkpoint.policy}"'
+        )
+    return MemoryState(
+        dict(checkpoint.machine or {}),
+        dict(checkpoint.entries or {}),
+        dict(checkpoint.pod_entries or {}),
+    )
