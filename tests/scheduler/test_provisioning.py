@@ -26,7 +26,7 @@ from schedulerworld import (
 from sharedgpus import sharer
 
 from bindery.api.configuration import DEFAULT_PLUGINS, PluginConfiguration
-from bindery.api.names import API_VERSION
+from bindery.api.names import API_VERSION, NODE_POOL_LABEL
 from bindery.api.names import PROVISIONING_REQUEST_ANNOTATION as ANNOTATION
 from bindery.api.provisioning import ATOMIC_CLASS
 from bindery.api.times import timestamp
@@ -165,6 +165,14 @@ def test_a_template_has_what_decides_about_nodes_and_nothing_else() -> None:
         "volumes",
         "schedulerName",
     }
+
+
+def test_a_template_selects_the_nodes_of_the_pool() -> None:
+    labels = {NODE_POOL_LABEL: "a100"}
+    selector = {"disk": "fast"}
+    (template,) = templates([[pod("g-0", 9, labels=labels, node_selector=selector)]])
+
+    assert template.spec["nodeSelector"] == {NODE_POOL_LABEL: "a100", "disk": "fast"}
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,9 @@ from typing import Any, Final
 
 import msgspec
 
+from bindery.api.names import NODE_POOL_LABEL
 from bindery.kube.objects import Pod
-from bindery.kube.podspec import Container, PodSpec, Toleration
+from bindery.kube.podspec import Container, Toleration
 
 IMAGE: Final = "registry.k8s.io/pause:3.10"
 """The image of containers that have none yet; no container is ever started."""
@@ -54,7 +55,7 @@ def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
     """
     found: dict[str, TemplateDraft] = {}
     for pods in alike:
-        draft = TemplateDraft(_pod_spec(pods[0].spec), pods[0].metadata.labels)
+        draft = TemplateDraft(_pod_spec(pods[0]), pods[0].metadata.labels)
         draft = found.setdefault(draft.digest, draft)
         for pod in pods:
             draft.labels = dict(draft.labels.items() & pod.metadata.labels.items())
@@ -62,9 +63,12 @@ def templates(alike: Iterable[Sequence[Pod]]) -> list[TemplateDraft]:
     return list(found.values())
 
 
-def _pod_spec(spec: PodSpec) -> dict[str, Any]:
+def _pod_spec(pod: Pod) -> dict[str, Any]:
+    spec, pool = pod.spec, pod.metadata.labels.get(NODE_POOL_LABEL)
     given: dict[str, Any] = without_none(msgspec.to_builtins(spec))
     made: dict[str, Any] = {key: given[key] for key in _COPIED if key in given}
+    if pool:  # the pod itself need not select the nodes of its pool
+        made["nodeSelector"] = {NODE_POOL_LABEL: pool, **made.get("nodeSelector", {})}
     if spec.tolerations:
         made["tolerations"] = tolerations(spec.tolerations)
     made["containers"] = [_container(each, n) for n, each in enumerate(spec.containers)]
