@@ -66,10 +66,16 @@ def asks_counted(configuration: DisruptionConfiguration) -> Asks:
 
 
 def _share(session: Session, task: Task) -> float:
+    """Return the largest part of the cluster that `task` holds of any resource.
+
+    GPUs that only queues count, such as those of claims, are a part of what queues divide.
+    """
     request = session.state.nodes.demand(task.row, task.shape.request)
     total = session.cluster_total
     shares = (a / int(total[i]) for i, a in zip(request.indices, request.amounts, strict=True))
-    return max(shares, default=0.0)
+    index, gpus = request.counted_gpus or (0, 0)
+    counted = gpus / max(float(session.shares.total[index]), 1.0)
+    return max((counted, *shares))
 
 
 def _job_starts(units: Sequence[EvictionUnit]) -> list[int]:
