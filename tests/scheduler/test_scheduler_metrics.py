@@ -1,8 +1,11 @@
 """The scheduler's own series: latencies and evictions by queue."""
 
+from prometheus_client import Counter
 from schedulerworld import NOW, engine_with, gang, node
 
 from bindery.scheduler.commit import metrics
+from bindery.scheduler.planning.reports import CycleReport
+from bindery.scheduler.plugins.findings import NodeAnswer
 
 
 def queues_of(family: object) -> dict[str, float]:
@@ -25,3 +28,21 @@ def test_a_commit_counts_once_in_its_queue_and_goes_with_the_queue() -> None:
     metrics.drop_queues({"default"})
     assert "default" in queues_of(metrics.COMMIT_SECONDS)
     assert "gone" not in queues_of(metrics.EVICTED_PODS)
+
+
+def test_predictions_of_zones_are_counted_with_the_wrong_ones() -> None:
+    def counts() -> tuple[float, float]:
+        wrong = metrics.WRONG_PREDICTIONS.labels("TopologyAffinityError")
+        return value_of(metrics.NUMA_PREDICTIONS), value_of(wrong)
+
+    total, wrong = counts()
+    answers = [NodeAnswer(""), NodeAnswer("TopologyAffinityError")]
+
+    metrics.record(CycleReport(answers=answers), 0.0)
+
+    assert counts() == (total + 2, wrong + 1)
+
+
+def value_of(counter: Counter) -> float:
+    (metric,) = counter.collect()
+    return next(each.value for each in metric.samples if each.name.endswith("_total"))

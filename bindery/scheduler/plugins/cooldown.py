@@ -75,9 +75,9 @@ class Cooldown:
 
     def job_node_failures(self, session: SessionView, job: Job) -> Iterator[NodeFailure]:
         """Yield the nodes of the job's recent binding failures."""
-        nodes = _mask(session, session.memory.avoided_nodes(job))
-        if nodes.any():
-            yield NodeFailure("failed to bind it a short while ago", nodes)
+        names = session.memory.avoided_nodes(job)
+        if names:
+            yield NodeFailure("failed to bind it a short while ago", _mask(session, names))
 
     # -- nodes that refused an equal pod: as room, because the answer changes with time ----------
 

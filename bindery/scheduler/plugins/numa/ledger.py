@@ -93,10 +93,14 @@ class NumaLedger:
     def _move(self, slot: int, part: Part, kind: OperationKind, sign: int) -> None:
         """Give back (`sign` 1) or take (-1) a part, and note how now and later differ."""
         table = self._table
-        table.later.move(slot, part, sign)
         if kind is OperationKind.ALLOCATE:
             table.now.move(slot, part, sign)
+            if table.apart[slot]:
+                table.later.move(slot, part, sign)
+            else:
+                table.later.follow(slot, table.now, part, sign)
         else:  # only the time after all releases changes
+            table.later.move(slot, part, sign)
             is_undone = (sign > 0) is (kind is OperationKind.PIPELINE)
             table.apart[slot] += -1 if is_undone else 1
         table.touched.append(slot)

@@ -30,7 +30,7 @@ from bindery.scheduler.plugins.numa.ledger import NumaLedger
 from bindery.scheduler.plugins.numa.outcomes import Outcomes
 from bindery.scheduler.plugins.numa.predictor import Predictor
 from bindery.scheduler.plugins.numa.table import NO_SLOT
-from bindery.scheduler.plugins.numa.truth import Truth, held_of
+from bindery.scheduler.plugins.numa.truth import Truth
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -100,13 +100,13 @@ class Numa:
         """Return for each of `rows` whether the node would admit one more pod of `shape`."""
         ask = self._truth.asks.of(shape)
         slots = session.ledger(NumaLedger).slot_of_row[rows]
-        if ask is None:
+        if ask is None or not self._truth.table.slots:
             return np.ones(len(rows), dtype=np.bool_)
         found = self._predictor.vectors(ask)
-        admitted = found.later if later else found.now
-        if not len(admitted):
-            return np.ones(len(rows), dtype=np.bool_)
-        return np.asarray(admitted[slots] | (slots == NO_SLOT))
+        admitted = (found.later if later else found.now)[slots]
+        if len(slots) == 1:  # the usual case, after a placement
+            return admitted if slots[0] != NO_SLOT else np.ones(1, dtype=np.bool_)
+        return np.asarray(admitted | (slots == NO_SLOT))
 
     def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
         """Return the text for the nodes that would refuse the pod."""
@@ -116,14 +116,13 @@ class Numa:
         self, session: SessionView, shape: Shape, rows: Rows
     ) -> NDArray[np.float64] | None:
         """Return 0 to 100: few zones, then aligned, then near; None if zones do not matter."""
-        if not self.keeps_room_for(shape):
+        ask = self._truth.asks.of(shape) if self._truth.table.slots else None
+        if ask is None:
             return None
-        ask = self._truth.asks.of(shape)
-        assert ask is not None, "asked above"
         slots = session.ledger(NumaLedger).slot_of_row[rows]
         found = self._predictor.vectors(ask)
-        if not len(found.now):
-            return None
+        if len(slots) == 1 and found.now[slots[0]] and slots[0] != NO_SLOT:
+            return found.scores[slots]
         scores = np.where(found.now[slots], found.scores[slots], found.later_scores[slots])
         return np.where(slots == NO_SLOT, 0.0, scores)
 
@@ -135,8 +134,7 @@ class Numa:
         if planned is None or not planned[1].zones:
             return None
         slot, part = planned
-        ids = self._truth.books[slot].report.ids
-        return held_of(part, ids, self._truth.table.resources).as_data()
+        return self._predictor.data(part, self._truth.books[slot].report.ids)
 
     def bind_effects(
         self,

@@ -5,12 +5,15 @@ nodes one by one, with the results of equal nodes in equal states remembered, an
 arrays. The score prefers few zones, then aligned ones, then near ones.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.api.numaplacement import NumaPlacement
+from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.prediction import plain, vectors
 from bindery.nodecore.prediction.arrays import MAX_ZONES, POLICIES, ZoneArrays
 from bindery.nodecore.prediction.zones import NodeZones
@@ -81,6 +84,7 @@ class Predictor:
         self._vectors: dict[Ask, AskVectors] = {}
         self._outcomes: dict[tuple[Ask, int, bytes], Outcome] = {}
         self._hopeless: dict[Ask, Bools] = {}
+        self._data: dict[tuple[Part, tuple[int, ...]], Mapping[str, Any]] = {}
         self._epoch = -1
         self._version = -1
 
@@ -89,9 +93,10 @@ class Predictor:
         self._start_again()
         table = self._table
         promised = not later and bool(table.apart[slot])
-        key = ask, table.kinds[slot], table.key(slot, later=later)
+        state = (table.later if later else table.now).key(slot)
         if promised:  # room that is promised to others must stay free
-            key = ask, table.kinds[slot], key[2] + table.key(slot, later=True)
+            state += table.later.key(slot)
+        key = ask, table.kinds[slot], state
         found = self._outcomes.get(key)
         if found is None:
             if len(self._outcomes) >= _MOST_OUTCOMES:
@@ -113,6 +118,19 @@ class Predictor:
                     self._refresh_one(ask, found, slot)
             else:
                 self._refresh(ask, found, np.array(slots, dtype=np.intp))
+        return found
+
+    def data(self, part: Part, ids: tuple[int, ...]) -> Mapping[str, Any]:
+        """Return the data for the binder of a pod that takes `part`.
+
+        `ids`: the NUMA nodes of the zones. Pods with the same part share the data.
+        """
+        key = part, ids
+        found = self._data.get(key)
+        if found is None:
+            if len(self._data) >= _MOST_OUTCOMES:
+                self._data.clear()
+            found = self._data[key] = _placement(part, ids, self._table.resources).as_data()
         return found
 
     def hopeless(self, ask: Ask) -> Bools:
@@ -139,6 +157,7 @@ class Predictor:
         if self._epoch != self._table.epoch:
             self._vectors.clear()
             self._outcomes.clear()
+            self._data.clear()
             self._hopeless.clear()
             self._epoch = self._table.epoch
 
@@ -196,6 +215,15 @@ class Predictor:
         score = float(_scores(arrays, np.array([slot]), zones, preferred)[0])
         part = table.part(node, predicted.after)
         return Outcome(predicted.admit, predicted.reason, score * predicted.admit, part)
+
+
+def _placement(part: Part, ids: Sequence[int], resources: Sequence[str]) -> NumaPlacement:
+    held: dict[str, dict[str, int]] = {}
+    zones = nodes_of(part.zones)
+    for zone in zones:
+        amounts = zip(resources, part.amounts[zone].tolist(), strict=True)
+        held[str(ids[zone])] = {name: int(amount) for name, amount in amounts if amount > 0}
+    return NumaPlacement(zones=[ids[zone] for zone in zones], held=held)
 
 
 def _unpromised(now: NodeZones, later: NodeZones) -> NodeZones:

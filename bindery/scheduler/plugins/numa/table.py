@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bindery.nodecore.masks import nodes_of
-from bindery.nodecore.prediction.arrays import MAX_ZONES, ZoneArrays, stack
+from bindery.nodecore.prediction.arrays import ZoneArrays, stack
 from bindery.nodecore.prediction.zones import NodeZones, is_memory
 
 NO_SLOT: Final = -1
-_BITS: Final = np.array([1 << zone for zone in range(MAX_ZONES)], dtype=np.uint8)
+_NO_SPANS: Final[Counter[int]] = Counter()
 _MOST_TOUCHED: Final = 1 << 20
 """Longer logs are cut, and caches start again."""
 
@@ -36,6 +36,8 @@ class Part:
     """Free CPUs that share a core with a reserved CPU: [zone]."""
     spans: tuple[int, ...] = ()
     """Masks of zones whose memory it uses together."""
+    has_split: bool = False
+    """Whether `split` is not zero."""
 
     def within(self, most: Amounts) -> "Part":
         """Return the part of it that is at most `most`."""
@@ -59,13 +61,40 @@ class Side:
     memory: list[int] = field(default_factory=list)
     """The columns of memory and huge pages."""
 
+    _keys: dict[int, bytes] = field(default_factory=dict)
+    """Slot -> its key, until the slot changes."""
+
     def move(self, slot: int, part: Part, sign: int) -> None:
         """Give back (`sign` 1) or take (-1) a part."""
-        self.arrays.free[slot] += sign * part.amounts
-        self.arrays.split[slot] += sign * part.split
+        free = self.arrays.free[slot]
+        if sign > 0:
+            free += part.amounts
+        else:
+            free -= part.amounts
+        if part.has_split:
+            self.arrays.split[slot] += sign * part.split
         for mask in part.spans:
             self.spans[slot][mask] -= sign
         self.regroup(slot)
+
+    def follow(self, slot: int, other: "Side", part: Part, sign: int) -> None:
+        """Do what `move` does, where `other` was equal before and has done so already."""
+        self.arrays.free[slot] = other.arrays.free[slot]
+        self.arrays.groups[slot] = other.arrays.groups[slot]
+        if part.has_split:
+            self.arrays.split[slot] = other.arrays.split[slot]
+        for mask in part.spans:
+            self.spans[slot][mask] -= sign
+        self._keys.pop(slot, None)
+
+    def key(self, slot: int) -> bytes:
+        """Return bytes that are equal for two slots of a kind if the same is free there."""
+        key = self._keys.get(slot)
+        if key is None:
+            arrays = self.arrays
+            key = arrays.free[slot].tobytes() + arrays.groups[slot].tobytes()
+            key = self._keys[slot] = key + arrays.split[slot].tobytes()
+        return key
 
     def set(self, slot: int, node: NodeZones) -> None:
         """Set what is free on a node; no pods use memory of several zones together."""
@@ -79,21 +108,29 @@ class Side:
         """Set what is free on a node to what `other` has."""
         for name in _FREE:
             getattr(self.arrays, name)[slot] = getattr(other.arrays, name)[slot]
+        self._keys.pop(slot, None)
         self.spans.pop(slot, None)
         if slot in other.spans:
             self.spans[slot] = Counter(other.spans[slot])
 
     def regroup(self, slot: int) -> None:
         """Compute which zones' memory is used together, and which zones' is used alone."""
+        self._keys.pop(slot, None)
         arrays, columns = self.arrays, self.memory
-        if not columns:
-            return
-        free, totals = arrays.free[slot][:, columns], arrays.totals[slot][:, columns]
-        groups = np.where((free < totals).any(axis=1), _BITS[: len(free)], 0)
-        for mask, count in self.spans.get(slot, {}).items():
-            if count > 0:
-                groups[list(nodes_of(mask))] |= mask
+        # Lists are faster than arrays of this size, and every operation gets here.
+        free, totals = arrays.free[slot].tolist(), arrays.totals[slot].tolist()
+        groups = [0] * len(free)
+        for zone, (left, total) in enumerate(zip(free, totals, strict=True)):
+            if any(left[column] < total[column] for column in columns):
+                groups[zone] = 1 << zone
+        for mask, count in self.spans.get(slot, _NO_SPANS).items():
+            for zone in nodes_of(mask) if count > 0 else ():
+                groups[zone] |= mask
         arrays.groups[slot] = groups
+
+    def forget_keys(self) -> None:
+        """Forget all keys, because the arrays have another shape."""
+        self._keys.clear()
 
 
 class ZoneTable:
@@ -146,6 +183,8 @@ class ZoneTable:
         self._make_room(row)
         self._write_kind(slot, row)
         self.kinds[slot] = kind
+        self.now.regroup(slot)
+        self.later.regroup(slot)
         self.touched.append(slot)
         return slot
 
@@ -176,12 +215,6 @@ class ZoneTable:
             self.touched.clear()
             self.epoch += 1
 
-    def key(self, slot: int, *, later: bool) -> bytes:
-        """Return bytes that are equal for two slots of a kind if the same is free there."""
-        arrays = (self.later if later else self.now).arrays
-        parts = arrays.free[slot].tobytes(), arrays.split[slot].tobytes()
-        return b"".join((*parts, arrays.groups[slot].tobytes()))
-
     def part(self, before: NodeZones, after: NodeZones) -> Part:
         """Return what a pod takes that turns `before` into `after`."""
         amounts, split = self.amounts(before.free), self._split(before)
@@ -189,7 +222,8 @@ class ZoneTable:
         multiple = {mask for mask in after.groups if mask & (mask - 1)}
         taken = self.memory_zones(amounts)
         spans = tuple(sorted(mask for mask in multiple if mask & taken and taken & (taken - 1)))
-        return Part(amounts, split - self._split(after), spans)
+        split -= self._split(after)
+        return Part(amounts, split, spans, bool(split.any()))
 
     def amounts(self, zones: Any) -> Amounts:
         """Return amounts by zone and resource as an array; unknown resources are left out."""
@@ -216,7 +250,7 @@ class ZoneTable:
         return found
 
     def _state(self, slot: int) -> tuple[bytes, bytes, int]:
-        return self.key(slot, later=False), self.key(slot, later=True), int(self.apart[slot])
+        return self.now.key(slot), self.later.key(slot), int(self.apart[slot])
 
     def _kind(self, row: ZoneArrays) -> int:
         key = (row.resources, *(getattr(row, name).tobytes() for name in _STATIC))
@@ -244,6 +278,8 @@ class ZoneTable:
         if (capacity, zones, len(names)) == old.free.shape:
             return
         self.epoch += 1  # parts and keys have the shape of the arrays
+        self.now.forget_keys()
+        self.later.forget_keys()
         sizes = {"N": capacity, "Z": zones, "R": len(names)}
         self.now.arrays = _grown(old, names, sizes)
         own: dict[str, Any] = {

@@ -17,7 +17,6 @@ from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES, NodeResourceTopology
 from bindery.kube.objects import Meta, Node, Pod
 from bindery.kube.resources import NODES
-from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.requests import PodRequest
@@ -337,15 +336,6 @@ def _amounts(request: PodRequest, report: Report) -> dict[str, int]:
     if zones.has_static_memory:
         amounts |= whole.memory
     return amounts
-
-
-def held_of(part: Part, ids: Sequence[int], resources: Sequence[str]) -> NumaPlacement:
-    """Return the record of a pod that holds `part`. `ids`: the NUMA nodes of the zones."""
-    held: dict[str, dict[str, int]] = {}
-    for zone in nodes_of(part.zones):
-        amounts = zip(resources, part.amounts[zone].tolist(), strict=True)
-        held[str(ids[zone])] = {name: int(amount) for name, amount in amounts if amount > 0}
-    return NumaPlacement(zones=[ids[zone] for zone in nodes_of(part.zones)], held=held)
 
 
 def _is_releasing(task: Task | None) -> bool:
