@@ -67,7 +67,7 @@ def merge(
         preferred = _preferred(everything, resources)
         if preferred:
             return Hint(min(preferred, key=key), preferred=True)
-        others = [Hint(mask, preferred=False) for mask in _reachable(numa, resources)]
+        others = [Hint(mask, preferred=False) for mask in reachable(numa, resources)]
         if others:
             fewest = widest_minimum(resources)
             return min(others, key=lambda hint: order(hint, fewest, key))
@@ -120,8 +120,13 @@ def _preferred(everything: int, resources: Sequence[Sequence[Hint]]) -> set[int]
     return common - {0}
 
 
-def _reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]:
-    """Return the masks of all combinations, without the empty one."""
+def reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]:
+    """Return the masks of all combinations, without the empty one.
+
+    Args:
+        numa: the NUMA nodes.
+        resources: the hints of each resource, at least one for each.
+    """
     everything = numa.everything
     choices = [
         {everything if hint.mask is None else hint.mask & everything for hint in hints}

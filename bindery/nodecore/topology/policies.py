@@ -48,9 +48,18 @@ def merge_hints(
     Raises:
         ConfigurationError: there is no such policy.
     """
+    check_name(policy)
+    return _POLICIES[policy](numa, providers, options)
+
+
+def check_name(policy: str) -> None:
+    """Check that there is a policy of this name.
+
+    Raises:
+        ConfigurationError: there is none.
+    """
     if policy not in _POLICIES:
         raise ConfigurationError(f'unknown policy: "{policy}"')
-    return _POLICIES[policy](numa, providers, options)
 
 
 def single_node_only(resources: Iterable[Iterable[Hint]]) -> list[list[Hint]]:
