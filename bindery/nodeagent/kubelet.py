@@ -6,7 +6,7 @@ passed in. Nothing runs between two calls, so an idle node costs no time.
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from bindery.nodeagent import held as records
@@ -164,7 +164,7 @@ class HollowKubelet:
         # The managers must not take what an earlier run gave to this pod for stale.
         self._admitted[uid] = candidate
         try:
-            answer = chain.admit(candidate, facts, self._checks)
+            answer = chain.admit(_without_ended(candidate), facts, self._checks)
             for one in candidate.pod.all_containers if answer.admit else ():
                 self.manager.lifecycle.pre_start(candidate.pod, one, container_id(uid, one.name))
         except OSError as error:  # a checkpoint cannot be written
@@ -229,6 +229,17 @@ class HollowKubelet:
     def _remove_stale_state(self) -> None:
         for manager in (self.manager.devices, self.manager.cpu, self.manager.memory):
             manager.remove_stale_state()
+
+
+def _without_ended(candidate: Candidate) -> Candidate:
+    """Return a pod that runs already, after a restart, without its init containers that have ended.
+
+    Their memory was released when they had; the kubelet would ask for it again.
+    """
+    if candidate.is_pending:
+        return candidate
+    sidecars = [one for one in candidate.pod.init_containers if one.is_sidecar]
+    return replace(candidate, pod=replace(candidate.pod, init_containers=sidecars))
 
 
 def container_id(uid: str, container: str) -> str:

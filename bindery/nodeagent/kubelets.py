@@ -76,7 +76,7 @@ class Kubelets:
     def open(self, node: HollowNode, pods: Iterable[HollowPod]) -> None:
         """Take up the pods of `node` that are there already; at a second call do nothing.
 
-        Pods that run or hold something come first, then the older ones.
+        Pods that run come first, then those that were about to, then the older ones.
         """
         if node.name in self._nodes:
             return
@@ -85,14 +85,19 @@ class Kubelets:
         self._kubelets[node.name] = kubelet
         self._nodes[node.name] = node
 
-        def order(pod: HollowPod) -> tuple[bool, bool, str, str]:
+        def order(pod: HollowPod) -> tuple[bool, str, str]:
             uid, created = pod.metadata.uid, pod.metadata.creation_timestamp or ""
-            return pod.status.phase != _RUNNING, not kubelet.is_recorded(uid), created, uid
+            return not kubelet.is_recorded(uid), created, uid
 
-        for pod in sorted(present, key=order):
-            if pod.metadata.deletion_timestamp is None or pod.status.phase == _RUNNING:
+        ordered = sorted(present, key=order)
+        for pod in ordered:
+            if pod.status.phase == _RUNNING:
                 self._decide(kubelet, node, pod)
+        # What a pod got whose admission was interrupted goes back: it would not fit what it gets.
         kubelet.ready()
+        for pod in ordered:
+            if pod.status.phase != _RUNNING and pod.metadata.deletion_timestamp is None:
+                self._decide(kubelet, node, pod)
         self._changed(node)
 
     def admit(self, node: HollowNode, pod: HollowPod) -> Admission:
