@@ -34,14 +34,19 @@ def start_gpu_nodes(components: Components, corner: Corner, count: int, gpus: in
     return components.start_hollow_nodes(count, options, name=f"nodes-{corner.namespace}")
 
 
-async def submit_share(corner: Corner, name: str, share: Mapping[str, str]) -> Pod:
+async def submit_share(corner: Corner, name: str, share: Mapping[str, str], **spec: object) -> Pod:
     """Create a gang of one pod with a share, prepared as the webhook would."""
-    (pod,) = await submit_shares(corner, name, share)
+    (pod,) = await submit_shares(corner, name, share, **spec)
     return pod
 
 
-async def submit_shares(corner: Corner, name: str, *shares: Mapping[str, str]) -> list[Pod]:
-    """Create a gang of pods with `shares`, prepared as the webhook would."""
+async def submit_shares(
+    corner: Corner, name: str, *shares: Mapping[str, str], **spec: object
+) -> list[Pod]:
+    """Create a gang of pods with `shares`, prepared as the webhook would.
+
+    `spec`: further fields of the spec of the pods.
+    """
     await corner.create_group(Gang(name, size=len(shares)))
     pods = []
     for number, share in enumerate(shares):
@@ -59,6 +64,7 @@ async def submit_shares(corner: Corner, name: str, *shares: Mapping[str, str]) -
                 "restartPolicy": "Never",
                 "terminationGracePeriodSeconds": 0,
                 "containers": [{"name": "worker", "image": "worker"}],
+                **spec,
             },
         }
         prepared = admission.prepared(body)

@@ -18,7 +18,7 @@ from bindery.controlplane.install import Installation, install
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
+from bindery.kube.resources import PODS, PRIORITY_CLASSES
 from bindery.scheduler.status.conditions import NO_ROOM_FOR_SHARE
 from bindery.scheduler.status.scaling import owner_label
 from fakes.reservations import GpuDevicePlugins
@@ -129,6 +129,23 @@ async def test_a_scheduler_that_is_killed_at_any_moment_leaves_one_set_of_scalin
     await wait_covered(corner, [first])
     await corner.client.delete(PODS, first.metadata.name, corner.namespace)
     await wait_covered(corner)
+
+
+async def test_a_scaling_pod_that_is_refused_is_an_event_of_its_share_and_holds_up_no_other(
+    corner: Corner, components: Components
+) -> None:
+    name = f"{corner.namespace}-going"
+    kind = {"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass", "value": 1_000_000}
+    await corner.client.create(PRIORITY_CLASSES, {**kind, "metadata": {"name": name}})
+    await submit_share(corner, "a", HALF, priorityClassName=name)
+    await corner.client.delete(PRIORITY_CLASSES, name)
+    second = await submit_share(corner, "b", HALF)
+
+    start_scheduler(components, corner.pool)
+
+    await wait_covered(corner, [second])
+    events = await wait_for(lambda: corner.events("ScalingPodRefused"), "the event is there")
+    assert all(name in event.note for event in events)
 
 
 async def test_a_scaling_pod_that_somebody_has_deleted_comes_again_with_the_next(
