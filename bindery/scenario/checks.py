@@ -35,6 +35,7 @@ def check(scenario: Scenario) -> list[Finding]:
         *_priorities(scenario),
         *_events(scenario),
         *_expected(scenario),
+        *_numa(scenario),
         *_usage(scenario),
         *_raw_objects_of(scenario),
     ]
@@ -61,6 +62,23 @@ def _raw_objects_of(scenario: Scenario) -> Iterator[Finding]:
             problem = raw_objects.problem(item, field)
             if problem is not None:
                 yield (key, index), problem
+
+
+def _numa(scenario: Scenario) -> Iterator[Finding]:
+    zones: dict[str, int] = {}
+    for index, node in enumerate(scenario.nodes):
+        found = node.numa.zones if node.numa is not None else ()
+        zones |= dict.fromkeys(expand(node.name, node.count), len(found))
+        for number, zone in enumerate(found):
+            if any(gpu >= node.gpu_count for gpu in zone.gpus):
+                place: Location = ("nodes", index, "numa", "zones", number, "gpus")
+                yield place, f"the node has {node.gpu_count} GPUs, numbered from 0"
+    for job_place, job in job_places(scenario):
+        for number, pod in enumerate(job.pods):
+            count = zones.get(pod.node, 0)
+            if any(zone >= count for zone in pod.numa):
+                place = (*job_place, "pods", number, "numa")
+                yield place, f"node {pod.node or '(none)'} has {count} NUMA zones, numbered from 0"
 
 
 def _usage(scenario: Scenario) -> Iterator[Finding]:

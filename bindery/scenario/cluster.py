@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
+from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.claims import ResourceClaim, ResourceClaimTemplate
@@ -22,6 +23,7 @@ from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scenario.in_flight import request_object
 from bindery.scenario.jobs import ScenarioJob, ScenarioPod
 from bindery.scenario.nodes import Device, ScenarioNode
+from bindery.scenario.numa import NumaNodes
 from bindery.scenario.objects import PodIdentity
 from bindery.scenario.raw_objects import raw_objects_of
 from bindery.scenario.states import FINISHED, ON_NODE, PodState
@@ -60,6 +62,7 @@ class ScenarioCluster:
         self._scenario = scenario
         self._apply = apply
         self._claims = ClaimKeeper(apply)
+        self.numa = NumaNodes(apply)
         self._node_pool = scenario.config.node_pool
         self.now = scenario.now.timestamp()
         self.node_entries: dict[str, ScenarioNode] = {}
@@ -91,6 +94,7 @@ class ScenarioCluster:
             self._create_job(job, created_at)
         for request in self._scenario.bind_requests:
             self._create_in_flight(request)
+        self.numa.publish()
 
     def _add_classes_and_namespaces(self) -> None:
         classes = {**BUILT_IN_PRIORITIES, **self._scenario.priority_classes}
@@ -120,13 +124,17 @@ class ScenarioCluster:
             self._create_job(event.job, self.now)
 
     def run_pod(self, name: str, node_name: str) -> None:
-        """Bind the pod `name` to a node, where it starts at once."""
+        """Bind the pod `name` to a node, where it starts at once or is refused."""
         pod = self.pods[name].object
+        refusal = self.numa.refusal(pod, node_name)
         status = msgspec.structs.replace(
             pod.status,
-            phase=PodState.RUNNING.value,
+            phase=PodState.FAILED.value if refusal else PodState.RUNNING.value,
+            reason=refusal,
             conditions=[objects.bound_condition(self.now)],
         )
+        if not refusal:
+            self.numa.start(pod, node_name)
         spec = msgspec.structs.replace(pod.spec, node_name=node_name)
         self._replace_pod(name, msgspec.structs.replace(pod, spec=spec, status=status))
 
@@ -197,6 +205,7 @@ class ScenarioCluster:
         self.node_entries[name] = entry
         previous, node = self.nodes.get(name), objects.node_object(entry, name, self.now)
         self.nodes[name] = node
+        self.numa.put_node(name, entry)
         kind = EventType.ADDED if previous is None else EventType.MODIFIED
         self._apply(Change(kind, node, previous))
 
@@ -252,17 +261,31 @@ class ScenarioCluster:
             entry, who, priority=priority, node_pool=self._node_pool, now=self.now
         )
         pod = self._claims.complete(pod, entry.claims)
+        if entry.state in ON_NODE:
+            pod = self._with_zones(pod, entry)
         stuck = entry.state is PodState.STUCK_IN_RELEASING
         self.pods[who.name] = PodRecord(who, entry, priority, pod, stuck)
         self._added(pod)
 
+    def _with_zones(self, pod: Pod, entry: ScenarioPod) -> Pod:
+        """Return a pod that begins on a node with the record of its NUMA zones, if it has some."""
+        held = self.numa.start(pod, entry.node, entry.numa)
+        if held is None or not held.zones or entry.scheduler_name:
+            return pod
+        record = held.placement().record(pod.metadata.uid)
+        annotations = {NUMA_ZONES_ANNOTATION: record, **pod.metadata.annotations}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
+        return msgspec.structs.replace(pod, metadata=metadata)
+
     def _remove_pod(self, name: str) -> None:
         pod = self.pods.pop(name).object
+        self.numa.stop(pod.metadata.uid)
         self._apply(Change(EventType.DELETED, pod, pod))
         self._claims.release(pod)
 
     def _set_phase(self, name: str, state: PodState) -> None:
         pod = self.pods[name].object
+        self.numa.stop(pod.metadata.uid)
         status = msgspec.structs.replace(pod.status, phase=state.value)
         self._replace_pod(name, msgspec.structs.replace(pod, status=status))
         self._claims.release(pod)

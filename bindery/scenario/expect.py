@@ -28,6 +28,8 @@ class PodView:
     """Why it waits; empty when it does not."""
     gpu: tuple[str, ...] = ()
     """The devices that it holds or is promised, by index on its node."""
+    numa: tuple[int, ...] = ()
+    """The NUMA zones that it holds or is predicted to get."""
 
 
 @dataclass(frozen=True)
@@ -70,6 +72,8 @@ def _pod(name: str, wanted: PodExpectation, seen: Observation) -> Iterator[str]:
         yield f"pod {name}: gpus is {pod.gpus}, expected {_either(wanted.gpus)}"
     if wanted.gpu is not None and sorted(pod.gpu) != sorted(wanted.gpu):
         yield f"pod {name}: devices are {list(pod.gpu)}, expected {list(wanted.gpu)}"
+    if wanted.numa is not None and sorted(pod.numa) != sorted(wanted.numa):
+        yield f"pod {name}: NUMA zones are {list(pod.numa)}, expected {list(wanted.numa)}"
     if wanted.reason is not None and wanted.reason not in pod.reason:
         yield f"pod {name}: reason is {pod.reason!r}, expected to contain {wanted.reason!r}"
 

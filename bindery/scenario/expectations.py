@@ -8,7 +8,7 @@ from typing import Annotated, cast
 from pydantic import BeforeValidator, Field, PlainValidator
 
 from bindery.api.base import NonNegative
-from bindery.scenario.fields import NotYet, ScenarioModel, Texts
+from bindery.scenario.fields import ScenarioModel, Texts
 from bindery.scenario.jobs import DeviceIndexes
 from bindery.scenario.states import STATE_NAMES, PodState
 
@@ -47,7 +47,8 @@ class PodExpectation(ScenarioModel):
     """A part of the message about why it waits."""
     gpu: DeviceIndexes | None = None
     """The devices that it holds, or is promised, by index on the node."""
-    numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
+    numa: tuple[NonNegative, ...] | None = None
+    """The NUMA zones that it holds, or that the scheduler has predicted."""
 
 
 class QueueExpectation(ScenarioModel):

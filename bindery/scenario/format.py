@@ -47,6 +47,8 @@ class ConfigurationOverrides(ScenarioModel):
         default_factory=dict
     )
     """By plugin: the factor of its scores; default 1."""
+    without_plugins: tuple[str, ...] = ()
+    """Plugins of the default configuration that are disabled."""
     node_pool: str = ""
     gpu_resources: tuple[str, ...] = DEFAULT_GPU_RESOURCES
     gpu_device_classes: tuple[str, ...] = DEFAULT_GPU_DEVICE_CLASSES
@@ -71,6 +73,7 @@ class ConfigurationOverrides(ScenarioModel):
                 weight=self.weights.get(plugin.name, plugin.weight),
             )
             for plugin in default.plugins
+            if plugin.name not in self.without_plugins
         )
         return SchedulerConfiguration(
             node_pool=self.node_pool,

@@ -87,7 +87,8 @@ class ScenarioPod(Request):
     gpu_selector: GpuSelector = GpuSelector()
     role: str = ""
     sub_group: str = ""
-    numa: Annotated[tuple[NonNegative, ...], NotYet()] = ()
+    numa: tuple[NonNegative, ...] = ()
+    """The NUMA zones that it holds, of a pod on a node; empty: those that the node gives it."""
     gpu_policy: Literal["pack", "spread", "mutex", "numa", "topology"] | None = None
     state: PodState = PodState.PENDING
     node: str = ""

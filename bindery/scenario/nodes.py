@@ -6,21 +6,24 @@ changed by an event has a default, so that an event can name any few of them.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from bindery.api.base import NonNegative
+from bindery.nodecore.cpusets import parse_cpus
+from bindery.nodecore.prediction.arrays import MAX_ZONES
 from bindery.scenario.fields import (
     MOST_DEVICES,
-    AnyObject,
     Count,
     Name,
-    NotYet,
     Positive,
     Quantity,
+    Repetitions,
     ScenarioModel,
 )
+
+_MOST_CPU_DIGITS: Final = 5
 
 
 class Taint(ScenarioModel):
@@ -45,14 +48,53 @@ class Device(ScenarioModel):
     """The most pods that may share the device."""
 
 
+def _check_cpus(value: object) -> str:
+    text = str(value)
+    if any(len(number) > _MOST_CPU_DIGITS for number in re.findall(r"\d+", text)):
+        raise ValueError(f"{text} has too large a number")
+    parse_cpus(text)
+    return text
+
+
+Cpus = Annotated[str, BeforeValidator(_check_cpus)]
+"""A list of CPUs such as 0-3,8."""
+
+
+class NumaZone(ScenarioModel):
+    """A NUMA node of a machine."""
+
+    cpus: Cpus = ""
+    """Such as 0-3,8."""
+    memory: Quantity = "0"
+    gpus: tuple[NonNegative, ...] = ()
+    """Devices of the node by index."""
+    resources: dict[str, Quantity] = Field(default_factory=dict)
+    """Huge pages, and devices of other kinds."""
+    used: dict[str, Quantity] = Field(default_factory=dict)
+    """What no pod of the scenario accounts for."""
+
+
 class Numa(ScenarioModel):
     """The policy of the node's topology manager, and its zones."""
 
-    policy: Annotated[
-        Literal["none", "best-effort", "restricted", "single-numa-node"], NotYet()
-    ] = "none"
+    policy: Literal["none", "best-effort", "restricted", "single-numa-node"] = "none"
     scope: Literal["container", "pod"] = "container"
-    zones: tuple[AnyObject, ...] = ()
+    cpu_policy: Literal["none", "static"] = "static"
+    memory_policy: Literal["None", "Static"] | None = None
+    """Default: Static if a zone has memory."""
+    late: Repetitions = 0
+    """How many cycles later than what happens on the node its report is."""
+    zones: Annotated[tuple[NumaZone, ...], Field(max_length=MAX_ZONES)] = ()
+
+    @model_validator(mode="after")
+    def _has_each_once(self) -> "Numa":
+        cpus = [cpu for zone in self.zones for cpu in parse_cpus(zone.cpus)]
+        if len(cpus) != len(set(cpus)):
+            raise ValueError("a CPU is in two zones")
+        gpus = [gpu for zone in self.zones for gpu in zone.gpus]
+        if len(gpus) != len(set(gpus)):
+            raise ValueError("a GPU is in two zones")
+        return self
 
 
 class ScenarioNode(ScenarioModel):

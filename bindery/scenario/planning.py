@@ -12,11 +12,12 @@ from typing import Any
 
 import msgspec
 
+from bindery.api import numaplacement
 from bindery.api.times import timestamp
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import KubeObject
 from bindery.kube.store import Change
-from bindery.scenario import hami, objects
+from bindery.scenario import hami, numa, objects
 from bindery.scenario.cluster import PodRecord, ScenarioCluster, name_of
 from bindery.scenario.expect import Observation, PodView
 from bindery.scenario.faults import Faults
@@ -166,11 +167,15 @@ class Planner:
             gpus=record.entry.gpus,
             reason=_reason(job, pod) if state in _WAITING else "",
             gpu=self._devices(record, pod) if node else (),
+            numa=self._zones(record) if node else (),
         )
 
     def _devices(self, record: PodRecord, pod: PodReport | None) -> tuple[str, ...]:
         """Return the GPUs that the pod holds, or was promised in the last cycle."""
-        data, holds = self._handed_over(record.who.uid), hami.holds_devices(record.object)
+        data, holds = (
+            self._handed_over(record.who.uid, hami.PLUGIN),
+            hami.holds_devices(record.object),
+        )
         if record.who.shared_devices is not None or data is not None or holds:
             node = self.cluster.nodes.get(record.object.spec.node_name)
             return hami.devices_of(record.object, data, node)
@@ -178,12 +183,20 @@ class Planner:
         promised = pod.devices if pod is not None else ()
         return tuple(str(device) for device in (held.devices if held is not None else promised))
 
-    def _handed_over(self, uid: str) -> Mapping[str, Any] | None:
-        """Return the binder's data about the HAMi devices of the pod `uid`."""
+    def _zones(self, record: PodRecord) -> tuple[int, ...]:
+        """Return the NUMA zones that the pod holds, or that the binder was told."""
+        held = self.cluster.numa.zones_of(record.who.uid)
+        if held is not None:
+            return held
+        data = self._handed_over(record.who.uid, numaplacement.PLUGIN)
+        return numa.predicted_zones(data) if data is not None else ()
+
+    def _handed_over(self, uid: str, plugin: str) -> Mapping[str, Any] | None:
+        """Return the binder's data from a plugin about the pod `uid`."""
         for request in self.cluster.requests.values():
             for pod in request.spec.pods:
-                if pod.pod_uid == uid and hami.PLUGIN in pod.plugin_data:
-                    found: Mapping[str, Any] = pod.plugin_data[hami.PLUGIN]
+                if pod.pod_uid == uid and plugin in pod.plugin_data:
+                    found: Mapping[str, Any] = pod.plugin_data[plugin]
                     return found
         return None
 

@@ -132,6 +132,7 @@ class _Run:
         self._cluster.release_pods()
         self._cluster.start_pods()
         bind_requests(self._cluster, self._faults, self._planner.engine.bind_effects)
+        self._cluster.numa.publish()
 
 
 def _changes(before: Observation, planned: Observation, after: Observation) -> list[str]:

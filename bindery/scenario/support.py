@@ -61,6 +61,9 @@ def _values(scenario: Scenario) -> Iterator[tuple[Location, str]]:
     for name in scenario.config.weights:
         if name not in DEFAULT_PLUGINS:
             yield ("config", "weights", name), f"config.weights.{name}"
+    for index, name in enumerate(scenario.config.without_plugins):
+        if name not in DEFAULT_PLUGINS:
+            yield ("config", "withoutPlugins", index), f"config.withoutPlugins: {name}"
     yield from _other_protocol(scenario)
 
 
