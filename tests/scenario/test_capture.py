@@ -17,7 +17,9 @@ from bindery.scenario.capture import capture
 from bindery.scenario.format import Scenario
 from bindery.scenario.runner import run
 
-FOLDERS = [FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports", "topology")]
+FOLDERS = [
+    FOLDER / name for name in ("pod-affinity", "topology-spread", "host-ports", "topology", "numa")
+]
 # What a cluster's objects say; past usage is the scheduler's own knowledge.
 SEEN_AT_ONCE = [
     item

@@ -123,12 +123,8 @@ def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
             "4: not supported yet: jobs[0].pods[0].initContainers[0].gpuMemory",
         ),
         (
-            "nodes:\n- {name: n, numa: {policy: restricted}}\n",
-            "2: not supported yet: nodes[0].numa.policy",
-        ),
-        (
-            "events:\n- before: 2\n  job: {name: a, pods: [{numa: [0]}]}\n",
-            "3: not supported yet: events[0].job.pods[0].numa",
+            "config:\n  withoutPlugins: [tomorrow]\n",
+            "2: not supported yet: config.withoutPlugins: tomorrow",
         ),
         (
             "nodes:\n- name: n\n  devices:\n  - {id: d0, healthy: false}\n",
@@ -141,6 +137,36 @@ def test_a_key_without_behaviour_is_not_supported_yet(
 ) -> None:
     assert problem(tmp_path, text) == message
     assert isinstance(read_one(tmp_path, text), UnsupportedError)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (
+            "nodes:\n- name: n\n  numa: {zones: [{cpus: 0-3}, {cpus: 3-7}]}\n",
+            "3: nodes[0].numa: a CPU is in two zones",
+        ),
+        (
+            "nodes:\n- name: n\n  gpus: 2\n  numa: {zones: [{gpus: [0, 2]}]}\n",
+            "4: nodes[0].numa.zones[0].gpus: the node has 2 GPUs, numbered from 0",
+        ),
+        (
+            "nodes: [{name: n, numa: {zones: [{cpus: 0-3}]}}]\n"
+            "jobs:\n- name: a\n  pods:\n  - {state: Running, node: n, numa: [1]}\n",
+            "5: jobs[0].pods[0].numa: node n has 1 NUMA zones, numbered from 0",
+        ),
+        (
+            "nodes:\n- name: n\n  numa: {zones: [" + ", ".join(["{cpus: ''}"] * 9) + "]}\n",
+            "3: nodes[0].numa.zones: at most 8 items are allowed",
+        ),
+        (
+            "nodes:\n- name: n\n  numa:\n    zones: [{cpus: 0-99999999}]\n",
+            "4: nodes[0].numa.zones[0].cpus: 0-99999999 has too large a number",
+        ),
+    ],
+)
+def test_zones_that_contradict_the_node_are_named(tmp_path: Path, text: str, message: str) -> None:
+    assert problem(tmp_path, text) == message
 
 
 def test_keys_without_behaviour_may_say_what_is_the_default_anyway(tmp_path: Path) -> None:

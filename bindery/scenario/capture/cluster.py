@@ -9,6 +9,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from itertools import chain
 from typing import Final
 
 import msgspec
@@ -21,23 +22,24 @@ from bindery.api.names import (
     NODE_POOL_LABEL,
     SCHEDULER_NAME,
 )
+from bindery.api.states import ENDED_POD_PHASES
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Pod, PodGroup, Queue, QueueResource, QueueSpec
 from bindery.kube.queueaccess import has_rules
 from bindery.kube.snapshot import ClusterSnapshot, is_bound
 from bindery.scenario.capture.claims import capture_claims, waits_for_claims
 from bindery.scenario.capture.nodes import Entry, capture_nodes
+from bindery.scenario.capture.numa import Captured, capture_numa
 from bindery.scenario.capture.others import others_by_job
-from bindery.scenario.capture.pods import capture_pods, capture_template, state_of
+from bindery.scenario.capture.pods import Around, capture_pods, capture_template, state_of
 from bindery.scenario.capture.rules import namespaces_of, references_of, written
-from bindery.scenario.capture.shares import Indexes, as_granted, device_indexes, spreads_devices
+from bindery.scenario.capture.shares import as_granted, device_indexes, spreads_devices
 from bindery.scenario.capture.topology import capture_constraint, capture_trees
 from bindery.scenario.capture.volumes import capture_volumes
 from bindery.scenario.capture.workload import capture_workload
 from bindery.scenario.fields import format_duration
 from bindery.scenario.format import BUILT_IN_PRIORITIES, Scenario
 from bindery.scheduler.model.images import image_names, normalized
-from bindery.scheduler.model.label_references import LabelReferences
 from bindery.scheduler.model.resources import ResourceAxis, pod_amounts
 from bindery.scheduler.model.shapes import Need, ShapeBook, unmet_text
 from bindery.scheduler.model.users import user_of
@@ -49,18 +51,15 @@ _NUMBER: Final = re.compile(r"\d+")
 class _Jobs:
     """What has been captured of jobs so far."""
 
+    around: Around
+    numa: Captured
+    """NUMA zones."""
     entries: list[Entry] = field(default_factory=list)
     pod_names: dict[str, str] = field(default_factory=dict)
     """Pod UID -> its name in the scenario."""
     names: set[str] = field(default_factory=set)
-    devices: Indexes = field(default_factory=dict)
-    """Which device of its node each GPU group stands on in the scenario."""
-    references: LabelReferences = field(default_factory=LabelReferences)
-    """The labels to which rules of pods refer."""
     others: set[str] = field(default_factory=set)
     """UIDs of the captured pods of other schedulers, beside members of PodGroups."""
-    images: frozenset[str] = frozenset()
-    """The images that pods of this scheduler use and nodes have."""
 
 
 def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> Entry:
@@ -74,7 +73,9 @@ def capture(snapshot: ClusterSnapshot, now: datetime, node_pool: str = "") -> En
         "config": _config(snapshot, node_pool),
         "needs": list(_inexpressible(snapshot, jobs)),
         "now": now.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
-        "nodes": capture_nodes(snapshot.nodes, _taken_by_others(snapshot, jobs), jobs.images),
+        "nodes": capture_nodes(
+            snapshot.nodes, _taken_by_others(snapshot, jobs), jobs.around.images, jobs.numa.nodes
+        ),
         "queues": [_queue_entry(queue) for queue in queues],
         "priorityClasses": {
             name: value for name, value in classes.items() if BUILT_IN_PRIORITIES.get(name) != value
@@ -115,11 +116,16 @@ def _natural(pod: Pod) -> str:
 
 
 def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
-    jobs = _Jobs(
-        devices=device_indexes(snapshot.pods),
-        references=references_of(snapshot.pods),
-        images=_images(snapshot),
+    references = references_of(snapshot.pods)
+    others = others_by_job(snapshot, references)
+    ours = (
+        pod
+        for pod in snapshot.pods
+        if pod.spec.scheduler_name == SCHEDULER_NAME and pod.status.phase not in ENDED_POD_PHASES
     )
+    numa = capture_numa(snapshot.nodes, [*ours, *chain(*others.values())], snapshot.further)
+    around = Around(device_indexes(snapshot.pods), references, _images(snapshot), numa.pods)
+    jobs = _Jobs(around, numa)
     singles = [
         pod
         for pod in snapshot.pods
@@ -140,13 +146,15 @@ def _capture_jobs(snapshot: ClusterSnapshot, now: datetime) -> _Jobs:
         if owner.spec.min_member >= 0:
             entry["minMember"] = owner.spec.min_member
         _capture_job(jobs, owner, members, {**entry, **_gang_entry(owner, now)}, now)
-    _capture_others(jobs, snapshot, now)
+    _capture_others(jobs, others, now)
     return jobs
 
 
-def _capture_others(jobs: _Jobs, snapshot: ClusterSnapshot, now: datetime) -> None:
+def _capture_others(
+    jobs: _Jobs, others: Mapping[tuple[str, int], list[Pod]], now: datetime
+) -> None:
     """Add the pods of other schedulers that matter, one job for a namespace and a priority."""
-    for (namespace, priority), found in others_by_job(snapshot, jobs.references).items():
+    for (namespace, priority), found in others.items():
         pods = [pod for pod in found if pod.metadata.uid not in jobs.pod_names]
         if not pods:
             continue
@@ -156,7 +164,7 @@ def _capture_others(jobs: _Jobs, snapshot: ClusterSnapshot, now: datetime) -> No
         while name in jobs.names:
             name += "-"
         jobs.names.add(name)
-        entries = capture_pods(pods, PodGroup(), "", now, jobs.devices, jobs.references)
+        entries = capture_pods(pods, PodGroup(), "", now, jobs.around)
         entry = {"name": name, "namespace": namespace, "priority": priority, "minMember": 0}
         jobs.entries.append({**entry, "recreate": False, "pods": entries})
 
@@ -190,7 +198,7 @@ def _in_queue(
 
 def _namespaces(snapshot: ClusterSnapshot, jobs: _Jobs) -> dict[str, dict[str, str]]:
     """Return the labels of the namespaces, if rules of pods or queues select namespaces."""
-    selects = jobs.references.select_namespaces
+    selects = jobs.around.references.select_namespaces
     if not selects and not any(has_rules(queue.spec) for queue in snapshot.queues):
         return {}
     return namespaces_of(snapshot.namespaces)
@@ -218,7 +226,7 @@ def _capture_job(
     if spreads_devices(pods):
         captured["spreadDevices"] = True
     queue = entry.get("queue", DEFAULT_QUEUE)
-    entries = capture_pods(pods, owner, queue, now, jobs.devices, jobs.references, jobs.images)
+    entries = capture_pods(pods, owner, queue, now, jobs.around)
     jobs.entries.append({**captured, "pods": entries})
 
 
@@ -386,6 +394,7 @@ def _inexpressible(snapshot: ClusterSnapshot, jobs: _Jobs) -> Iterator[str]:
         if group.unreadable:
             yield f"PodGroup {group.metadata.name}: {group.unreadable}"
     yield from _orphans(snapshot, jobs)
+    yield from jobs.numa.problems
     shapes = ShapeBook(ResourceAxis())
     for pod in snapshot.pods:
         name = jobs.pod_names.get(pod.metadata.uid)

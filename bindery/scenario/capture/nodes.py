@@ -8,6 +8,7 @@ import json
 import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
+from types import MappingProxyType
 from typing import Any, Final
 
 from bindery.api import quantity
@@ -24,18 +25,24 @@ _OWN_KEYS: Final = {"cpu": "cpu", "memory": "memory", "pods": "pods", GPU_RESOUR
 
 
 def capture_nodes(
-    nodes: Iterable[Node], taken: Mapping[str, Mapping[str, int]], images: Collection[str] = ()
+    nodes: Iterable[Node],
+    taken: Mapping[str, Mapping[str, int]],
+    images: Collection[str] = (),
+    zones: Mapping[str, Entry] = MappingProxyType({}),
 ) -> list[Entry]:
     """Return the entries of `nodes`, equal ones together where their names count from 0.
 
     `taken`: node name -> resource -> amount that is used by what the scenario does not show.
     `images`: the images that pods of the scenario use.
+    `zones`: node name -> its key `numa`.
     """
     by_shape: defaultdict[tuple[str, str], dict[int, str]] = defaultdict(dict)
     entries: dict[str, Entry] = {}
     for node in sorted(nodes, key=lambda node: node.metadata.name):
         name = node.metadata.name
         entries[name] = _entry(node, taken.get(name, {}), images)
+        if name in zones:
+            entries[name]["numa"] = zones[name]
         numbered = _NUMBERED.fullmatch(name)
         if numbered:
             shape = json.dumps(entries[name], sort_keys=True)

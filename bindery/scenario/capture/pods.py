@@ -4,7 +4,8 @@ Used by `cluster`; pure. A scenario's pod has one container, so the requests of 
 added up: the scheduler reads no more of them than the sum.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import groupby
 from typing import Final
@@ -44,27 +45,35 @@ _STUCK_AFTER_S: Final = 120.0
 """A pod that has been going for longer is not counted on; KAI-Scheduler's threshold."""
 
 
+@dataclass(frozen=True)
+class Around:
+    """What the rest of a snapshot decides about the entries of pods."""
+
+    devices: Indexes
+    """Which device of its node each GPU group stands on in the scenario."""
+    references: LabelReferences
+    """The labels to which rules of pods refer."""
+    images: Collection[str] = ()
+    """The images that pods of this scheduler use and nodes have."""
+    zones: Mapping[str, list[int]] = field(default_factory=dict)
+    """Pod UID -> NUMA zones."""
+
+
 def capture_pods(
-    pods: Sequence[Pod],
-    owner: PodGroup | Pod,
-    queue: str,
-    now: datetime,
-    devices: Indexes,
-    references: LabelReferences,
-    images: Collection[str] = (),
+    pods: Sequence[Pod], owner: PodGroup | Pod, queue: str, now: datetime, around: Around
 ) -> list[Entry]:
     """Return the entries of `pods`, which are the job of `owner`; equal neighbours together.
 
-    `queue`: the queue of the job. `references`: the labels to which rules of pods refer.
-    `images`: those that nodes have.
+    `queue`: the queue of the job.
     """
     claims = Claims([owner] if isinstance(owner, PodGroup) else ())
     entries = [
         {
-            **_entry(pod, now, references, images),
+            **_entry(pod, now, around.references, around.images),
+            **_written({"numa": around.zones.get(pod.metadata.uid)}),
             **_written({"subGroup": claims.of(pod).sub_group}),
             **_written({"chargedQueue": _charged_elsewhere(pod, owner, queue)}),
-            **_written(share_keys(pod, devices)),
+            **_written(share_keys(pod, around.devices)),
         }
         for pod in pods
     ]
@@ -135,6 +144,7 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
             }
             for container in spec.init_containers or ()
         ],
+        "qos": "Guaranteed" if _is_guaranteed(pod) else "",
         "labels": labels_of(pod, references)
         | pod_labels(pod)
         | ({NODE_POOL_LABEL: pool} if pool else {}),
@@ -160,6 +170,16 @@ def _entry(pod: Pod, now: datetime, references: LabelReferences, images: Collect
     }
     written = _written(entry)
     return written if says is None else {**written, "preemptible": says.lower() == "true"}
+
+
+def _is_guaranteed(pod: Pod) -> bool:
+    """Return whether all containers have limits that are their requests, of CPU and memory."""
+    return all(
+        (limits := (each.resources.limits if each.resources else None) or {}).get(name)
+        and ((each.resources and each.resources.requests) or limits).get(name) == limits[name]
+        for each in (*pod.spec.containers, *(pod.spec.init_containers or ()))
+        for name in ("cpu", "memory")
+    )
 
 
 def _about_evictions(pod: Pod, asked: Asks) -> dict[str, str]:
