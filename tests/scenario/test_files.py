@@ -157,7 +157,7 @@ def test_a_key_without_behaviour_is_not_supported_yet(
         ),
         (
             "nodes:\n- name: n\n  numa: {zones: [" + ", ".join(["{cpus: ''}"] * 9) + "]}\n",
-            "3: nodes[0].numa.zones: at most 8 items are allowed",
+            "3: nodes[0].numa.zones: Tuple should have at most 8 items after validation, not 9",
         ),
         (
             "nodes:\n- name: n\n  numa:\n    zones: [{cpus: 0-99999999}]\n",

@@ -21,7 +21,7 @@ from bindery.kube.objects import KubeObject, Node, Pod
 from bindery.kube.resources import NODES, PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.columns import BoolColumn
-from bindery.scheduler.model.jobs import Task
+from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
@@ -29,6 +29,7 @@ from bindery.scheduler.plugins.findings import Findings
 from bindery.scheduler.plugins.numa.ledger import NumaLedger
 from bindery.scheduler.plugins.numa.outcomes import Outcomes
 from bindery.scheduler.plugins.numa.predictor import Predictor
+from bindery.scheduler.plugins.numa.reasons import Reasons
 from bindery.scheduler.plugins.numa.table import NO_SLOT
 from bindery.scheduler.plugins.numa.truth import Truth
 from bindery.scheduler.plugins.view import SessionView
@@ -43,6 +44,7 @@ class Numa:
         self._truth = Truth()
         self._predictor = Predictor(self._truth.table)
         self._outcomes = Outcomes()
+        self._reasons = Reasons(self._truth.table)
         self._last: NumaLedger | None = None
 
     def watched_resources(self) -> Sequence[Resource[Any]]:
@@ -111,6 +113,21 @@ class Numa:
     def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
         """Return the text for the nodes that would refuse the pod."""
         return "cannot align it to their NUMA zones"
+
+    def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
+        """Return why some nodes cannot align `task`."""
+        if not self.keeps_room_for(task.shape):
+            return None
+        ask = self._truth.asks.of(task.shape)
+        assert ask is not None, "asked above"
+        slots = session.ledger(NumaLedger).slot_of_row
+        may_run = session.passing(task.shape)
+        refused = ~self._predictor.vectors(ask).now
+        hopeless = self._predictor.hopeless(ask)
+        known = slots != NO_SLOT
+        rows = np.flatnonzero(known)
+        asked = refused[slots[rows]] & (may_run[rows] | hopeless[slots[rows]])
+        return self._reasons.text(ask, slots[rows[asked]])
 
     def node_scores(
         self, session: SessionView, shape: Shape, rows: Rows
