@@ -8,7 +8,7 @@ zones, are not affected.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 import numpy as np
@@ -33,6 +33,8 @@ from bindery.scheduler.plugins.numa.reasons import Reasons
 from bindery.scheduler.plugins.numa.table import NO_SLOT
 from bindery.scheduler.plugins.numa.truth import Truth
 from bindery.scheduler.plugins.view import SessionView
+
+_NO_ROOM: Final = "cannot align it to their NUMA zones"
 
 
 class Numa:
@@ -110,9 +112,15 @@ class Numa:
             return admitted if slots[0] != NO_SLOT else np.ones(1, dtype=np.bool_)
         return np.asarray(admitted | (slots == NO_SLOT))
 
-    def no_room_text(self, shape: Shape) -> str:  # noqa: ARG002  # the protocol's
-        """Return the text for the nodes that would refuse the pod."""
-        return "cannot align it to their NUMA zones"
+    def no_room_text(self, shape: Shape) -> str:
+        """Return the text for the nodes that would refuse the pod, with their common reason."""
+        ask = self._truth.asks.of(shape)
+        if ask is None:
+            return _NO_ROOM
+        later = self._predictor.vectors(ask).later
+        refused = np.flatnonzero(~later & ~self._predictor.hopeless(ask))
+        reason = self._reasons.common(ask, refused)
+        return f"{_NO_ROOM} ({reason})" if reason else _NO_ROOM
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's
         """Return why some nodes cannot align `task`."""

@@ -35,6 +35,12 @@ class Reasons:
             known = self._known[ask] = moment, self._text(ask, slots)
         return known[1]
 
+    def common(self, ask: Ask, slots: NDArray[np.intp]) -> str:
+        """Return the reason of the nodes at `slots` after all releases; empty if they differ."""
+        nodes = self._table.later.arrays
+        texts = {refusal(nodes.node(int(slot)), ask.request) for slot in slots[:_MOST_ASKED]}
+        return texts.pop() if len(texts) == 1 else ""
+
     def _text(self, ask: Ask, slots: NDArray[np.intp]) -> str:
         table = self._table
         by_name = sorted((table.names[slot], int(slot)) for slot in slots)
