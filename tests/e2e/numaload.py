@@ -1,0 +1,183 @@
+"""A load of pods on hollow nodes with NUMA zones, and what became of them."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from random import Random
+from typing import Any
+
+from support import Corner, Gang, wait_for
+
+from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
+from bindery.api.states import ENDED_POD_PHASES
+from bindery.api.times import seconds
+from bindery.controlplane.components import Component, Components
+from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
+from bindery.kube.objects import Pod
+from bindery.kube.resources import PODS
+
+ZONES = (
+    "--cpu=16",
+    "--memory=64Gi",
+    "--gpus=4",
+    "--set=numa.sockets=2",
+    "--set=kubelet.cpuManagerPolicy=static",
+    "--set=kubelet.topologyManagerPolicy=single-numa-node",
+    "--set=kubelet.reservedSystemCPUs='0,8'",
+    "--topology-delay=5",
+)
+"""Two zones of 8 CPUs, one of them reserved, and two GPUs; reports are five seconds late."""
+
+KINDS = ((1, 0), (2, 1), (3, 1), (4, 2), (6, 0), (7, 1), (1, 2), (5, 1))
+"""CPUs and GPUs of pods; no two of the larger ones fit one zone."""
+
+REFUSALS = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
+
+RACE_S = 3.0
+"""Between the plan of a pod and its start, others may come to the node: nobody can know these."""
+
+
+@dataclass(frozen=True)
+class Size:
+    """How large a load is."""
+
+    nodes: int
+    pods: int
+    gap_s: float
+    """Mean time between gangs."""
+    run_s: tuple[float, float]
+    """The shortest and the longest run of a pod."""
+
+
+@dataclass
+class Outcome:
+    """What became of the pods of Bindery."""
+
+    phases: Counter[str] = field(default_factory=Counter)
+    reasons: Counter[str] = field(default_factory=Counter)
+    knowable: list[str] = field(default_factory=list)
+    """Refused pods to whose nodes nobody else came at the same time."""
+    took_s: float = 0.0
+
+
+@dataclass
+class Load:
+    """One load; `random` decides about sizes and times."""
+
+    corner: Corner
+    components: Components
+    size: Size
+    random: Random
+    foreign: dict[str, list[float]] = field(default_factory=dict)
+    """Node -> when pods of another scheduler were created there."""
+
+    async def start_nodes(self) -> Component:
+        """Start the hollow nodes, and wait until all have reported their zones."""
+        prefix = f"{self.corner.namespace}-"
+        options = [f"--node-pool={self.corner.pool}", f"--name-prefix={prefix}", *ZONES]
+        agent = self.components.start_hollow_nodes(
+            self.size.nodes, [*options, "--remove-on-exit"], name=prefix
+        )
+        await asyncio.to_thread(agent.wait_ready)
+
+        async def reported() -> bool:
+            reports = await self.corner.client.list(NODE_RESOURCE_TOPOLOGIES)
+            mine = [each for each in reports if each.metadata.name.startswith(prefix)]
+            return len(mine) == self.size.nodes
+
+        await wait_for(reported, "all nodes have reported")
+        return agent
+
+    async def play(self, agent: Component) -> Outcome:
+        """Submit all pods, restart the agent in the middle, and wait until all have ended."""
+        began = time.monotonic()
+        gangs = list(self._gangs())
+        others = asyncio.create_task(self._others())
+        try:
+            for index, gang in enumerate(gangs):
+                await self.corner.submit(gang)
+                await asyncio.sleep(self.random.expovariate(1 / self.size.gap_s))
+                if index == len(gangs) // 2:
+                    agent.kill()
+                    await asyncio.to_thread(agent.restart)
+            await wait_for(self._all_ended, "all pods ended", 600)
+        finally:
+            others.cancel()
+            await asyncio.gather(others, return_exceptions=True)
+        outcome = await self._outcome()
+        outcome.took_s = time.monotonic() - began
+        return outcome
+
+    def _gangs(self) -> Iterator[Gang]:
+        left, number = self.size.pods, 0
+        while left:
+            count = min(left, self.random.choice((1, 1, 1, 2, 4)))
+            cpus, gpus = self.random.choice(KINDS)
+            run_s = round(self.random.uniform(*self.size.run_s), 1)
+            pod = {"containers": [_container(cpus, gpus)]}
+            yield Gang(f"gang-{number}", count, pod=pod, run_seconds=run_s)
+            left -= count
+            number += 1
+
+    async def _others(self) -> None:
+        """Create pods of another scheduler that competes for the nodes."""
+        for number in range(10_000):
+            node = f"{self.corner.namespace}-{self.random.randrange(self.size.nodes)}"
+            body = {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {
+                    "name": f"other-{number}",
+                    "namespace": self.corner.namespace,
+                    "annotations": {HOLLOW_RUN_SECONDS_ANNOTATION: "4"},
+                },
+                "spec": {
+                    "nodeName": node,
+                    "schedulerName": "other",
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 0,
+                    "containers": [_container(2, 1)],
+                },
+            }
+            times = self.foreign.setdefault(node, [])
+            times.append(time.time())
+            await self.corner.client.create(PODS, body, self.corner.namespace)
+            times.append(time.time())
+            await asyncio.sleep(self.random.uniform(1, 3))
+
+    async def _own(self) -> list[Pod]:
+        pods = await self.corner.client.list(PODS, namespace=self.corner.namespace)
+        return [pod for pod in pods if pod.spec.scheduler_name == "bindery"]
+
+    async def _all_ended(self) -> bool:
+        await asyncio.sleep(1)
+        return all(pod.status.phase in ENDED_POD_PHASES for pod in await self._own())
+
+    async def _outcome(self) -> Outcome:
+        found = Outcome()
+        for pod in await self._own():
+            found.phases[pod.status.phase] += 1
+            if pod.status.reason in REFUSALS:
+                found.reasons[pod.status.reason] += 1
+                if not self._raced(pod):
+                    found.knowable.append(f"{pod.metadata.name} on {pod.spec.node_name}")
+        return found
+
+    def _raced(self, pod: Pod) -> bool:
+        """Return whether another scheduler's pod came to the node while this one was bound."""
+        bound = [
+            seconds(condition.last_transition_time)
+            for condition in pod.status.conditions or ()
+            if condition.type == "PodScheduled" and condition.last_transition_time
+        ]
+        times = self.foreign.get(pod.spec.node_name, ())
+        return any(-RACE_S <= at - when <= RACE_S for when in bound for at in times)
+
+
+def _container(cpus: int, gpus: int) -> dict[str, Any]:
+    limits = {"cpu": str(cpus), "memory": "1Gi"}
+    if gpus:
+        limits["nvidia.com/gpu"] = str(gpus)
+    return {"name": "worker", "image": "worker", "resources": {"limits": limits}}
