@@ -87,6 +87,18 @@ def plan_in_memory(plan: Plan) -> Mapping[tuple[str, int], float]:
     return rates
 
 
+def plan_with_zones(plan: Plan) -> summary.ZoneRates:
+    """Measure planning on nodes with and without NUMA zones, in turns; pods a second."""
+    workload = Workload(plan.pods, (plan.gang_size,), is_guaranteed=True)
+    found = [
+        (pods_per_second(plan.nodes, workload, zones=2), pods_per_second(plan.nodes, workload))
+        for _ in range(plan.runs)
+    ]
+    rates = summary.ZoneRates(plan.nodes, *(median(each) for each in zip(*found, strict=True)))
+    _progress.print(f"planning: {rates.with_zones:,.0f} pods/s with zones, {rates.without:,.0f}")
+    return rates
+
+
 def make_room(plan: Plan) -> Iterator[room.Sample]:
     """Measure cycles that make room, and the division of shares."""
     for sample in room.samples(plan.runs):
@@ -175,6 +187,7 @@ def main(
     rates = plan_in_memory(plan) if plan.wants("planning") else {}
     if plan.wants("node"):
         measurements += summary.of_node_decisions(nodedecisions.samples())
+        measurements += summary.of_zones(plan_with_zones(plan))
     room_measurements = list(summary.of_room(make_room(plan))) if plan.wants("room") else []
     if plan.contenders():
         measurements += summary.of_races(asyncio.run(run_races(plan)))

@@ -1,13 +1,27 @@
 """Nodes with NUMA zones, for the measurements of what a node decides and what is predicted."""
 
+from bindery.api.names import NUMA_DETAIL_ANNOTATION
+from bindery.api.numadetail import NumaDetail
+from bindery.kube.nodetopologies import (
+    NUMA_ZONE,
+    POLICY_ATTRIBUTE,
+    ZONE_PREFIX,
+    Attribute,
+    NodeResourceTopology,
+    Zone,
+    ZoneResource,
+)
+from bindery.kube.objects import Meta
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.container_manager import ContainerManager, NodeConfig
 from bindery.nodecore.devices.state import Device, Ids
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.prediction.zones import NodeZones
+from bindery.nodecore.topology import policies
 
 GIB = 1 << 30
+_DETAIL = NumaDetail(cpu_manager_policy="static", memory_manager_policy="Static")
 DEVICES = ("example.com/gpu", "example.com/nic")
 
 
@@ -91,3 +105,21 @@ def zones_of_node(zones: int, policy: str, node: int) -> NodeZones:
             }
         )
     return NodeZones(tuple(free), (totals,) * zones, policy)
+
+
+def topology_report(node: str, zones: int) -> NodeResourceTopology:
+    """Return what an empty node of `benchmarks.workload` reports, with the policy of one zone."""
+    resources = {"cpu": 64 // zones, "memory": 256 * GIB // zones}
+    listed = [
+        ZoneResource(name=name, capacity=text, allocatable=text, available=text)
+        for name, amount in resources.items()
+        for text in (str(amount),)
+    ]
+    return NodeResourceTopology(
+        metadata=Meta(name=node, annotations={NUMA_DETAIL_ANNOTATION: _DETAIL.encode()}),
+        zones=[
+            Zone(name=f"{ZONE_PREFIX}{number}", type=NUMA_ZONE, resources=listed)
+            for number in range(zones)
+        ],
+        attributes=[Attribute(name=POLICY_ATTRIBUTE, value=policies.SINGLE_NUMA_NODE)],
+    )

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 
+from benchmarks.nodeworlds import topology_report
 from benchmarks.workload import Wire, Workload, nodes
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.kube.objects import KubeObject, Node, Pod, PodGroup
@@ -21,13 +22,18 @@ from bindery.scheduler.engine import Engine
 _NAMESPACE = "bench"
 
 
-def pods_per_second(node_count: int, workload: Workload) -> float:
+def pods_per_second(node_count: int, workload: Workload, zones: int = 0) -> float:
     """Plan `workload` on `node_count` empty nodes and return the rate.
+
+    `zones`: NUMA zones that each node reports.
 
     Raises:
         RuntimeError: not all pods were planned.
     """
     engine = loaded(node_count, workload)
+    for name in engine.cluster.state.nodes.rows if zones else ():
+        report = topology_report(name, zones)
+        engine.cluster.apply(Change(EventType.ADDED, report, None))
     gc.collect()
     started_s = time.process_time()
     planned = sum(len(draft.tasks) for draft in engine.cycle())

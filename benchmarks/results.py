@@ -81,6 +81,7 @@ TO_REACH: Final[Mapping[str, float]] = {
     "four pods a node with parts of GPUs by HAMi, 1000 nodes": 1.0,
     "a gang of three on 5,000 nodes, 3000 gangs": 1.0,
     "fair-share division, 1000 queues": 1.0,
+    "planning gangs, 1000 nodes with NUMA zones against without": 0.7,
     "topology merge, 8 zones, one zone": 1.0,
     "topology merge, 8 zones, two zones": 1.0,
     "topology merge, 8 zones, no preferred choice": 1.0,

@@ -5,6 +5,7 @@ same run on the same control plane.
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Final
 
@@ -174,6 +175,21 @@ def of_room(samples: Iterable[Sample]) -> Iterator[Measurement]:
             measured(f"peak memory: {name}", sample.peak_mb, MEGABYTES, Better.LOWER),
         ):
             yield msgspec.structs.replace(each, series=case.name, size=sample.size)
+
+
+@dataclass(frozen=True)
+class ZoneRates:
+    """Pods that are planned in a second."""
+
+    nodes: int
+    with_zones: float
+    without: float
+
+
+def of_zones(rates: ZoneRates) -> Iterator[Measurement]:
+    """Yield planning on nodes with NUMA zones, against the same nodes without."""
+    name = f"planning gangs, {rates.nodes} nodes with NUMA zones against without"
+    yield measured(name, rates.with_zones, "pods/s", Better.HIGHER, rates.without)
 
 
 def of_node_decisions(samples: Iterable[nodedecisions.Sample]) -> Iterator[Measurement]:

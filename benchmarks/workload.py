@@ -35,6 +35,8 @@ class Workload:
     scheduler_name: str = SCHEDULER_NAME
     namespace_count: int = 1
     """How many namespaces the gangs, or the single pods, are spread over."""
+    is_guaranteed: bool = False
+    """Whether limits equal requests, so that nodes with NUMA zones align the pods."""
 
     @property
     def namespaces(self) -> tuple[str, ...]:
@@ -82,6 +84,9 @@ class Workload:
         metadata: Wire = {"name": f"pod-{number:05}", "namespace": gang.namespace}
         if self._has_groups:
             metadata["annotations"] = {POD_GROUP_ANNOTATION: gang.name}
+        resources = {"requests": _POD_REQUESTS}
+        if self.is_guaranteed:
+            resources["limits"] = _POD_REQUESTS
         return {
             "apiVersion": "v1",
             "kind": "Pod",
@@ -93,7 +98,7 @@ class Workload:
                     {
                         "name": "worker",
                         "image": "registry.k8s.io/pause:3.10",
-                        "resources": {"requests": _POD_REQUESTS},
+                        "resources": resources,
                     }
                 ],
             },
