@@ -139,6 +139,9 @@ def test_a_key_without_behaviour_is_not_supported_yet(
     assert isinstance(read_one(tmp_path, text), UnsupportedError)
 
 
+ONE_ZONE = "nodes: [{name: n, numa: {zones: [{cpus: 0-3}]}}]\n"
+
+
 @pytest.mark.parametrize(
     ("text", "message"),
     [
@@ -151,12 +154,11 @@ def test_a_key_without_behaviour_is_not_supported_yet(
             "4: nodes[0].numa.zones[0].gpus: the node has 2 GPUs, numbered from 0",
         ),
         (
-            "nodes: [{name: n, numa: {zones: [{cpus: 0-3}]}}]\n"
-            "jobs:\n- name: a\n  pods:\n  - {state: Running, node: n, numa: [1]}\n",
+            ONE_ZONE + "jobs:\n- name: a\n  pods:\n  - {state: Running, node: n, numa: [1]}\n",
             "5: jobs[0].pods[0].numa: node n has 1 NUMA zones, numbered from 0",
         ),
         (
-            "nodes:\n- name: n\n  numa: {zones: [" + ", ".join(["{cpus: ''}"] * 9) + "]}\n",
+            f"nodes:\n- name: n\n  numa: {{zones: [{', '.join(['{}'] * 9)}]}}\n",
             "3: nodes[0].numa.zones: Tuple should have at most 8 items after validation, not 9",
         ),
         (
