@@ -42,7 +42,11 @@ def cases(name: str, *names: str) -> pytest.MarkDecorator:
 @cache
 def cpu_topology(name: str) -> CpuTopology:
     """Return a machine of the tables of the CPU manager."""
-    machine = tables("cpu_machines")[name]
+    return topology_of(tables("cpu_machines")[name])
+
+
+def topology_of(machine: Json) -> CpuTopology:
+    """Return a machine whose places are CPU, NUMA node, socket, core and cache."""
     return CpuTopology(
         details={
             cpu: CpuInfo(numa=numa, socket=socket, core=core, uncore=uncore)

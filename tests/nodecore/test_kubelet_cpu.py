@@ -3,7 +3,17 @@
 from collections.abc import Callable
 
 import pytest
-from kubelettables import Json, by_container, cases, cpu_topology, hint, hints, mask, pod
+from kubelettables import (
+    Json,
+    by_container,
+    cases,
+    cpu_topology,
+    hint,
+    hints,
+    mask,
+    pod,
+    topology_of,
+)
 
 from bindery.nodecore.cpu import options as cpu_options
 from bindery.nodecore.cpu import static
@@ -18,7 +28,7 @@ from bindery.nodecore.cpu.topology import discover
 from bindery.nodecore.cpusets import EMPTY, format_cpus, parse_cpus
 from bindery.nodecore.errors import AllocationError, ConfigurationError, StateError
 from bindery.nodecore.features import Features
-from bindery.nodecore.machine import uniform
+from bindery.nodecore.machine import Core, Machine, NumaNode, uniform
 from bindery.nodecore.topology.hints import Hint, ProviderHints
 
 TWO_SOCKETS = discover(uniform(sockets=2, cores_per_numa=3, threads_per_core=2))
@@ -314,3 +324,17 @@ def test_options_need_their_feature_gate(case: Json) -> None:
     else:
         with pytest.raises(ConfigurationError):
             cpu_options.parse({case["option"]: "true"}, on)
+
+
+@cases("machines", "discovered")
+def test_the_cpus_of_a_machine_are_discovered(case: Json) -> None:
+    machine = Machine(
+        tuple(
+            NumaNode(node["id"], [Core(*core) for core in node["cores"]]) for node in case["nodes"]
+        )
+    )
+    if case["refused"]:
+        with pytest.raises(ConfigurationError):
+            discover(machine)
+    else:
+        assert discover(machine) == topology_of(case["found"])
