@@ -304,23 +304,37 @@ def test_owners_in_a_circle_end_the_walk() -> None:
     assert "form a cycle" in found.problems[0].message
 
 
-def test_a_stateful_set_that_creates_its_pods_in_order_cannot_be_a_gang() -> None:
-    item = {
+def stateful_set(minimum: int, **spec: Any) -> dict[str, Any]:
+    return {
         "apiVersion": "apps/v1",
         "kind": "StatefulSet",
         "metadata": {
             "name": "db",
             "namespace": "default",
             "uid": "db-uid",
-            "annotations": {names.MIN_MEMBER_KEY: "3"},
+            "annotations": {names.MIN_MEMBER_KEY: str(minimum)},
         },
-        "spec": {"replicas": 3},
+        "spec": {"replicas": 3, **spec},
     }
-    parallel = {**item, "spec": {"replicas": 3, "podManagementPolicy": "Parallel"}}
+
+
+def test_pods_that_a_stateful_set_creates_in_order_are_stages() -> None:
+    in_order = stateful_set(3, ordinals={"start": 5})
+    parallel = stateful_set(3, podManagementPolicy="Parallel")
+
+    spec = only(planned(pods_of(in_order), in_order)).spec
+    assert [part.name for part in spec.sub_groups] == ["pod-5", "pod-6", "pod-7", "others"]
+    assert spec.min_member == 1
+    assert only(planned(pods_of(parallel), parallel)).spec.min_member == 3
+
+
+@pytest.mark.parametrize(("minimum", "replicas"), [(4, 3), (200, 200)])
+def test_a_minimum_that_a_stateful_set_cannot_reach_in_order_is_said(
+    minimum: int, replicas: int
+) -> None:
+    item = stateful_set(minimum, replicas=replicas)
 
     assert reasons(planned(pods_of(item), item)) == [("StatefulSet/db", "MinimumTooHigh")]
-    assert planned(pods_of(parallel), parallel).problems == ()
-    assert only(planned(pods_of(parallel), parallel)).spec.min_member == 3
 
 
 def leader_worker_set(template: Any) -> Any:

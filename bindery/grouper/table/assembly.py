@@ -10,6 +10,7 @@ from bindery.api import names
 from bindery.api.podgroup import Member, PodGroupSpec, SubGroup
 from bindery.grouper.table import settings
 from bindery.grouper.table.asked import Asked, Asker, Surroundings, digest, name_of
+from bindery.grouper.table.cutting import MOST_IN_ORDER, into_order, into_segments
 from bindery.grouper.table.groups import Group, Problem, ProblemReason
 from bindery.grouper.table.parts import Filler, Observed, Part, own_links
 from bindery.grouper.table.paths import PathError, find, integer
@@ -92,9 +93,12 @@ class Gang:
         asked = self._asked()
         self._sources |= asked.sources()
         spec: dict[str, Any] = asked.to_spec()
-        sub_groups = tuple(self._sub_groups(parts)) if self._has_roles else ()
-        spec |= self._minimum(total, parts)
-        constraint = self._place.constraint(segments=self._segmented_role is None)
+        parts = self._in_order(total, parts)
+        cut = self._in_segments(parts)
+        spec |= self._minimum(total, cut or parts)
+        parts = cut or parts
+        sub_groups = tuple(self._sub_groups(parts)) if parts[0].name else ()
+        constraint = self._place.constraint(segments=self._segmented_role is None and not cut)
         if constraint is not None:
             spec["topology"] = constraint
             self._sources["topology"] = self._place.source
@@ -147,7 +151,7 @@ class Gang:
         """Return the labels and annotations that only pods of `part` have, nearest first."""
         if not self._has_roles or part.role in self._shared:
             return ()
-        chains = self._by_part[part.name]
+        chains = self._by_part.get(part.name)
         return own_links(chains[-1], part.own_kind) if chains else part.metadata
 
     @cached_property
@@ -197,6 +201,40 @@ class Gang:
         if segment is None or segment.role is None:
             return None
         return segment.role if segment.when is None or self._is(segment.when) else None
+
+    def _in_order(self, total: int | None, parts: list[Part]) -> list[Part]:
+        """Return `parts`; a part for each pod of the minimum if pods are created one by one."""
+        ordered = self._row.ordered
+        if ordered is None or total is None or total < 2 or not self._is(ordered.when):
+            return parts
+        if total > MOST_IN_ORDER:
+            message = (
+                f"the minimum is {total}, the pods are created one by one, and only "
+                f"{MOST_IN_ORDER} of them can be waited for"
+            )
+            self._problems.add(Problem(self._at, ProblemReason.MINIMUM_TOO_HIGH, message))
+            return parts
+        start = self._first_number(ordered.start) or 0
+        return into_order(parts[0], total, start, ordered.label)
+
+    def _in_segments(self, parts: Sequence[Part]) -> list[Part]:
+        """Return `parts` cut by the label of their segments; empty if that is not needed.
+
+        Pods of a group that is created at once are numbered by the scheduler, unless one is left
+        over.
+        """
+        segment, found = self._row.segment, self._place.constraint()
+        if segment is None or segment.label is None or self._segmented_role is not None:
+            return []
+        cut = None if found is None else found.segments
+        if found is None or cut is None or cut.size != self._first_number(segment.size):
+            return []
+        counts = [part.count for part in parts if not part.is_inner]
+        total = sum(count or 0 for count in counts)
+        has_one_left = (total - 1) % cut.size == 0
+        if None in counts or total <= cut.size or not (_later(parts) or has_one_left):
+            return []
+        return into_segments(parts, cut, segment.label, found.name)
 
     def _with_own_minimums(self, parts: Sequence[Part]) -> list[Part]:
         """Return `parts` with the minimums that their own pods or templates ask for."""
@@ -271,11 +309,11 @@ class Gang:
             if not part.is_inner or part.topology:
                 own = () if part.is_inner else self._own(part)
                 place = reader.place(own, part.topology, part.scope, self._common)
-            constraint = place.constraint()
+            constraint = part.constraint or place.constraint()
             if constraint is None and part.role == self._segmented_role and not part.is_inner:
                 constraint, place = self._place.segments_alone(), self._place
             if constraint is not None:
-                self._sources[f"subGroups[{part.name}].topology"] = place.source
+                self._sources[f"subGroups[{part.name}].topology"] = place.source or str(self._at)
             template = part.template if part.name in later and not part.is_inner else None
             yield SubGroup(
                 name=part.name,

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from bindery.api.podgroup import Dependency
+from bindery.api.topology import TopologyConstraint
 from bindery.grouper.table.facts import KubeObject, Reference, mapping
 from bindery.grouper.table.groups import Problem, ProblemReason
 from bindery.grouper.table.paths import PathError, entries, fill, find, integer
@@ -52,6 +53,8 @@ class Part:
     topology: Mapping[TopologyKey, str] = field(default_factory=dict)
     """Paths to the topology of the part, from `scope`."""
     scope: Mapping[str, Any] = field(default_factory=dict)
+    constraint: TopologyConstraint | None = None
+    """The domain of the part, if no label or annotation decides about it."""
 
 
 class Observed:
@@ -160,7 +163,10 @@ class Filler:
         )
         if role.holds:
             held = next(filter(None, (entries(path, scope) for path in role.holds)), [])
-            yield replace(part, is_inner=True, holds=tuple(str(each) for each in held))
+            domain = _domain(role.domain, scope)
+            yield replace(
+                part, is_inner=True, holds=tuple(str(each) for each in held), constraint=domain
+            )
             return
         metadata = [find(path, scope) for path in role.metadata]
         part = replace(part, metadata=metadata_links(self._at, part.template, metadata))
@@ -236,13 +242,19 @@ def _led(leaf: Part, lead: Lead | None, scope: Mapping[str, Any]) -> Iterator[Pa
         yield leaf
         return
     first, rest = f"{leaf.name}.first", f"{leaf.name}.rest"
-    yield replace(leaf, is_inner=True, labels={}, metadata=(), template=None)
+    domain = _domain(lead.domain, scope)
+    yield replace(leaf, is_inner=True, labels={}, metadata=(), template=None, constraint=domain)
     labels = {**leaf.labels, lead.label: _FIRST}
     least = min(1, leaf.least)
     yield replace(leaf, name=first, parent=leaf.name, labels=labels, count=1, least=least)
     after = (Dependency(sub_group=first, condition=lead.condition.value),)
     count, least = leaf.count - 1, leaf.least - least
     yield replace(leaf, name=rest, parent=leaf.name, count=count, least=least, after=after)
+
+
+def _domain(path: str | None, scope: Mapping[str, Any]) -> TopologyConstraint | None:
+    label = None if path is None else find(path, scope)
+    return TopologyConstraint(required=label) if isinstance(label, str) and label else None
 
 
 def _dependencies(

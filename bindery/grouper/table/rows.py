@@ -173,6 +173,8 @@ class Lead(ApiModel):
     label: str
     """The label that has the value 0 at the first pod."""
     condition: StageCondition = StageCondition.BOUND
+    domain: PathText | None = None
+    """A node label: the pods of a replica are on nodes with one value of it."""
 
 
 class Role(ApiModel):
@@ -205,6 +207,8 @@ class Role(ApiModel):
     children: Children | None = None
     holds: Paths = ()
     """The role has no pods of its own: it is an inner group of the roles with these names."""
+    domain: PathText | None = None
+    """A node label: the pods of the roles that it `holds` are on nodes with one value of it."""
 
 
 class Segment(ApiModel):
@@ -216,6 +220,19 @@ class Segment(ApiModel):
     """The role that is cut into segments. Default: the group as a whole."""
     when: PathText | None = None
     """The role is cut only if this is true; else the group as a whole."""
+    label: str | None = None
+    """The label with the number of a pod's segment, if the size comes from `size` and the group as
+    a whole is cut. If one pod is left over, it belongs to the first segment."""
+
+
+class Ordered(ApiModel):
+    """The pods are created one by one, each when the one before it is ready."""
+
+    when: PathText
+    label: str
+    """The label with the number of a pod."""
+    start: Paths = ("`0`",)
+    """The number of the first pod."""
 
 
 class Row(ApiModel):
@@ -236,6 +253,8 @@ class Row(ApiModel):
     template: PathText | None = None
     """Without roles: the pod template."""
     segment: Segment | None = None
+    ordered: Ordered | None = None
+    """Without roles: if the minimum is above 1, each pod of it is a stage."""
     rank: RankLabels = ()
     """Labels with the index of a pod; the scheduler reads them from the pods."""
     topology: dict[TopologyKey, PathText] = Field(default_factory=dict)
@@ -253,8 +272,8 @@ class Row(ApiModel):
         counted = self.min or self.roles or self.count or self.left
         if self.pass_to is not None and (counted or self.per):
             raise ValueError("a row with pass has no min, count, left, roles or per of its own")
-        if self.roles and (self.count or self.left or self.template):
-            raise ValueError("a row with roles has count, left and template in its roles")
+        if self.roles and (self.count or self.left or self.template or self.ordered):
+            raise ValueError("a row with roles has no count, left, template or ordered of its own")
         return self
 
     @cached_property

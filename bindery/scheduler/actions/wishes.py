@@ -74,12 +74,21 @@ class Placing:
     def _place(self, wanted: Wanted) -> bool:
         return self._attempt(self._job, self._statement, wanted, self.nest.finder)
 
-    def place_later(self, starts: frozenset[str]) -> bool:
-        """Place the future pods of the stages that run at the same time as the groups `starts`."""
+    def place_later(self, starts: frozenset[str], inside: Group | None = None) -> bool:
+        """Place the future pods of the stages that run at the same time as the groups `starts`.
+
+        `inside`: only stages below this group. Pods that have a place already are left out.
+        """
         return all(
             self.place_stage(stage) or self._refuse_for(stage)
-            for stage in awaited(self._job, starts)
+            for stage in self._later(starts, inside)
         )
+
+    def _later(self, starts: frozenset[str], inside: Group | None) -> list[Stage]:
+        found = awaited(self._job, starts)
+        if inside is None or inside is self._job.tree:
+            return found
+        return [stage for stage in found if any(group is inside for group in stage.path)]
 
     def place_stage(self, stage: Stage) -> bool:
         """Place the future pods of `stage`; True also if it has no template for them."""
@@ -94,10 +103,10 @@ class Placing:
             self._session.refusals[self._job] = replace(refusal, message=text)
         return False
 
-    def futures(self, starts: frozenset[str]) -> list[Task]:
+    def futures(self, starts: frozenset[str], inside: Group | None = None) -> list[Task]:
         """Return the future pods that `place_later` is going to place."""
-        found = (self._session.futures.of(self._job, stage) for stage in awaited(self._job, starts))
-        return [task for tasks in found for task in tasks]
+        later = self._later(starts, inside)
+        return [task for stage in later for task in self._session.futures.of(self._job, stage)]
 
     def mark(self) -> Callable[[], None]:
         """Return a function that goes back to this point."""
@@ -145,7 +154,7 @@ def wishes(session: Session, job: Job) -> Iterator[Wish]:
         for group in gangs.optional(job.tree, job.lacking):
             path = job.tree.path_to(group.name)
             starts = groups_of(group) if job.stages else frozenset[str]()
-            yield Wish(partial(_SubGroups(job, tasks).place, path, starts=starts), starts)
+            yield Wish(partial(_SubGroups(job, tasks, starts).place, path), starts)
     lacking = {leaf.name for leaf in job.tree.leaves() if job.lacking(leaf) > 0} if job.tree else ()
     # One attempt for each shape: equal pods would fail in the same way.
     first_of_kind = {
@@ -172,7 +181,8 @@ def _gang(job: Job, tasks: Sequence[Task], starts: frozenset[str], placing: Plac
     """
 
     def attempt() -> bool:
-        if job.tree is not None and not _SubGroups(job, tasks).satisfy_all(job.tree, placing):
+        groups = _SubGroups(job, tasks, starts)
+        if job.tree is not None and not groups.satisfy_all(job.tree, placing):
             return False
         if not placing.place(next_pods.of_gang(job, tasks)):
             return False
@@ -185,10 +195,16 @@ def _gang(job: Job, tasks: Sequence[Task], starts: frozenset[str], placing: Plac
 
 
 class _SubGroups:
-    """Places sub-groups of `job`. `tasks`: its pending pods in order."""
+    """Places sub-groups of `job`, each with the later stages that share its domain.
 
-    def __init__(self, job: Job, tasks: Sequence[Task]) -> None:
+    `tasks`: the pending pods of the job in order. `starts`: the groups that start now.
+    """
+
+    def __init__(
+        self, job: Job, tasks: Sequence[Task], starts: frozenset[str] = frozenset()
+    ) -> None:
         self._job = job
+        self._starts = starts
         self._size: Callable[[Group], float] | None = None
         """The size of a group, if the largest is to be placed first."""
         self._of_leaf: defaultdict[str, list[Task]] = defaultdict(list)
@@ -196,20 +212,20 @@ class _SubGroups:
             self._of_leaf[task.sub_group].append(task)
         self._waiting = {name: len(tasks) for name, tasks in self._of_leaf.items()}
 
-    def place(
-        self, path: Sequence[Group], placing: Placing, *, starts: frozenset[str] = frozenset()
-    ) -> bool:
+    def place(self, path: Sequence[Group], placing: Placing) -> bool:
         """Place the missing pods of the last group of `path`, which begins at the root.
 
-        Then the later stages that run at the same time as the groups `starts`.
+        Then the later stages that start with it.
         """
-        group = path[-1]
+        group, below = path[0], path[1:]
+        if not below:
+            return self._place(group, placing)
 
         def attempt() -> bool:
-            return self._place(group, placing) and (not starts or placing.place_later(starts))
+            return self.place(below, placing) and self._place_later(group, placing)
 
-        futures = placing.futures(starts) if starts else ()
-        return placing.in_groups(path[:-1], [*self._wanted(group), *futures], attempt)
+        wanted = self._wanted(path[-1])
+        return placing.in_groups((group,), [*wanted, *self._later(group, placing)], attempt)
 
     def satisfy_all(self, root: Group, placing: Placing) -> bool:
         """Place the missing pods of all sub-groups, in the domain that is chosen already."""
@@ -233,11 +249,12 @@ class _SubGroups:
         """Yield the sizes by which sub-groups are ordered; the second if it changes the order."""
 
         def pods(group: Group) -> float:
-            return len(self._wanted(group))
+            return len(self._tasks(group, placing))
 
         def resources(group: Group) -> float:
             """Return the largest part of the cluster that it requests of any resource."""
-            amounts = total(task.shape.request.on_nodes for task in self._wanted(group))
+            tasks = self._tasks(group, placing)
+            amounts = total(task.shape.request.on_nodes for task in tasks)
             return max((n / placing.cluster_total[at] for at, n in amounts.items()), default=0.0)
 
         yield pods
@@ -268,11 +285,29 @@ class _SubGroups:
         )
 
     def _place(self, group: Group, placing: Placing) -> bool:
-        return placing.in_groups(
-            (group,),
-            self._wanted(group) if group.topology else (),
-            lambda: self.satisfy(group, placing),
-        )
+        def attempt() -> bool:
+            return self.satisfy(group, placing) and self._place_later(group, placing)
+
+        tasks = self._tasks(group, placing) if group.topology else ()
+        return placing.in_groups((group,), tasks, attempt)
+
+    def _place_later(self, group: Group, placing: Placing) -> bool:
+        """Place the later stages below `group`, if they share a domain.
+
+        A domain that has no room for them is then not chosen for the first stage.
+        """
+        is_root = group is self._job.tree
+        if not self._starts or not (is_root or group.topology):
+            return True
+        return placing.place_later(self._starts, group)
+
+    def _later(self, group: Group, placing: Placing) -> Sequence[Task]:
+        """Return the future pods of the later stages below `group`."""
+        return placing.futures(self._starts, group) if self._starts else ()
+
+    def _tasks(self, group: Group, placing: Placing) -> Sequence[Task]:
+        """Return the pods that `group` takes next, and those of the later stages below it."""
+        return [*self._wanted(group), *self._later(group, placing)]
 
     def _wanted(self, group: Group) -> Sequence[Task]:
         """Return the pods that `group` takes next if all fit."""
