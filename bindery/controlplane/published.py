@@ -69,9 +69,15 @@ DEFINITIONS: Final = {
         "v1.1.2",
         "h1:iEEyYGSDXOxMXc/AZEvTDDXy1DNi+cWUQ93uM6XAXJc=",
     ),
+    "MPI operator": Published(
+        "github.com/kubeflow/mpi-operator",
+        "manifests/base",
+        "v0.6.0",
+        "h1:RzzG03oyQIiHe/SH2k19N+Hp4QkxEsG2l9G1T7US+ys=",
+    ),
 }
-"""Definitions of the kinds of operators. The MPI operator's MPIJob (v2beta1) is left out: it is
-the same resource as the training operator's, so that a cluster has only one of them."""
+"""Definitions of the kinds of operators. MPIJob is defined twice, by the training operator (v1) and
+by the MPI operator (v2beta1): a cluster has only one of them."""
 
 NODE_TOPOLOGY: Final = Published(
     "github.com/k8stopologyawareschedwg/noderesourcetopology-api",

@@ -1,16 +1,24 @@
 """What the grouper tells users: events at the objects concerned, each once.
 
 `loop` hands over all notices of a workload after each plan. The invariant: a notice is told when it
-becomes true, and again only after it was not true for a while.
+becomes true, and again only after it was not true for a while. What an event of an earlier process
+says is not told again.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
+import structlog
+
+from bindery.grouper.objects import WRITTEN_EVENTS
 from bindery.grouper.table.facts import Reference
+from bindery.kube.client import Client
+from bindery.kube.errors import KubeError
 from bindery.kube.eventbook import ObjectReference
-from bindery.kube.events import EventRecorder
+from bindery.kube.events import EventRecorder, shortened
+
+_log: Final = structlog.get_logger(__name__)
 
 
 class Reason(StrEnum):
@@ -22,8 +30,6 @@ class Reason(StrEnum):
     """A PodGroup of the same name is there that the grouper has not made."""
     QUEUE_KEPT = "QueueKept"
     """Pods are bound in another queue than the one that the workload asks for now."""
-    OWNER_FORBIDDEN = "OwnerNotReadable"
-    OWNER_GONE = "OwnerGone"
 
 
 class Notice(NamedTuple):
@@ -35,27 +41,60 @@ class Notice(NamedTuple):
     is_warning: bool = True
 
 
+class Told(NamedTuple):
+    """What an event says."""
+
+    uid: str
+    reason: str
+    note: str
+
+
 class NoticeBoard:
     """The notices that hold now, by workload."""
 
-    def __init__(self, events: EventRecorder) -> None:
+    def __init__(self, events: EventRecorder, told: Collection[Told] = ()) -> None:
+        """`told`: the events that an earlier process wrote."""
         self._events = events
+        self._told = told
+        self._seen: set[str] = set()
+        """The workloads that were posted before."""
         self._posted: dict[str, frozenset[Notice]] = {}
 
     def post(self, workload: str, notices: Iterable[Notice]) -> None:
         """Tell those of `notices` that did not hold before; the others do not hold any more."""
         now = frozenset(notices)
-        for notice in sorted(now - self._posted.get(workload, frozenset())):
+        before = self._posted.get(workload, frozenset())
+        if workload not in self._seen:
+            self._seen.add(workload)
+            before = frozenset(each for each in now if _told(each) in self._told)
+        for notice in sorted(now - before):
             tell = self._events.warning if notice.is_warning else self._events.normal
             tell(_regarding(notice.object), notice.reason, notice.message)
         if now:
             self._posted[workload] = now
         else:
-            self.clear(workload)
+            self._posted.pop(workload, None)
 
     def clear(self, workload: str) -> None:
         """Take note that a workload is gone."""
         self._posted.pop(workload, None)
+        self._seen.discard(workload)
+
+
+async def told_before(client: Client, component: str) -> frozenset[Told]:
+    """Return what the events of `component` in the cluster say; nothing if they cannot be read."""
+    try:
+        events = await client.list(
+            WRITTEN_EVENTS, field_selector=f"reportingController={component}"
+        )
+    except KubeError as error:
+        _log.warning("events are not read, so some may be repeated", error=str(error))
+        return frozenset()
+    return frozenset(Told(each.regarding.uid, each.reason, each.note) for each in events)
+
+
+def _told(notice: Notice) -> Told:
+    return Told(notice.object.uid, notice.reason, shortened(notice.message))
 
 
 def _regarding(target: Reference) -> ObjectReference:

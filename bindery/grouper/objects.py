@@ -81,10 +81,23 @@ class WrittenGroup(KubeObject, frozen=True, rename="camel", kw_only=True, gc=Fal
     status: PodGroupStatus = msgspec.field(default_factory=PodGroupStatus)
 
 
+class _Regarding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    uid: str = ""
+
+
+class WrittenEvent(KubeObject, frozen=True, rename="camel", kw_only=True):
+    """An event, as far as it tells whether something was said already."""
+
+    regarding: _Regarding = msgspec.field(default_factory=_Regarding)
+    reason: str = ""
+    note: str = ""
+
+
 GROUPED_PODS: Final = Resource("", "v1", "pods", "Pod", True, GroupedPod)
 WRITTEN_GROUPS: Final = Resource(
     names.GROUP, names.VERSION, "podgroups", "PodGroup", True, WrittenGroup
 )
+WRITTEN_EVENTS: Final = Resource("events.k8s.io", "v1", "events", "Event", True, WrittenEvent)
 
 
 def owner_resource(api_version: str, served: ServedKind, *, whole: bool) -> Resource[OwnerObject]:

@@ -24,7 +24,7 @@ from bindery.kube.metrics import EVENTS_DROPPED
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import EVENTS, Resource
 
-__all__ = ["EventRecorder", "ObjectReference", "reference_to"]
+__all__ = ["EventRecorder", "ObjectReference", "reference_to", "shortened"]
 
 
 _log = structlog.get_logger()
@@ -132,7 +132,7 @@ class EventRecorder:
             "type": occurrence.severity,
             "reason": occurrence.reason[:_REASON_MAX],
             "action": occurrence.reason[:_REASON_MAX],
-            "note": _shortened(occurrence.message),
+            "note": shortened(occurrence.message),
             "reportingController": self._component,
             "reportingInstance": self._instance,
             "regarding": {
@@ -152,7 +152,8 @@ def _count(series: Series) -> dict[str, Any]:
     return {"count": series.count, "lastObservedTime": timestamp_micro(series.last_at)}
 
 
-def _shortened(message: str) -> str:
+def shortened(message: str) -> str:
+    """Return `message` as the note of an event has it."""
     message = shown(message, _NOTE_BYTES_MAX)
     encoded = message.encode()
     if len(encoded) <= _NOTE_BYTES_MAX:

@@ -98,9 +98,29 @@ def test_what_is_missing_or_wrong_is_said(command_line: CommandLine, tmp_path: P
     assert "warning: Job/gone is not in the files: add it" in done.stderr
 
 
+def test_a_row_or_a_minimum_that_does_not_fit_its_object_is_said_at_the_object(
+    command_line: CommandLine, tmp_path: Path
+) -> None:
+    lost = "{apiVersion: amlarc.azureml.com/v1alpha1, kind: AmlJob, metadata: {name: lost}}"
+    high = """{apiVersion: batch/v1, kind: Job, metadata: {name: high, annotations:
+      {scheduling.bindery.dev/min-member: "9"}}, spec: {parallelism: 2, completions: 2}}"""
+
+    done = command_line(
+        "grouper", "plan", written(tmp_path, lost, "a.yaml"), written(tmp_path, high, "b.yaml")
+    )
+
+    assert done.stdout.count("kind: PodGroup") == 2, "nothing else stops"
+    lines = done.stderr.splitlines()
+    assert "AmlJob/lost PathNotFound" in lines[0]
+    assert "nothing is at spec.job.options.envs.AZUREML_NODE_COUNT" in lines[0]
+    assert "Job/high MinimumTooHigh: the minimum is 9, and at most 2 pods exist" in lines[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (["rows", "--rows", "rows.yaml", "--rows", "again.yaml"], "again.yaml:4"),
+        (["run", "--config", "run.yaml"], "again.yaml"),
         (["plan", "rows.yaml", "--rows", "broken.yaml"], "broken.yaml:5: rows[0].mim: unknown key"),
         (["rows", "--rows", "absent.yaml"], "cannot be read"),
         (["plan", "list.yaml"], "list.yaml:1: this is no Kubernetes object"),
@@ -113,6 +133,10 @@ def test_bad_input_ends_with_code_2(
 ) -> None:
     written(tmp_path, ROWS, "rows.yaml")
     written(tmp_path, ROWS.replace("  min:", "  mim:"), "broken.yaml")
+    written(tmp_path, ROWS, "again.yaml")
+    row_files = f"rowFiles: [{tmp_path}/rows.yaml, {tmp_path}/again.yaml]"
+    kind = "{apiVersion: scheduling.bindery.dev/v1alpha1, kind: GrouperConfiguration"
+    written(tmp_path, f"{kind}, {row_files}}}", "run.yaml")
     written(tmp_path, "[1, 2]", "list.yaml")
     written(tmp_path, "{apiVersion: run.ai/v1alpha1, kind: Karta}", "karta.yaml")
     files = [str(tmp_path / each) if each.endswith(".yaml") else each for each in arguments]

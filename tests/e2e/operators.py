@@ -81,7 +81,12 @@ def running(plane: ControlPlane, operators: Sequence[Operator]) -> Iterator[None
 
 def install_definitions(plane: ControlPlane, names: Sequence[str]) -> None:
     """Install the definitions of these operators, and wait until they are served."""
-    install_files(plane, published.definition_files(names, print))
+    files = published.definition_files(names, print)
+    install_files(plane, [file for file in files if _defines(file)])
+
+
+def _defines(file: Path) -> bool:
+    return "kind: CustomResourceDefinition\n" in file.read_text(encoding="utf-8")
 
 
 def _start(plane: ControlPlane, operator: Operator, binary: Path, port: int) -> Component:

@@ -12,6 +12,8 @@ from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
 from bindery.api import names
 from bindery.api.configuration import GrouperExpectation
 from bindery.controlplane.components import Component, Components
+from bindery.kube.objects import Pod
+from bindery.kube.resources import POD_GROUPS, PODS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 
@@ -68,6 +70,90 @@ async def test_each_kind_of_kubernetes_gets_the_pod_groups_that_it_needs(
     assert metric(grouper, "bindery_api_requests_total", resource="pods", verb="patch") == 0
     calls = [s for s in samples(grouper) if s.name == "bindery_api_requests_total"]
     assert [s for s in calls if s.labels["code"] in ("401", "403")] == []
+
+
+async def test_the_last_pod_of_a_job_runs_when_the_others_have_succeeded_and_are_gone(
+    maker: Maker, grouper: Component
+) -> None:
+    """With the minimum of the first wave it would wait for ever."""
+    client, namespace = maker.corner.client, maker.corner.namespace
+    await maker.corner.add_nodes("a", cpu="3")
+    waves = maker.job("waves", 3)
+    waves["spec"]["completions"] = 4
+    await maker.create(JOBS, waves)
+    first = await maker.wait_bound("waves", 3)
+    (group,) = await maker.groups()
+    assert group.spec["minMember"] == 3
+
+    for pod in first:  # the part of the kubelet
+        done = {"status": {"phase": "Succeeded"}}
+        await client.patch(PODS, pod.metadata.name, done, namespace=namespace, subresource="status")
+        await client.delete(PODS, pod.metadata.name, namespace)
+
+    async def last_is_bound() -> bool:
+        pods = await maker.pods("waves")
+        return len(pods) == 1 and bool(pods[0].spec.node_name)
+
+    await wait_for(last_is_bound, "the last pod is alone and bound")
+    (group,) = await maker.groups()
+    assert group.spec.get("minMember", 1) == 1
+
+
+async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
+    maker: Maker, grouper: Component
+) -> None:
+    """An owner of a kind that is not installed, and a queue that waits for bound pods to end."""
+    client, namespace = maker.corner.client, maker.corner.namespace
+    await maker.corner.add_nodes("a", cpu="2")
+    reference = {"apiVersion": "nobody.example.com/v1", "kind": "Lost", "name": "x", "uid": "u-1"}
+    lost = maker.job("lost", 1)
+    lost["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    await maker.create(JOBS, lost)
+    moved = await maker.create(JOBS, maker.job("moved", 2))
+    await maker.wait_bound("moved", 2)
+
+    async def charged() -> bool:
+        groups = await maker.corner.client.list(POD_GROUPS, namespace=namespace)
+        return any(group.status.queue for group in groups)
+
+    await wait_for(charged, "the pods are charged to their queue")
+    patch = {"metadata": {"labels": {names.QUEUE_LABEL: "research"}}}
+    await client.patch(JOBS, moved.metadata.name, patch, namespace=namespace)
+
+    async def told(reason: str, name: str) -> bool:
+        found = await maker.corner.events(reason)
+        return name in {event.regarding["name"] for event in found}
+
+    await wait_for(lambda: told("OwnerNotReadable", "lost"), "it is said where the walk ends")
+    await wait_for(lambda: told("QueueKept", "moved"), "the queue of bound pods is kept")
+    owners = {each.metadata.owner_references[0].name: each for each in await maker.groups()}
+    assert owners["moved"].spec.get("queue") is None
+    assert owners["lost"].spec.get("minMember", 1) == 1
+
+
+async def test_a_pod_group_stays_while_pods_are_bound_under_it(
+    maker: Maker, grouper: Component
+) -> None:
+    client, namespace = maker.corner.client, maker.corner.namespace
+    await maker.corner.add_nodes("a", cpu="2")
+    await maker.create(JOBS, maker.job("train", 2))
+    first, second = await maker.wait_bound("train", 2)
+    (group,) = await maker.groups()
+
+    async def skip(pod: Pod) -> None:
+        patch = {"metadata": {"annotations": {names.SKIP_GROUPER_KEY: "true"}}}
+        await client.patch(PODS, pod.metadata.name, patch, namespace=namespace)
+
+    await skip(first)
+    await skip(second)
+    await maker.create(JOBS, maker.job("marker", 1))
+    both = await maker.wait_groups(2)  # the marker's pods came later than the change
+    assert group.metadata.uid in {each.metadata.uid for each in both}
+
+    for pod in (first, second):
+        await client.delete(PODS, pod.metadata.name, namespace)
+    await maker.wait_bound("train", 2)  # the Job's new pods have no annotation
+    assert group.metadata.uid in {each.metadata.uid for each in await maker.groups()}
 
 
 async def start_now(maker: Maker, name: str, cron_job: Plain) -> None:

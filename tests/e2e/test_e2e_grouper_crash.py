@@ -124,6 +124,41 @@ async def test_a_kill_at_any_write_changes_nothing_of_what_becomes_of_it(
         await blow("DELETE", 1, after=after, act=played.skip(f"last-{when}-0"))
 
 
+async def test_an_event_is_written_once_whatever_befalls_its_write(
+    maker: Maker, proxied: Proxied
+) -> None:
+    proxy, components = proxied
+    grouper = await start(components)
+    names_of_jobs = ["killed-before", "killed-after", "marker"]
+
+    async def create(name: str) -> None:
+        job = maker.job(name, SIZE)
+        job["metadata"]["annotations"] = {names.MIN_MEMBER_KEY: "9"}
+        await maker.create(JOBS, job)
+
+    async def events(name: str) -> int:
+        found = await maker.corner.events("MinimumTooHigh")
+        return len([event for event in found if event.regarding["name"] == name])
+
+    async def wait_event(name: str) -> None:
+        async def there() -> bool:
+            return await events(name) > 0
+
+        await wait_for(there, f"the event at {name}")
+
+    for name, after in zip(names_of_jobs, (False, True), strict=False):
+        trap = proxy.set(Trap("POST", "/events", kill(grouper), after=after))
+        await create(name)
+        await trap.wait()
+        await asyncio.to_thread(grouper.restart)
+        await wait_event(name)
+    # Events are written in their order: what the last process repeats would come before this one.
+    await create("marker")
+    await wait_event("marker")
+
+    assert [await events(name) for name in names_of_jobs] == [1, 1, 1]
+
+
 async def test_two_groupers_at_once_write_what_one_would(
     maker: Maker, components: Components
 ) -> None:

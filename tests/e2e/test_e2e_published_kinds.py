@@ -1,6 +1,7 @@
 """What Bindery writes and reads of other projects is as their published modules have it."""
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from bindery.controlplane.plane import ControlPlane
 pytestmark = pytest.mark.e2e
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples" / "workloads"
+MPI = "MPI operator"
 KINDS = (
     *("jobset", "leaderworkerset", "trainjob", "appwrapper"),
     *("pytorchjob", "tfjob", "xgboostjob", "jaxjob", "paddlejob"),
@@ -24,7 +26,23 @@ KINDS = (
 def definitions(control_plane: ControlPlane) -> None:
     if control_plane.is_shared:
         pytest.skip("this cluster may have other versions of these kinds")
-    install_definitions(control_plane, tuple(published.DEFINITIONS))
+    install_definitions(control_plane, [name for name in published.DEFINITIONS if name != MPI])
+
+
+@pytest.fixture
+def mpi_definition(definitions: None, control_plane: ControlPlane) -> Iterator[None]:
+    """Replace the training operator's MPIJob by the MPI operator's for a test."""
+    control_plane.kubectl("delete", "crd", "mpijobs.kubeflow.org", "--ignore-not-found")
+    install_definitions(control_plane, [MPI])
+    yield
+    control_plane.kubectl("delete", "crd", "mpijobs.kubeflow.org")
+
+
+@pytest.mark.usefixtures("mpi_definition")
+def test_the_example_of_an_mpi_job_fits_the_definition_of_the_mpi_operator(
+    control_plane: ControlPlane, namespace: str
+) -> None:
+    check("mpijob", control_plane, namespace)
 
 
 @pytest.mark.usefixtures("definitions")
@@ -32,6 +50,10 @@ def definitions(control_plane: ControlPlane) -> None:
 def test_an_example_fits_the_definition_that_its_operator_publishes(
     kind: str, control_plane: ControlPlane, namespace: str
 ) -> None:
+    check(kind, control_plane, namespace)
+
+
+def check(kind: str, control_plane: ControlPlane, namespace: str) -> None:
     file = EXAMPLES / f"{kind}.yaml"
     control_plane.kubectl(
         "create",

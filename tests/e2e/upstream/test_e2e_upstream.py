@@ -1,14 +1,20 @@
 """Upstream's PodGroups of Kubernetes 1.36, on an API server with the feature gates on."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import suppress
+from pathlib import Path
 
 import pytest
 from dracorner import Driver, gpus
 from support import Corner, wait_for
+from traps import Trap, kill, ready, trapped
 from upstreamcorner import GATES, JOBS, Upstream, basic, gang
 
+from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.api.names import NODE_POOL_LABEL, QUEUE_LABEL
+from bindery.controlplane.components import Component
+from bindery.controlplane.install import Installation
 from bindery.controlplane.settings import Features
 from bindery.kube.errors import AlreadyExistsError
 from bindery.kube.objects import Pod
@@ -16,6 +22,7 @@ from bindery.kube.resources import PODS, PRIORITY_CLASSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 
+ALONE = GrouperConfiguration(leader_election=LeaderElection(enabled=False))
 SCHEDULED = "PodGroupScheduled"
 
 
@@ -70,6 +77,39 @@ async def test_pods_wait_for_a_group_that_comes_later(corner: Corner, upstream: 
 
     await upstream.create("late", gang(2))
     await upstream.wait_bound("late", 2)
+
+
+async def test_a_condition_is_written_although_the_grouper_was_killed_at_it(
+    corner: Corner,
+    upstream: Upstream,
+    grouper: Component,
+    installation: Installation,
+    tmp_path: Path,
+) -> None:
+    await corner.add_nodes("a", cpu="4")
+    grouper.kill()
+    try:
+        async with trapped(installation, "grouper", tmp_path) as (proxy, components):
+            killed = await ready(components.start_grouper(ALONE))
+            for after in (False, True):
+                name = "after" if after else "before"
+                trap = Trap("PATCH", "/status", kill(killed), after=after)
+                proxy.set(trap)
+                await upstream.create(name, gang(2))
+                await upstream.submit(name, f"{name}-0", f"{name}-1")
+                await trap.wait()
+                await asyncio.to_thread(killed.restart)
+                await upstream.wait_bound(name, 2)
+                await upstream.wait_said(name, SCHEDULED, ["True", "Scheduled"])
+            assert len(await upstream.ours()) == 2
+            await upstream.delete("before")
+
+            async def is_gone() -> bool:
+                return len(await upstream.ours()) == 1
+
+            await wait_for(is_gone, "our PodGroup goes with that of Kubernetes")
+    finally:
+        await asyncio.to_thread(grouper.restart)
 
 
 async def test_a_group_that_is_created_again_keeps_its_pods(
