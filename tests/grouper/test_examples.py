@@ -14,6 +14,7 @@ TABLE = load()
 OWN = FOLDER / "own-kind"
 
 GANGS = {
+    "hyperpodpytorchjob": (4, []),
     "jaxjob": (4, ["worker 4"]),
     "job": (4, []),
     "job-sweep": (1, []),
@@ -27,6 +28,8 @@ GANGS = {
     "rayjob": (3, ["headgroup 1", "gpu 2", "submitter 1"]),
     "sparkapplication": (1, ["driver 1", "executor 2"]),
     "statefulset": (3, []),
+    "statefulset-in-order": (1, ["pod-0 1", "pod-1 1", "pod-2 1", "others 0"]),
+    "taskrun": (1, []),
     "tfjob": (7, ["chief 1", "ps 2", "worker 4"]),
     "volcano-job": (3, ["ps 1", "worker 2"]),
     "xgboostjob": (3, ["master 1", "worker 2"]),
@@ -35,13 +38,17 @@ GANGS = {
 MAKERS = {
     "appwrapper": "what it makes",
     "cronjob": "each Job of it",
+    "cronworkflow": "each Workflow of it",
     "deployment": "each ReplicaSet of it",
     "deployment-gang": "each ReplicaSet of it",
+    "inferenceservice": "what it makes",
     "knative-service": "each Revision of it",
     "pipelinerun": "what it makes",
     "podcliqueset": "what it makes",
     "rayservice": "each RayCluster of it",
+    "scheduledsparkapplication": "each SparkApplication of it",
     "trainjob": "each JobSet of it",
+    "virtualmachine": "each VirtualMachineInstance of it",
     "workflow": "what it makes",
 }
 """What the owners make whose pods are grouped."""
