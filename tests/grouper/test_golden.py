@@ -3,11 +3,14 @@
 import goldens
 import pytest
 
+from bindery.api import names
 from bindery.grouper.table import load, plan
 from bindery.grouper.table.loading import Table
 from bindery.grouper.table.rows import Row
 
 TABLE = load()
+NEARER = ("cronjob", "unknown-kind-with-minimum")
+"""Golden files with the annotation at a lower owner or a template."""
 
 
 @pytest.mark.parametrize("name", goldens.names())
@@ -27,6 +30,27 @@ def test_every_row_has_a_golden_file() -> None:
 
     missing = [row.kind for row in TABLE if id(row) not in seen]
     assert missing == []
+
+
+@pytest.mark.parametrize("name", goldens.names())
+def test_one_annotation_for_the_minimum_works_on_every_kind(name: str) -> None:
+    """At the highest owner, unless a nearer one has it."""
+    golden = goldens.load_golden(name)
+    for item in golden.owners.values():
+        if "ownerReferences" not in item["metadata"]:
+            item["metadata"].setdefault("annotations", {})[names.MIN_MEMBER_KEY] = "1"
+
+    found = plan(golden.owners, golden.pods, TABLE)
+
+    for group in found.groups:
+        owner = golden.owners.get(group.owner.uid)
+        if owner is None or name in NEARER:
+            continue
+        parts = group.spec.sub_groups
+        inner = {part.parent for part in parts}
+        leaves = [part.min_member or 0 for part in parts if part.name not in inner]
+        assert group.spec.min_member == 1
+        assert not leaves or sum(leaves) == 1
 
 
 def rows_of(golden: goldens.Golden, table: Table = TABLE) -> list[Row]:

@@ -300,7 +300,8 @@ class Gang:
         needed = min(asked, len(tops))
         sums = sorted(_pods_below(top, parts) for top in tops if top.name not in later)
         self._sources["minSubGroup"] = str(self._at)
-        return {"min_member": sum(sums[:needed]), "min_sub_group": needed}
+        least = max(sum(sums[:needed]), total or 0) if not later else sum(sums[:needed])
+        return {"min_member": least, "min_sub_group": needed}
 
     def _sub_groups(self, parts: Sequence[Part]) -> Iterator[SubGroup]:
         reader, later = Reader(self._problems, self._item, self._at), _later(parts)
