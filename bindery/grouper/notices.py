@@ -55,30 +55,33 @@ class NoticeBoard:
     def __init__(self, events: EventRecorder, told: Collection[Told] = ()) -> None:
         """`told`: the events that an earlier process wrote."""
         self._events = events
-        self._told = told
-        self._seen: set[str] = set()
-        """The workloads that were posted before."""
+        self._told = set(told)
         self._posted: dict[str, frozenset[Notice]] = {}
 
     def post(self, workload: str, notices: Iterable[Notice]) -> None:
         """Tell those of `notices` that did not hold before; the others do not hold any more."""
         now = frozenset(notices)
-        before = self._posted.get(workload, frozenset())
-        if workload not in self._seen:
-            self._seen.add(workload)
-            before = frozenset(each for each in now if _told(each) in self._told)
-        for notice in sorted(now - before):
+        for notice in sorted(now - self._posted.get(workload, frozenset())):
+            if self._was_told(notice):
+                continue
             tell = self._events.warning if notice.is_warning else self._events.normal
             tell(_regarding(notice.object), notice.reason, notice.message)
         if now:
             self._posted[workload] = now
         else:
-            self._posted.pop(workload, None)
+            self.clear(workload)
 
     def clear(self, workload: str) -> None:
         """Take note that a workload is gone."""
         self._posted.pop(workload, None)
-        self._seen.discard(workload)
+
+    def _was_told(self, notice: Notice) -> bool:
+        """Return whether an event of an earlier process says so; true once for each event."""
+        told = Told(notice.object.uid, notice.reason, shortened(notice.message))
+        if told not in self._told:
+            return False
+        self._told.remove(told)
+        return True
 
 
 async def told_before(client: Client, component: str) -> frozenset[Told]:
@@ -91,10 +94,6 @@ async def told_before(client: Client, component: str) -> frozenset[Told]:
         _log.warning("events are not read, so some may be repeated", error=str(error))
         return frozenset()
     return frozenset(Told(each.regarding.uid, each.reason, each.note) for each in events)
-
-
-def _told(notice: Notice) -> Told:
-    return Told(notice.object.uid, notice.reason, shortened(notice.message))
 
 
 def _regarding(target: Reference) -> ObjectReference:

@@ -21,7 +21,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
 @pytest.fixture(scope="module")
 def scheduler(module_components: Components, pool: str) -> Component:
     configuration = scheduler_configuration(pool).model_copy(
-        update={"grouper": GrouperExpectation(wait_for_groups=True)}
+        update={
+            "grouper": GrouperExpectation(wait_for_groups=True),
+            "tenancy_policy_enforced": True,
+        }
     )
     return module_components.start_scheduler(configuration).wait_ready()
 
@@ -104,7 +107,7 @@ async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
 ) -> None:
     """An owner of a kind that is not installed, and a queue that waits for bound pods to end."""
     client, namespace = maker.corner.client, maker.corner.namespace
-    await maker.corner.add_nodes("a", cpu="2")
+    await maker.corner.add_nodes("a", cpu="3")
     reference = {"apiVersion": "nobody.example.com/v1", "kind": "Lost", "name": "x", "uid": "u-1"}
     lost = maker.job("lost", 1)
     lost["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
