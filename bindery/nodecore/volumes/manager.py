@@ -1,6 +1,6 @@
 """The volume manager: what pods, the node's status and the runtime ask about volumes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,6 +9,14 @@ from bindery.nodecore.volumes.actual import ActualVolumes
 from bindery.nodecore.volumes.desired import DesiredVolumes
 from bindery.nodecore.volumes.populator import Cluster, PodVolumes, Populator
 from bindery.nodecore.volumes.reconciler import Readiness, Step, StepKind, plan
+from bindery.nodecore.volumes.reconstruction import (
+    Construct,
+    FoundVolume,
+    orphans,
+    reconstruct,
+    update_from_node_status,
+    volumes_in,
+)
 
 LOOP_PERIOD_S: Final = 0.1
 ATTACH_AND_MOUNT_TIMEOUT_S: Final = 123.0
@@ -63,6 +71,7 @@ class VolumeManager:
         self.waits_for_node_status: frozenset[str] = frozenset()
         self._by_controller = is_attached_by_controller
         self._has_synced = False
+        self._failed: tuple[FoundVolume, ...] = ()
 
     def run_once(self, pods: Sequence[PodVolumes], *, sources_ready: bool) -> list[Step]:
         """Bring the pods into the desired state and return the steps of this round.
@@ -91,6 +100,35 @@ class VolumeManager:
             for step in steps
             if step.kind not in (StepKind.MARK_DETACHED, StepKind.REPORT_ERROR)
         ]
+
+    def reconstruct(self, paths: Iterable[str], construct: Construct) -> None:
+        """Record the volumes of the last run, before the first round.
+
+        Nothing is unmounted until the node's status has told which of them are attached.
+
+        Args:
+            paths: what is below the directories of pods, relative to the kubelet's directory.
+            construct: asks a plugin what a volume is.
+        """
+        found = reconstruct(volumes_in(paths), construct, self.actual)
+        self.waits_for_node_status = found.waiting
+        self._failed = found.failed
+
+    def update_from_node_status(self, attached: Mapping[str, str]) -> None:
+        """Record which volumes of the last run are attached: volume -> path of its device."""
+        update_from_node_status(self.waits_for_node_status, attached, self.actual)
+        self.waits_for_node_status = frozenset()
+
+    def take_orphans(self) -> list[FoundVolume]:
+        """Return the volumes of the last run that are to be unmounted unseen, once.
+
+        There are none until all pods are in the desired state.
+        """
+        if not self.populator.has_added_pods:
+            return []
+        found = orphans(self._failed, self.desired)
+        self._failed = ()
+        return found
 
     def reconciler_states_has_been_synced(self) -> bool:
         """Return whether a round has been made since the volumes of the last run are known."""

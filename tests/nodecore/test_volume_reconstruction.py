@@ -1,0 +1,92 @@
+"""After a restart, volumes are found in the directories of pods and taken away or kept."""
+
+import pytest
+from test_volume_manager import CLUSTER, DISK, DISK_NAME, POD, Clock
+
+from bindery.nodecore.volumes.manager import VolumeManager
+from bindery.nodecore.volumes.populator import VolumeError
+from bindery.nodecore.volumes.reconciler import StepKind
+from bindery.nodecore.volumes.reconstruction import FoundVolume, volumes_in
+from bindery.nodecore.volumes.specs import VolumeSpec, pod_volume_path
+
+PATH = pod_volume_path("uid", "kubernetes.io/csi", "pv-1")
+UNKNOWN = pod_volume_path("gone", "vendor.com/lost", "data", is_block=True)
+
+
+def construct(found: FoundVolume) -> VolumeSpec:
+    if found.plugin != DISK.plugin:
+        raise VolumeError("no volume plugin matched")
+    return DISK
+
+
+def kinds(of: VolumeManager, *pods: object, ready: bool = True) -> list[StepKind]:
+    steps = of.run_once(pods, sources_ready=ready)  # type: ignore[arg-type]
+    return [step.kind for step in steps]
+
+
+@pytest.fixture
+def of() -> VolumeManager:
+    return VolumeManager(CLUSTER, Clock())
+
+
+def test_paths_of_pods_name_their_volumes() -> None:
+    assert volumes_in(
+        [
+            PATH,
+            UNKNOWN,
+            "pods/uid/etc-hosts",
+            "pods/uid/volumes/kubernetes.io~csi",
+            "plugins/a/b/c/d",
+        ]
+    ) == [
+        FoundVolume("gone", "vendor.com/lost", "data", is_block=True),
+        FoundVolume("uid", "kubernetes.io/csi", "pv-1"),
+    ]
+
+
+def test_nothing_is_unmounted_before_the_node_tells_what_is_attached(of: VolumeManager) -> None:
+    of.reconstruct([PATH], construct)
+    assert kinds(of) == []
+
+    of.update_from_node_status({DISK_NAME: "/dev/sdb"})
+    assert kinds(of) == [StepKind.UNMOUNT]
+    found = of.actual.volume(DISK_NAME)
+    assert found is not None
+    assert (found.device_path, found.is_attach_certain) == ("/dev/sdb", True)
+
+
+def test_a_volume_that_is_not_attached_any_more_is_taken_away_too(of: VolumeManager) -> None:
+    of.reconstruct([PATH], construct)
+    of.update_from_node_status({})
+
+    found = of.actual.volume(DISK_NAME)
+    assert found is not None
+    assert not found.is_attach_certain
+    assert kinds(of) == [StepKind.UNMOUNT]
+
+
+def test_a_volume_that_a_pod_wants_is_mounted_once_more(of: VolumeManager) -> None:
+    of.reconstruct([PATH], construct)
+    of.update_from_node_status({DISK_NAME: "/dev/sdb"})
+
+    assert kinds(of, POD) == [StepKind.MOUNT]
+
+
+def test_volumes_that_nobody_knows_are_unmounted_once(of: VolumeManager) -> None:
+    of.reconstruct([PATH, UNKNOWN], construct)
+    assert kinds(of, ready=False) == []
+    assert of.take_orphans() == []
+
+    kinds(of)
+    assert of.take_orphans() == [FoundVolume("gone", "vendor.com/lost", "data", is_block=True)]
+    assert of.take_orphans() == []
+
+
+def test_an_unknown_volume_that_a_pod_wants_is_left_to_its_mount(of: VolumeManager) -> None:
+    def nothing(_found: FoundVolume) -> VolumeSpec:
+        raise VolumeError("no metadata file")
+
+    of.reconstruct([PATH], nothing)
+    kinds(of, POD)
+
+    assert of.take_orphans() == []
