@@ -49,8 +49,9 @@ Its pods go within that time. If the namespace still exists, the next commit sho
 CLEAR_EVERY_S = 1.0
 """Minimum time between two checks for stale requests, as each loops over all requests."""
 REQUEST_NODES_EVERY_S = 1.0
-"""Minimum time between two looks at the ProvisioningRequests, or at the scaling pods, as each loops
-over all gangs."""
+"""Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
+SCALE_EVERY_S = 5.0
+"""Minimum time between two looks at all waiting shares; autoscalers look every ten seconds."""
 _FOR_OWNERS = frozenset(AccessReason)
 """The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
@@ -270,7 +271,7 @@ class SchedulingLoop:
         self._scaling.let_go(uid for uid in covered if not scaling.waits(cluster, uid))
         loop_s = asyncio.get_running_loop().time()
         if loop_s >= self._scale_at_s:
-            self._scale_at_s = loop_s + REQUEST_NODES_EVERY_S
+            self._scale_at_s = loop_s + SCALE_EVERY_S
             self._scaling.offer(scaling.demand(cluster, report, configuration, arguments, covered))
 
     def _tell_defects(self) -> None:

@@ -29,7 +29,7 @@ from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.labels import LabelColumns, node_affinity_mask
 from bindery.scheduler.model.reasons import LACKS_ROOM, JobReason
 from bindery.scheduler.model.resources import MODEL_PREFIX, PODS, reservation_amounts
-from bindery.scheduler.model.shapes import Need
+from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.planning.reports import CycleReport, JobReport
 from bindery.scheduler.status.gpu_packing import Amounts, Pack, ShareWant, pack
 from bindery.scheduler.status.podtemplates import IMAGE, tolerations, without_none
@@ -235,6 +235,8 @@ class _Collector:
     overhead: Amounts = field(init=False)
     undecided: set[str] = field(default_factory=set)
     """The UIDs of pods with shares whose jobs no cycle has decided about."""
+    _kinds: dict[tuple[Shape, str], str] = field(default_factory=dict)
+    """Shape and PriorityClass -> the kind of such pods."""
     _rows: dict[Hashable, IntColumns] = field(default_factory=dict)
     """Kind -> the allocatable amounts of the nodes with GPUs for it: [resource, node]."""
     _memory: dict[Hashable, list[int]] = field(default_factory=dict)
@@ -325,8 +327,16 @@ class _Collector:
         )
 
     def _kind(self, task: Task, pod: Pod) -> str:
-        """Return what restricts the nodes of the pod, as JSON; look up the nodes for it."""
-        shape, fields = task.shape, dict[str, Any]()
+        """Return what restricts the nodes of the pod, as JSON."""
+        key = task.shape, pod.spec.priority_class_name
+        kind = self._kinds.get(key)
+        if kind is None:
+            kind = self._kinds[key] = self._new_kind(*key)
+        return kind
+
+    def _new_kind(self, shape: Shape, priority_class: str) -> str:
+        """Return the kind of pods of `shape`; look up the nodes for it."""
+        fields = dict[str, Any]()
         selector = dict(shape.node_selector)
         if self.configuration.node_pool:
             selector[names.NODE_POOL_LABEL] = self.configuration.node_pool
@@ -336,8 +346,8 @@ class _Collector:
             fields["affinity"] = {"nodeAffinity": msgspec.to_builtins(shape.node_affinity)}
         if shape.tolerations:
             fields["tolerations"] = tolerations(shape.tolerations)
-        if pod.spec.priority_class_name:
-            fields["priorityClassName"] = pod.spec.priority_class_name
+        if priority_class:
+            fields["priorityClassName"] = priority_class
         kind = json.dumps(without_none(fields), sort_keys=True)
         if kind not in self._rows:
             nodes = self.cluster.state.nodes
