@@ -88,6 +88,8 @@ async def test_a_gang_gets_the_nodes_that_were_requested_for_it_and_nothing_is_e
 
     await autoscaler.say("high", timestamp(time.time()), "Accepted")
     await corner.wait_pods_say(high, "its nodes are on their way")
+    conditions = [pod.status.conditions or [] for pod in await corner.pods(high)]
+    assert [each.reason for (each,) in conditions] == ["NodesRequested"] * 2
     assert await corner.bound_count(low) == 2
 
     await corner.add_nodes("new")

@@ -38,6 +38,7 @@ from bindery.scheduler.insight.waiting import explain
 from bindery.scheduler.insight.world import World
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.status.conditions import pending_writes
 from bindery.scheduler.status.podtemplates import templates
 from bindery.scheduler.status.provisioning import RequestDraft, Step, arguments_of, steps
 
@@ -355,6 +356,31 @@ def test_evictions_begin_when_the_nodes_do_not_come_in_time() -> None:
     clock.now += WAIT_S
 
     assert evicts(engine)
+
+
+@pytest.mark.parametrize(
+    ("conditions", "reason"),
+    [
+        (None, JobReason.NODES_REQUESTED),
+        ([], JobReason.NODES_REQUESTED),
+        ([ACCEPTED], JobReason.NODES_REQUESTED),
+        ([ACCEPTED, condition("Failed")], JobReason.UNSCHEDULABLE),
+    ],
+)
+def test_autoscalers_do_not_look_at_the_pods_while_nodes_come_by_the_request(
+    conditions: Conditions | None, reason: JobReason
+) -> None:
+    requests = [of_group("g", conditions)] if conditions is not None else []
+    made = marked("g", 2, created=timestamp(NOW))
+    engine = world(node("n", 1), made, *gang("g", 2, cpu=2)[1:], *requests)
+    plan(engine)
+
+    written = {
+        write.meta.name: write.condition.reason
+        for write in pending_writes(engine.cluster, engine.report, NOW)
+    }
+
+    assert written == {"g": "Unschedulable", "g-0": reason, "g-1": reason}
 
 
 @pytest.mark.parametrize("conditions", [None, []])

@@ -41,6 +41,8 @@ class JobReason(StrEnum):
     NON_PREEMPTIBLE_OVER_QUOTA = "NonPreemptibleOverQuota"
     UNSCHEDULABLE = "Unschedulable"
     """Its pods do not fit on any nodes."""
+    NODES_REQUESTED = "NodesRequested"
+    """Its pods do not fit on any nodes, and nodes for the whole gang have been requested."""
     NOT_READY = "NotReady"
     """A plugin delays it."""
     BELOW_MINIMUM = "BelowMinimum"

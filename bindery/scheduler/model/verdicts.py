@@ -31,6 +31,16 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomNote:
+    """What is known about room that is made or expected for a job."""
+
+    text: str
+    """A sentence."""
+    nodes_requested: bool = False
+    """Whether nodes for it were requested, so that autoscalers need not look at its pods."""
+
+
+@dataclass(frozen=True, slots=True)
 class NodeFailure:
     """A reason why some nodes cannot take a pod."""
 

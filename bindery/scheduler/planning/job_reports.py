@@ -11,6 +11,7 @@ def job_report(session: Session, job: Job) -> JobReport:
     """Return the results of the session for `job`."""
     refusal = session.refusals.get(job)
     satisfied = job.exists and job.invalid is None and job.is_satisfied
+    waits_for = refusal.reason if refusal is not None else ""
     if refusal is None:
         gated = job.gated_count > 0 and not satisfied
         reason: str = JobReason.GATED if gated else JobReason.SCHEDULED
@@ -22,8 +23,10 @@ def job_report(session: Session, job: Job) -> JobReport:
         if refused_room is not None and reason != JobReason.WAITS_FOR_RELEASE:
             message = f"{message}; {refused_room}"
         for plugin in session.plugins.room_explanations if reason in LACKS_ROOM else ():
-            addition = plugin.explain_room(session, job)
-            message = f"{message}; {addition}" if addition else message
+            note = plugin.explain_room(session, job)
+            if note is not None:
+                message = f"{message}; {note.text}"
+                waits_for = JobReason.NODES_REQUESTED if note.nodes_requested else waits_for
     pods = {task.uid: _pod_report(session, task, message, job) for task in job.tasks.values()}
     # A gang with its minimum is scheduled, although extra pods of it still wait.
     if satisfied and refusal is not None:
@@ -44,7 +47,7 @@ def job_report(session: Session, job: Job) -> JobReport:
         message,
         pods,
         reserved,
-        waits_for=refusal.reason if refusal is not None else "",
+        waits_for=waits_for,
         is_known=is_known,
     )
 

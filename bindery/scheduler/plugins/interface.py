@@ -24,7 +24,7 @@ from bindery.scheduler.model.jobs import Job, Task, Uid
 from bindery.scheduler.model.row_rules import RowRules
 from bindery.scheduler.model.shapes import Need, Shape
 from bindery.scheduler.model.state import PlanState
-from bindery.scheduler.model.verdicts import NodeFailure, Refusal, Rows, SortKey
+from bindery.scheduler.model.verdicts import NodeFailure, Refusal, RoomNote, Rows, SortKey
 from bindery.scheduler.model.views import StateView
 from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 
@@ -294,8 +294,8 @@ class JobStarving(Protocol):
 class RoomExplanation(Protocol):
     """Adds to the reason of a job for which there is no room, usually with `JobStarving`."""
 
-    def explain_room(self, session: SessionView, job: Job) -> str | None:
-        """Return a sentence about room that is made or expected for `job`, or None."""
+    def explain_room(self, session: SessionView, job: Job) -> RoomNote | None:
+        """Return a note about room that is made or expected for `job`, or None."""
         ...
 
 

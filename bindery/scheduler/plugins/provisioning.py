@@ -16,6 +16,7 @@ from bindery.kube.provisioning import PROVISIONING_REQUESTS, ProvisioningRequest
 from bindery.kube.resources import POD_GROUPS, Resource
 from bindery.kube.store import Change, EventType, Key, key_of
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.verdicts import RoomNote
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -59,20 +60,22 @@ class Provisioning:
         awaits_nodes = self._awaited(session, job) is not None
         return not awaits_nodes and self._answer_by(session, job) is None
 
-    def explain_room(self, session: SessionView, job: Job) -> str | None:
+    def explain_room(self, session: SessionView, job: Job) -> RoomNote | None:
         """Return what is known about the nodes of `job`; None without a request."""
         awaited = self._awaited(session, job)
         if awaited is not None:
             request, until = awaited
-            return (
+            text = (
                 f"its nodes are on their way: ProvisioningRequest {request.metadata.name} is "
                 f"{_state(request)}; no pods are evicted for it until {timestamp(until)}"
             )
+            return RoomNote(text, nodes_requested=True)
         answer_by = self._answer_by(session, job)
         if answer_by is not None:
-            return f"it asks for nodes; no pods are evicted for it until {timestamp(answer_by)}"
+            text = f"it asks for nodes; no pods are evicted for it until {timestamp(answer_by)}"
+            return RoomNote(text, nodes_requested=True)
         requests = self._of(job)
-        return f"ProvisioningRequest {_text(requests[0])}" if requests else None
+        return RoomNote(f"ProvisioningRequest {_text(requests[0])}") if requests else None
 
     def _forget(self, key: Key) -> None:
         owner = self._owners.pop(key, "")
@@ -98,10 +101,12 @@ class Provisioning:
 
         Evictions would come before the request otherwise, as they need no other process.
         """
-        until = session.pending_since(job) + self._arguments.answer_seconds
-        if not job.key.is_group or session.now >= until:
+        if not job.key.is_group or job.is_satisfied:
             return None
-        if any(request.status.conditions for request in self._of(job)):
+        requests = self._of(job)
+        asked = (seconds(request.metadata.creation_timestamp) or 0.0 for request in requests)
+        until = max(session.pending_since(job), *asked, 0.0) + self._arguments.answer_seconds
+        if session.now >= until or any(request.status.conditions for request in requests):
             return None
         tasks = job.pending.values()
         pods = (pod for task in tasks if (pod := session.pod(task)) is not None)

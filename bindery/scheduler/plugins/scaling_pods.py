@@ -12,6 +12,7 @@ from bindery.kube.objects import KubeObject, Pod
 from bindery.kube.resources import PODS, Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.model.jobs import Job
+from bindery.scheduler.model.verdicts import RoomNote
 from bindery.scheduler.plugins.view import SessionView
 
 
@@ -41,7 +42,7 @@ class ScalingPods:
                 self._pods[pod.metadata.name] = frozenset(uids)
         return False
 
-    def explain_room(self, session: SessionView, job: Job) -> str | None:  # noqa: ARG002
+    def explain_room(self, session: SessionView, job: Job) -> RoomNote | None:  # noqa: ARG002
         """Return which scaling pods stand for the shares of `job`; None without one."""
         if not any(task.shares_gpu for task in job.pending.values()):
             return None
@@ -49,4 +50,4 @@ class ScalingPods:
         if not names:
             return None
         more = f" and {len(names) - 1} more" if len(names) > 1 else ""
-        return f"scaling pod {self._namespace}/{names[0]}{more} shows its need to autoscalers"
+        return RoomNote(f"scaling pod {self._namespace}/{names[0]}{more} shows it to autoscalers")
