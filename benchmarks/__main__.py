@@ -1,8 +1,8 @@
 """`python -m benchmarks`: measures, prints a table, writes build/bench.json.
 
 Planning and making room run first, in memory; then every contender races on one control plane, in
-turns, so that what else the machine does meets all of them alike; then the binder and the grouper
-are measured alone, each on another. Progress goes to standard error.
+turns, so that what else the machine does meets all of them alike; then the binder, the grouper and
+hollow nodes are measured alone, each on another. Progress goes to standard error.
 """
 
 import asyncio
@@ -22,6 +22,7 @@ from benchmarks import (
     catalogue,
     grouping,
     growth,
+    hollow,
     nodedecisions,
     racetable,
     results,
@@ -37,7 +38,15 @@ from benchmarks.workload import Workload
 _GROWTH: Final = (125, 250, 500, 1000, 2000, 4000, 5000, 8000)
 """Nodes at which planning is measured."""
 
-_KINDS: Final = ("planning", "node", "room", *catalogue.workloads(0, 1), "binder", "grouping")
+_KINDS: Final = (
+    "planning",
+    "node",
+    "room",
+    *catalogue.workloads(0, 1),
+    "binder",
+    "grouping",
+    "hollow",
+)
 """What `--only` takes; each has parts."""
 
 _TABLE_WIDTH: Final = 120
@@ -134,6 +143,13 @@ async def group_jobs(plan: Plan) -> grouping.Standing:
             return await grouping.measure(cluster, jobs, size, plan.runs, _progress.print)
 
 
+async def run_hollow_nodes(plan: Plan) -> hollow.Lap:
+    """Measure hollow nodes with twice as many pods."""
+    with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
+        async with open_cluster(Path(directory), 1, _progress.print) as cluster:
+            return await hollow.measure(cluster, plan.nodes, 2 * plan.pods, _progress.print)
+
+
 def _rotated(names: Sequence[str], number: int) -> Sequence[str]:
     """Return the order of a round: nobody always runs right after the same other."""
     start = number % len(names)
@@ -196,6 +212,8 @@ def main(
     measurements += summary.of_binder(found, plan.binder_sizes())
     if plan.wants("grouping"):
         measurements += summary.of_grouping(asyncio.run(group_jobs(plan)))
+    if plan.wants("hollow"):
+        measurements += summary.of_hollow_nodes(asyncio.run(run_hollow_nodes(plan)))
     measurements += summary.of_planning(rates)
     measurements += room_measurements
     if not measurements:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from benchmarks import binder, grouping, nodedecisions, racetable
+from benchmarks import binder, grouping, hollow, nodedecisions, racetable
 from benchmarks.binder import Found, Sizes
 from benchmarks.growth import CPU_SECONDS, MEGABYTES, SECONDS
 from benchmarks.races import Standing
@@ -80,6 +80,20 @@ def of_grouping(standing: grouping.Standing) -> Iterator[Measurement]:
     yield measured("peak memory: grouper", peak, MEGABYTES, Better.LOWER, bar)
     cpu = standing.cpu_s_per_1000_pods
     yield measured("grouping Jobs: own CPU", cpu, CPU_UNIT, Better.LOWER)
+
+
+def of_hollow_nodes(lap: hollow.Lap) -> Iterator[Measurement]:
+    """Yield memory, idle CPU and the time until all pods run."""
+    nodes, pods = f"{lap.nodes:,} hollow nodes", f"{lap.pods:,} pods"
+    yield measured(f"peak memory: {nodes}", lap.empty_mb, MEGABYTES, Better.LOWER)
+    yield measured(f"peak memory: {nodes}, {pods}", lap.full_mb, MEGABYTES, Better.LOWER)
+    for what, percent in (
+        (nodes, lap.empty_cpu_percent),
+        (f"{nodes}, {pods}", lap.full_cpu_percent),
+    ):
+        yield measured(f"idle CPU: {what}", percent, "% of a core", Better.LOWER)
+    title = f"{nodes}: until {pods} run, against their creation"
+    yield measured(title, lap.all_running_s, "s", Better.LOWER, lap.created_s)
 
 
 def _comparisons(standings: Standings, workload: str, name: str) -> Iterator[Measurement]:
