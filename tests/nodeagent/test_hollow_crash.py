@@ -165,10 +165,11 @@ POLICIES = (
 
 
 @pytest.mark.parametrize("is_renamed", [False, True])
-@pytest.mark.parametrize(("policy", "scope"), POLICIES if IS_LONG else POLICIES[::3])
+@pytest.mark.parametrize(("policy", "scope"), POLICIES if IS_LONG else POLICIES[:1])
 def test_after_a_kill_at_any_write_the_state_is_the_same(
-    policy: str, scope: str, is_renamed: bool, tmp_path: Path
+    policy: str, scope: str, is_renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _file: None)  # the machine itself goes on
     settings = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
     node = one_node(kubelet=settings)
     undisturbed = Run(node, tmp_path)
