@@ -20,7 +20,7 @@ from benchmarks.bindingworlds import (
     StaticVolumes,
     World,
 )
-from benchmarks.cluster import Cluster, open_cluster
+from benchmarks.cluster import SETTLE_S, Cluster, open_cluster
 from benchmarks.commits import Commits, Delays
 from benchmarks.contenders import BareClient, BareWrites
 from benchmarks.races import Lap, Standing
@@ -62,6 +62,8 @@ class Sizes:
     """Gangs whose way from commit to bound is timed."""
     waiting: int = 200
     """Requests that wait for volumes meanwhile."""
+    settle_s: float = SETTLE_S
+    """How long a lap waits before and after its measurement."""
 
     @property
     def plugin_pods(self) -> int:
@@ -96,7 +98,9 @@ class Rounds:
         if not every:
             return self._found
         with tempfile.TemporaryDirectory(prefix="bindery-bench-") as directory:
-            async with open_cluster(Path(directory), self._sizes.nodes, self._report) as cluster:
+            sizes, place = self._sizes, Path(directory)
+            opened = open_cluster(place, sizes.nodes, self._report, sizes.settle_s)
+            async with opened as cluster:
                 self._report("warming up, not counted")
                 await self._turns()[BARE](cluster)
                 self._found = Found()

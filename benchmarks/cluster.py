@@ -22,10 +22,12 @@ from bindery.controlplane.processes import Command, Process
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
 
-__all__ = ["MOST_NAMESPACES", "NAMESPACE", "Cluster", "open_cluster"]
+__all__ = ["MOST_NAMESPACES", "NAMESPACE", "SETTLE_S", "Cluster", "open_cluster"]
 
 MOST_NAMESPACES: Final = 10
 """How many namespaces a workload may use."""
+SETTLE_S: Final = 3.0
+"""Lets caches and collectors of the control plane finish with what was created or removed."""
 _CREATES_AT_ONCE: Final = 32
 _CALL_S: Final = 300.0
 _CLEAR_S: Final = 180.0
@@ -47,6 +49,12 @@ class Cluster:
     installation: Installation
     client: Client
     controller_manager: Process
+    settle_s: float = SETTLE_S
+    """How long a lap waits before and after its measurement."""
+
+    async def settle(self) -> None:
+        """Wait until the control plane has finished with what was created or removed."""
+        await asyncio.sleep(self.settle_s)
 
     async def fill(self, workload: Workload) -> None:
         """Create the PodGroups and pods."""
@@ -131,7 +139,9 @@ class Cluster:
 
 
 @asynccontextmanager
-async def open_cluster(state_dir: Path, node_count: int, report: Report) -> AsyncIterator[Cluster]:
+async def open_cluster(
+    state_dir: Path, node_count: int, report: Report, settle_s: float = SETTLE_S
+) -> AsyncIterator[Cluster]:
     """Bring the control plane up with `node_count` nodes, and take it down at the end."""
     plane = find.local(find.Options(state_dir=state_dir), report)
     with plane:
@@ -147,7 +157,7 @@ async def open_cluster(state_dir: Path, node_count: int, report: Report) -> Asyn
             async with Client.connect(
                 plane.admin_kubeconfig, user_agent="bench", request_timeout_s=_CALL_S
             ) as client:
-                cluster = Cluster(plane, installation, client, controller_manager)
+                cluster = Cluster(plane, installation, client, controller_manager, settle_s)
                 report(f"creating {node_count} nodes")
                 await cluster.create_nodes(node_count)
                 yield cluster

@@ -26,7 +26,6 @@ _PER_SECOND: Final = 8.0
 """Requests a second: about a sixth of what the binder carries out on two cores."""
 _LONG_S: Final = 3600.0
 """A deadline for volumes that no lap lives to see."""
-_SETTLE_S: Final = 3.0
 _WAIT_S: Final = 180.0
 
 
@@ -77,7 +76,7 @@ async def lap(cluster: Cluster, commits: Commits) -> Delays:
         await binder.prepare(cluster)
         await binder.start(cluster)
         await _until_waiting(cluster, commits.waiting)
-        await asyncio.sleep(_SETTLE_S)
+        await cluster.settle()
         sent_s = await _commit_steadily(cluster, gangs)
         await witness.see_all(_WAIT_S)
         delays = _delays(gangs, sent_s, witness)

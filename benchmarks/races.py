@@ -19,8 +19,6 @@ from benchmarks.witness import Witness
 from benchmarks.workload import NAMESPACE, Workload
 from bindery.controlplane.processes import Process
 
-_SETTLE_S: Final = 3.0
-"""Lets caches and collectors of the control plane finish with what was created or removed."""
 _LIMIT_S: Final = 900.0
 
 
@@ -112,14 +110,14 @@ async def timed(
     try:
         await witness.prepare()
         await contender.prepare(cluster)
-        await asyncio.sleep(_SETTLE_S)
+        await cluster.settle()
         written = await cluster.writes()
         before = _read(cluster.processes())
         ready_s = await contender.start(cluster)
         before |= _read(contender.processes())
         await witness.see_all(_LIMIT_S)
         after = _read({**contender.processes(), **cluster.processes()})
-        await asyncio.sleep(_SETTLE_S)
+        await cluster.settle()
         writes = (await cluster.writes()).since(written)
     finally:
         watching.cancel()

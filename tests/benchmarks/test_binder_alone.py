@@ -13,7 +13,9 @@ from benchmarks.races import Lap
 from fakes.haminodes import HamiDevicePlugins, Prompt
 
 SIZES = Sizes(nodes=20, pods=100, gang_size=10, runs=3)
-SMALL = Sizes(nodes=20, pods=50, gang_size=10, runs=1, locked=10, commits=8, waiting=4)
+SMALL = Sizes(
+    nodes=20, pods=50, gang_size=10, runs=1, locked=10, commits=8, waiting=4, settle_s=0.0
+)
 
 
 def placed(count: int, world: World) -> list[Placed]:
