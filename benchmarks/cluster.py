@@ -1,8 +1,8 @@
 """The cluster that the races are run on: our own control plane, with nodes that nobody runs.
 
-Opened by `races`. kube-controller-manager is started again with a grace period of a day, because
-no agent renews the nodes' Leases and it would declare them dead in the middle; all else is as
-`bindery.controlplane` starts it. The one invariant: every race begins without pods.
+Opened by `races`. kube-controller-manager has a grace period of a day, because no agent renews the
+nodes' Leases and it would declare them dead in the middle; all else is as `bindery.controlplane`
+starts it. The one invariant: every race begins without pods.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from bindery.controlplane import find
 from bindery.controlplane.build import Report
 from bindery.controlplane.install import Installation, install
 from bindery.controlplane.local import LocalControlPlane
-from bindery.controlplane.processes import Command, Process
+from bindery.controlplane.processes import Process
 from bindery.kube.client import Client
 from bindery.kube.resources import NODES, POD_GROUPS, PODS, Resource
 
@@ -28,6 +28,7 @@ MOST_NAMESPACES: Final = 10
 """How many namespaces a workload may use."""
 SETTLE_S: Final = 3.0
 """Lets caches and collectors of the control plane finish with what was created or removed."""
+_NODE_GRACE_S: Final = 24 * 3600
 _CREATES_AT_ONCE: Final = 32
 _CALL_S: Final = 300.0
 _CLEAR_S: Final = 180.0
@@ -48,7 +49,6 @@ class Cluster:
     plane: LocalControlPlane
     installation: Installation
     client: Client
-    controller_manager: Process
     settle_s: float = SETTLE_S
     """How long a lap waits before and after its measurement."""
 
@@ -100,8 +100,7 @@ class Cluster:
 
     def processes(self) -> dict[str, Process]:
         """Return the processes of the control plane, by name."""
-        running = {process.name: process for process in self.plane.processes}
-        return {**running, "kube-controller-manager": self.controller_manager}
+        return {process.name: process for process in self.plane.processes}
 
     async def _has_taints(self) -> bool:
         return any(node.spec.taints for node in await self.client.list(NODES))
@@ -143,31 +142,19 @@ async def open_cluster(
     state_dir: Path, node_count: int, report: Report, settle_s: float = SETTLE_S
 ) -> AsyncIterator[Cluster]:
     """Bring the control plane up with `node_count` nodes, and take it down at the end."""
-    plane = find.local(find.Options(state_dir=state_dir), report)
+    plane = find.local(find.Options(state_dir=state_dir, node_grace_s=_NODE_GRACE_S), report)
     with plane:
-        controller_manager = _with_patience(plane.process("kube-controller-manager"))
-        try:
-            report("applying the chart's resources")
-            installation = install(plane)
-            for namespace in namespaces(MOST_NAMESPACES):
-                plane.kubectl("create", "namespace", namespace)
-            for namespace in namespaces(MOST_NAMESPACES):
-                account = ("serviceaccount/default", f"--namespace={namespace}")
-                plane.kubectl("wait", "--for=create", *account, "--timeout=30s")
-            async with Client.connect(
-                plane.admin_kubeconfig, user_agent="bench", request_timeout_s=_CALL_S
-            ) as client:
-                cluster = Cluster(plane, installation, client, controller_manager, settle_s)
-                report(f"creating {node_count} nodes")
-                await cluster.create_nodes(node_count)
-                yield cluster
-        finally:
-            controller_manager.stop()
-
-
-def _with_patience(running: Process) -> Process:
-    """Replace kube-controller-manager by one that does not miss the nodes' Leases."""
-    running.stop()
-    command = running.command
-    arguments = [*command.arguments, "--node-monitor-grace-period=24h"]
-    return Process(Command(command.name, arguments, command.log), tethered=True)
+        report("applying the chart's resources")
+        installation = install(plane)
+        for namespace in namespaces(MOST_NAMESPACES):
+            plane.kubectl("create", "namespace", namespace)
+        for namespace in namespaces(MOST_NAMESPACES):
+            account = ("serviceaccount/default", f"--namespace={namespace}")
+            plane.kubectl("wait", "--for=create", *account, "--timeout=30s")
+        async with Client.connect(
+            plane.admin_kubeconfig, user_agent="bench", request_timeout_s=_CALL_S
+        ) as client:
+            cluster = Cluster(plane, installation, client, settle_s)
+            report(f"creating {node_count} nodes")
+            await cluster.create_nodes(node_count)
+            yield cluster

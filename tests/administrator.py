@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bindery.kube.client import Client
-from bindery.kube.errors import AlreadyExistsError
+from bindery.kube.errors import AlreadyExistsError, NotFoundError
 from bindery.kube.objects import KubeObject
-from bindery.kube.resources import NAMESPACES, Resource
+from bindery.kube.resources import BIND_REQUESTS, NAMESPACES, Resource, metadata_only
 
 T = TypeVar("T")
 
 
 class Plain(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """Any object, as JSON says it."""
+    """Any object, as it is in JSON."""
 
     spec: Any = None
     status: Any = None
@@ -45,11 +45,15 @@ class Administrator:
 
     @contextmanager
     def fresh_namespace(self) -> Iterator[str]:
-        """Create a namespace in which pods can be created, and delete it in the end."""
+        """Create a namespace in which pods can be created, and delete it in the end.
+
+        Its BindRequests go first: the namespace takes its time to go, and the next test's binder
+        would carry them out and count them.
+        """
         name = f"test-{secrets.token_hex(4)}"
         self(lambda client: _create_namespace(client, name))
         yield name
-        self(lambda client: client.delete(NAMESPACES, name))
+        self(lambda client: _delete_namespace(client, name))
 
 
 async def _create_namespace(client: Client, name: str) -> None:
@@ -58,3 +62,12 @@ async def _create_namespace(client: Client, name: str) -> None:
     # makes it takes half a minute to come back after a test has restarted the API server.
     with suppress(AlreadyExistsError):
         await client.create(SERVICE_ACCOUNTS, {"metadata": {"name": "default"}}, name)
+
+
+async def _delete_namespace(client: Client, name: str) -> None:
+    requests = metadata_only(BIND_REQUESTS)
+    with suppress(NotFoundError):  # without the chart, the kind is not served
+        for request in await client.list(requests, namespace=name):
+            with suppress(NotFoundError):
+                await client.delete(requests, request.metadata.name, name)
+    await client.delete(NAMESPACES, name)

@@ -40,7 +40,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
     """A ready API server, shared by the whole run; its logs are in `state_dir/logs`."""
-    options = find.Options(state_dir=tmp_path_factory.mktemp("controlplane"))
+    # Most nodes of the tests have no agent. On a busy machine a test may outlive Kubernetes' grace.
+    state_dir = tmp_path_factory.mktemp("controlplane")
+    options = find.Options(state_dir=state_dir, node_grace_s=24 * 3600)
     with find.find(options, report=print) as plane:
         yield plane
 

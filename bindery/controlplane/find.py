@@ -41,6 +41,9 @@ class Options:
     """What it does beyond Kubernetes' defaults; only of a control plane of our own."""
     is_next: bool = False
     """Whether it is of the next Kubernetes, from `controlplane/next/`; only one of our own."""
+    node_grace_s: int | None = None
+    """How long nodes stay Ready without heartbeats, in seconds; default: Kubernetes' own. Only of a
+    control plane of our own."""
 
 
 def find(
@@ -90,6 +93,7 @@ def local(
         tethered=options.tethered,
         report=report,
         features=options.features,
+        node_grace_s=options.node_grace_s,
     )
 
 

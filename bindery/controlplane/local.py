@@ -52,11 +52,13 @@ class LocalControlPlane(ControlPlane):
         tethered: bool = True,
         report: Report = lambda _line: None,
         features: Features = DEFAULT_FEATURES,
+        node_grace_s: int | None = None,
     ) -> None:
         """Prepare; nothing runs before `start`.
 
         A `state_dir` that is not given is a temporary one, removed by `stop`. Processes that are
-        not `tethered` outlive this one.
+        not `tethered` outlive this one. `node_grace_s`: how long nodes stay Ready without
+        heartbeats, in seconds; None: Kubernetes' default.
         """
         self._temporary = state_dir is None
         state_dir = state_dir or Path(tempfile.mkdtemp(prefix="bindery-controlplane-"))
@@ -65,6 +67,7 @@ class LocalControlPlane(ControlPlane):
         self._tethered = tethered
         self._report = report
         self._features = features
+        self._node_grace_s = node_grace_s
         self._token = secrets.token_urlsafe(32)
         self._etcd_port = 0
         self._api_port = 0
@@ -183,7 +186,10 @@ class LocalControlPlane(ControlPlane):
 
     def _start_controller_manager(self) -> None:
         arguments = settings.controller_manager_arguments(
-            self.admin_kubeconfig, self.state_dir / "certificates", self._features
+            self.admin_kubeconfig,
+            self.state_dir / "certificates",
+            self._features,
+            self._node_grace_s,
         )
         process = self._start(
             "kube-controller-manager", self.binaries.kube_controller_manager, arguments

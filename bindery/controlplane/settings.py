@@ -110,9 +110,16 @@ def api_server_arguments(
 
 
 def controller_manager_arguments(
-    kubeconfig: Path, certificates: Path, features: Features = DEFAULT_FEATURES
+    kubeconfig: Path,
+    certificates: Path,
+    features: Features = DEFAULT_FEATURES,
+    node_grace_s: int | None = None,
 ) -> list[str]:
-    """Return the arguments of kube-controller-manager."""
+    """Return the arguments of kube-controller-manager.
+
+    `node_grace_s`: how long nodes stay Ready without heartbeats, in seconds; None: its default.
+    """
+    grace = [] if node_grace_s is None else [f"--node-monitor-grace-period={node_grace_s}s"]
     return [
         f"--kubeconfig={kubeconfig}",
         "--use-service-account-credentials=true",
@@ -128,6 +135,7 @@ def controller_manager_arguments(
         "--kube-api-qps=500",
         "--kube-api-burst=1000",
         "--concurrent-namespace-syncs=20",
+        *grace,
         *features.gate_arguments(),
     ]
 

@@ -165,13 +165,14 @@ async def test_a_request_cannot_name_a_claim_of_another_namespace(
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
     await driver.publish(node, gpus(1))  # so that nothing but the claim is wrong
-    await driver.make_claim("foreign", "default")
+    foreign = f"foreign-{corner.namespace}"
+    await driver.make_claim(foreign, "default")
     try:
-        claim = await corner.client.get(RESOURCE_CLAIMS, "foreign", "default")
+        claim = await corner.client.get(RESOURCE_CLAIMS, foreign, "default")
         gang = Gang("gated", size=1, pod={"schedulingGates": [{"name": "test/held"}]})
         await corner.submit(gang)
         (pod,) = await corner.pods(gang)
-        for number, name in enumerate(("foreign", "../../default/resourceclaims/foreign")):
+        for number, name in enumerate((foreign, f"../../default/resourceclaims/{foreign}")):
             result = {"request": "gpu", "driver": driver.name, "pool": node, "device": "gpu-0"}
             planned = {
                 "name": name,
@@ -186,10 +187,10 @@ async def test_a_request_cannot_name_a_claim_of_another_namespace(
             }
             message = await refusal(corner, f"forged-{number}", binding)
             assert f"resource claim {name} does not exist" in message
-        found = await corner.client.get(RESOURCE_CLAIMS, "foreign", "default")
+        found = await corner.client.get(RESOURCE_CLAIMS, foreign, "default")
         assert found.metadata.resource_version == claim.metadata.resource_version
     finally:
-        await corner.client.delete(RESOURCE_CLAIMS, "foreign", "default")
+        await corner.client.delete(RESOURCE_CLAIMS, foreign, "default")
 
 
 async def refusal(corner: Corner, name: str, binding: Mapping[str, Any]) -> str:

@@ -177,16 +177,17 @@ async def test_a_pod_waits_for_a_claim_that_is_in_another_namespace_only(
 ) -> None:
     (node,) = await corner.add_nodes("a", cpu="8")
     await driver.publish(node, gpus(1))
-    await driver.make_claim("foreign", "default")
+    claim = f"foreign-{corner.namespace}"
+    await driver.make_claim(claim, "default")
     try:
-        gang = Gang("stray", size=1, pod=named("foreign"))
+        gang = Gang("stray", size=1, pod=named(claim))
         await corner.submit(gang)
         condition = await corner.wait_condition(gang, "False", "ResourceClaimNotReady")
-        assert "resource claim foreign does not exist" in condition.message
-        await driver.make_claim("foreign")
+        assert f"resource claim {claim} does not exist" in condition.message
+        await driver.make_claim(claim)
         await corner.wait_bound(gang)
     finally:
-        await corner.client.delete(RESOURCE_CLAIMS, "foreign", "default")
+        await corner.client.delete(RESOURCE_CLAIMS, claim, "default")
 
 
 async def test_a_request_that_is_deleted_while_its_devices_are_waited_for_leaves_nothing(

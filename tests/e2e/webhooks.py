@@ -106,7 +106,7 @@ class Webhooks:
         path = "--output=jsonpath={.items[*].webhooks[0].clientConfig.caBundle}"
         async with asyncio.timeout(30):
             while True:
-                text = await asyncio.to_thread(self.plane.kubectl, "get", both, path)
+                text = await asyncio.to_thread(self.plane.kubectl, "get", both, _NAME, path)
                 if len(text.split()) == 2:
                     break
                 await asyncio.sleep(0.1)

