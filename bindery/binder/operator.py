@@ -8,7 +8,7 @@ expect; it is then started again, and lists everything again.
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 import aiohttp
@@ -92,7 +92,7 @@ class Operator:
             self.is_alive = False
             for task in tasks:
                 task.cancel()
-            await asyncio.wait(tasks, timeout=_STOP_S)
+            await _ended(tasks)
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -113,6 +113,17 @@ class Operator:
             translate(event["type"], event["object"], self._intake)
 
         return registry
+
+
+async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
+    """Wait until kopf's tasks have ended, but not longer than twice `_STOP_S`."""
+    # For a process that was frozen meanwhile, every time limit is over at once. Then kopf gets its
+    # time after all: tasks that are cancelled twice leave connections open, or never end.
+    for _ in range(2):
+        _, running = await asyncio.wait(tasks, timeout=_STOP_S)
+        if not running:
+            return
+    _log.warning("kopf has not ended", tasks=sorted(task.get_name() for task in running))
 
 
 def translate(kind: str | None, raw: Any, intake: Intake) -> None:
