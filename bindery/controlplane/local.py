@@ -28,6 +28,9 @@ from bindery.controlplane.settings import DEFAULT_FEATURES, Features
 
 _PORT_ATTEMPTS: Final = 3
 _READY_SECONDS: Final = 60.0
+_GRACE_S: Final = 1.0
+"""How long its processes may take to end. The data goes with them, so nothing has to be finished,
+and kube-apiserver would wait ten seconds and more for watches to end."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,7 @@ class LocalControlPlane(ControlPlane):
     def stop(self) -> None:
         """Stop everything; the data is removed, the logs stay unless the directory is ours."""
         for process in reversed(list(self._running.values())):
-            process.stop()
+            process.stop(_GRACE_S)
         self._running.clear()
         shutil.rmtree(self.state_dir / "etcd", ignore_errors=True)
         if self._temporary:
@@ -111,7 +114,7 @@ class LocalControlPlane(ControlPlane):
         if self._tethered:
             raise ControlPlaneError("a tethered control plane dies with its parent")
         atexit.unregister(self.stop)
-        return Detached(tuple(process.record() for process in reversed(self.processes)))
+        return Detached(tuple(process.record(_GRACE_S) for process in reversed(self.processes)))
 
     def stop_api_server(self) -> None:
         """Stop kube-apiserver; clients see refused connections."""

@@ -15,10 +15,13 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from bindery.controlplane import tether
 from bindery.controlplane.errors import ProcessError
 
+STOP_S: Final = 10.0
+"""How long a process may take to end after SIGTERM, by default, in seconds."""
 _POLL_SECONDS = 0.05
 _LOG_LINES_IN_ERRORS = 15
 _starter = ThreadPoolExecutor(1, "process-starter")
@@ -46,6 +49,8 @@ class Record:
     pid: int
     started: str
     """The start time in the kernel's own form: together with the pid it is unique."""
+    grace_s: float = STOP_S
+    """How long it may take to end after SIGTERM, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -97,9 +102,9 @@ class Process:
         """The exit code, negative for a signal; None while it runs."""
         return self._child.poll()
 
-    def record(self) -> Record:
-        """Return the data with which another process can stop this one."""
-        return Record(self.name, self.pid, _start_time(self.pid))
+    def record(self, grace_s: float = STOP_S) -> Record:
+        """Return the data with which another process can stop this one, with `grace_s` to end."""
+        return Record(self.name, self.pid, _start_time(self.pid), grace_s)
 
     def wait(self, timeout_s: float) -> int:
         """Wait for the end and return the exit code.
@@ -117,7 +122,7 @@ class Process:
         self._child.kill()
         self._child.wait()
 
-    def stop(self, timeout_s: float = 10.0) -> None:
+    def stop(self, timeout_s: float = STOP_S) -> None:
         """Ask it to end (SIGTERM), and kill it when it has not after `timeout_s`."""
         self._child.terminate()
         try:
@@ -154,11 +159,11 @@ class Process:
         return ProcessError(f"{self.name}: {text}; the end of {self.command.log}:\n  {tail}")
 
 
-def stop_recorded(record: Record, timeout_s: float = 10.0) -> bool:
+def stop_recorded(record: Record) -> bool:
     """Stop the process of `record`; return whether it was still there."""
     if not is_recorded_running(record):
         return False
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + record.grace_s
     os.kill(record.pid, signal.SIGTERM)
     while is_recorded_running(record):
         if time.monotonic() > deadline:

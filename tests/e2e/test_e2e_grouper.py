@@ -10,12 +10,16 @@ from traps import ready
 from workloads import CRON_JOBS, DEPLOYMENTS, JOBS, STATEFUL_SETS, Maker
 
 from bindery.api import names
-from bindery.api.configuration import GrouperExpectation
+from bindery.api.configuration import GrouperExpectation, LeaderElection
 from bindery.controlplane.components import Component, Components
+from bindery.controlplane.install import Installation
 from bindery.kube.objects import Pod
 from bindery.kube.resources import POD_GROUPS, PODS
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder")]
+
+# Short enough for a test to wait until the Lease of a killed grouper has run out.
+ELECTION = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.3)
 
 
 @pytest.fixture(scope="module")
@@ -30,8 +34,10 @@ def scheduler(module_components: Components, pool: str) -> Component:
 
 
 @pytest.fixture(scope="module")
-def grouper(module_components: Components) -> Component:
-    return module_components.start_grouper().wait_ready()
+def grouper(module_components: Components, installation: Installation) -> Component:
+    configuration = installation.grouper_configuration
+    quick = configuration.model_copy(update={"leader_election": ELECTION})
+    return module_components.start_grouper(quick).wait_ready()
 
 
 @pytest.fixture
