@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from commandline import CommandLine
 
+from bindery.api.names import API_VERSION
 from bindery.cli import running
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.observability.listening import ListenError
@@ -67,6 +68,29 @@ def test_a_port_in_use_is_bad_input(
     assert done.returncode == ExitCode.BAD_INPUT
     assert done.stderr.startswith(f"bindery: cannot listen on 127.0.0.1 port {port}: ")
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("component", "mistake", "line"),
+    [
+        ("scheduler", "cycle: 1", 3),
+        ("scheduler", "plugins:\n- name: nobody", 4),
+        ("binder", "binds: 1", 3),
+        ("binder", "plugins:\n- name: nobody", 4),
+        ("grouper", "rows: 1", 3),
+    ],
+)
+def test_a_configuration_that_cannot_be_used_ends_the_start_with_its_file_and_line(
+    command_line: CommandLine, tmp_path: Path, component: str, mistake: str, line: int
+) -> None:
+    file = tmp_path / "configuration.yaml"
+    kind = f"{component.capitalize()}Configuration"
+    file.write_text(f"apiVersion: {API_VERSION}\nkind: {kind}\n{mistake}\n")
+
+    done = command_line(component, "run", f"--config={file}")
+
+    assert done.returncode == ExitCode.BAD_INPUT
+    assert done.stderr.startswith(f"{file}:{line}: ")
 
 
 def test_the_error_of_a_port_is_an_error_of_the_command_line() -> None:

@@ -1,15 +1,11 @@
 """Bad input: refused or explained at the object or file it concerns; nothing else stops."""
 
-import subprocess
-import sys
 from collections.abc import AsyncIterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from support import Corner, Gang, metric, scheduler_configuration, wait_for
 
-from bindery.api.names import API_VERSION
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
@@ -96,48 +92,6 @@ async def test_a_gang_of_a_queue_whose_parent_does_not_exist_says_so(corner: Cor
     await corner.submit(gang)
     condition = await corner.wait_condition(gang, "False", "QueueDoesNotExist")
     assert condition.message == f"queue {corner.namespace}-nobody does not exist"
-
-
-@pytest.mark.parametrize(
-    ("command", "text", "said"),
-    [
-        ("scheduler", f"apiVersion: {API_VERSION}\nkind: SchedulerConfiguration\ncycle: 1\n", "3"),
-        (
-            "scheduler",
-            f"apiVersion: {API_VERSION}\nkind: SchedulerConfiguration\nplugins:\n- name: nobody\n",
-            "4",
-        ),
-        ("binder", f"apiVersion: {API_VERSION}\nkind: BinderConfiguration\nbinds: 1\n", "3"),
-        (
-            "binder",
-            f"apiVersion: {API_VERSION}\nkind: BinderConfiguration\nplugins:\n- name: nobody\n",
-            "4",
-        ),
-    ],
-    ids=["scheduler-key", "scheduler-plugin", "binder-key", "binder-plugin"],
-)
-def test_a_configuration_that_cannot_be_used_ends_the_start_with_its_file_and_line(
-    control_plane: ControlPlane, tmp_path: Path, command: str, text: str, said: str
-) -> None:
-    file = tmp_path / "configuration.yaml"
-    file.write_text(text)
-    arguments = [command, "run", f"--config={file}"]
-    ended = bindery(*arguments, f"--kubeconfig={control_plane.admin_kubeconfig}")
-    assert ended.returncode == 2
-    assert f"{file}:{said}: " in ended.stderr
-
-
-def test_a_malformed_scenario_ends_with_its_file_and_line(tmp_path: Path) -> None:
-    file = tmp_path / "scenario.yaml"
-    file.write_text("name: odd\nnodes:\n- {name: a, gpus: many}\n")
-    ended = bindery("scenario", "run", str(file))
-    assert ended.returncode == 2
-    assert f"{file}:3: " in ended.stderr
-
-
-def bindery(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bindery.cli.main", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
 async def test_a_running_scheduler_keeps_its_configuration_when_a_new_one_cannot_be_used(

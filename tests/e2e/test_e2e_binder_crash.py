@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from sabotage import Sabotage
+from sizes import IS_LONG
 from support import Corner, Gang, Observer, binder_configuration, wait_for
 from traps import Trap, TrapProxy, kill, ready, trapped
 
@@ -15,6 +16,22 @@ from bindery.controlplane.install import Installation
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler")]
 
 SIZE = 4
+WRITES = {
+    "bind-1": ("POST", "/binding", 1),
+    "bind-2": ("POST", "/binding", 2),
+    "bind-last": ("POST", "/binding", SIZE),
+    "status": ("PATCH", "/bindrequests/", 1),
+    "removal": ("DELETE", "/bindrequests/", 1),
+}
+
+
+def moments() -> list[tuple[str, bool]]:
+    """Return the writes, each with whether the kill comes after it.
+
+    A short run has one moment of each write; the kill matrix has both of all writes.
+    """
+    every = [(write, after) for write in WRITES for after in (False, True)]
+    return every if IS_LONG else [(write, n % 2 == 1) for n, write in enumerate(WRITES)]
 
 
 @pytest.fixture
@@ -30,28 +47,19 @@ async def check_whole(corner: Corner, gang: Gang) -> None:
     await corner.wait_nothing_left()
 
 
-@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize(
-    ("method", "path", "at"),
-    [
-        ("POST", "/binding", 1),
-        ("POST", "/binding", 2),
-        ("POST", "/binding", SIZE),
-        ("PATCH", "/bindrequests/", 1),
-        ("DELETE", "/bindrequests/", 1),
-    ],
-    ids=["bind-1", "bind-2", "bind-last", "status", "removal"],
+    ("write", "after"),
+    [pytest.param(*each, id=f"{each[0]}-{'after' if each[1] else 'before'}") for each in moments()],
 )
 async def test_a_gang_is_whole_after_a_binder_was_killed(
     corner: Corner,
     observer: Observer,
     proxied: tuple[TrapProxy, Components],
-    method: str,
-    path: str,
-    at: int,
+    write: str,
     after: bool,
 ) -> None:
     proxy, components = proxied
+    method, path, at = WRITES[write]
     victim = await ready(components.start_binder(binder_configuration()))
     trap = proxy.set(Trap(method, path, kill(victim), at=at, after=after))
     await corner.add_nodes("a", "b", cpu="2")

@@ -1,17 +1,14 @@
 """Queues say which namespaces may use them, with the chart's roles and the real webhook."""
 
-import asyncio
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable
 from typing import Any
 
 import pytest
-from administrator import Administrator
 from support import Corner, Gang, wait_for
-from webhooks import Webhooks
+from webhooks import OneWebhook
 
 from bindery.api.names import API_VERSION, ENABLED_LABEL, NODE_POOL_LABEL, QUEUE_LABEL
 from bindery.controlplane.components import Component
-from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import ApiError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import NAMESPACES, POD_GROUPS, PODS, QUEUES, Resource
@@ -103,25 +100,8 @@ async def test_the_namespaces_label_gives_the_queue_of_gangs_and_pods(corner: Co
 
 
 @pytest.mark.usefixtures("installation", "serving")
-class TestWithTheWebhook:
+class TestWithTheWebhook(OneWebhook):
     """These share a namespace and a webhook."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def namespace(cls, administrator: Administrator) -> Iterator[str]:
-        with administrator.fresh_namespace() as name:
-            yield name
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def serving(cls, control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-        webhooks = Webhooks(control_plane, namespace)
-        try:
-            webhooks.start(webhooks.install())
-            asyncio.run(webhooks.wait_trusted())
-            yield
-        finally:
-            webhooks.remove()
 
     async def test_objects_that_may_not_use_a_queue_are_refused_with_the_reason(
         self, corner: Corner

@@ -7,10 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from administrator import Administrator
 from gpunodes import HALF, GpuDevicePlugins, bound, environment, sharing, start_gpu_nodes
 from support import Corner, Gang, binder_configuration, wait_for
-from webhooks import Webhooks, served_certificate
+from webhooks import OneWebhook, Webhooks, served_certificate
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.gpushare import CONFIG_MAP_ANNOTATION
@@ -99,25 +98,8 @@ async def test_a_share_is_prepared_and_comes_to_its_gpu(
 
 
 @pytest.mark.usefixtures("installation", "serving")
-class TestWhatOneWebhookAnswers:
+class TestWhatOneWebhookAnswers(OneWebhook):
     """These leave nothing behind, so they share a namespace and a webhook."""
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def namespace(cls, administrator: Administrator) -> Iterator[str]:
-        with administrator.fresh_namespace() as name:
-            yield name
-
-    @pytest.fixture(scope="class")
-    @classmethod
-    def serving(cls, control_plane: ControlPlane, namespace: str) -> Iterator[None]:
-        webhooks = Webhooks(control_plane, namespace)
-        try:
-            webhooks.start(webhooks.install())
-            asyncio.run(webhooks.wait_trusted())
-            yield
-        finally:
-            webhooks.remove()
 
     @pytest.mark.parametrize(
         ("annotations", "limits", "reason"),

@@ -4,11 +4,14 @@ import asyncio
 import json
 import ssl
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import pytest
+from administrator import Administrator
 
 from bindery.api.configuration import BinderConfiguration, PluginConfiguration, WebhookConfiguration
 from bindery.controlplane import install, kubeconfig
@@ -110,6 +113,27 @@ class Webhooks:
                 if len(text.split()) == 2:
                     break
                 await asyncio.sleep(0.1)
+
+
+class OneWebhook:
+    """A class of tests that share a namespace and a webhook; it uses the fixture `serving`."""
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def namespace(cls, administrator: Administrator) -> Iterator[str]:
+        with administrator.fresh_namespace() as name:
+            yield name
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def serving(cls, control_plane: ControlPlane, namespace: str) -> Iterator[None]:
+        webhooks = Webhooks(control_plane, namespace)
+        try:
+            webhooks.start(webhooks.install())
+            asyncio.run(webhooks.wait_trusted())
+            yield
+        finally:
+            webhooks.remove()
 
 
 async def served_certificate(port: int) -> bytes:

@@ -9,16 +9,15 @@ import pytest
 from dracorner import Driver, gpus
 from support import Corner, wait_for
 from traps import Trap, kill, ready, trapped
-from upstreamcorner import GATES, JOBS, Upstream, basic, gang
+from upstreamcorner import GATES, Upstream, basic, gang
 
 from bindery.api.configuration import GrouperConfiguration, LeaderElection
-from bindery.api.names import NODE_POOL_LABEL, QUEUE_LABEL
+from bindery.api.names import QUEUE_LABEL
 from bindery.controlplane.components import Component
 from bindery.controlplane.install import Installation
 from bindery.controlplane.settings import Features
 from bindery.kube.errors import AlreadyExistsError
-from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS, PRIORITY_CLASSES
+from bindery.kube.resources import PRIORITY_CLASSES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 
@@ -194,31 +193,7 @@ async def test_a_job_that_kubernetes_makes_a_gang_is_one(
     corner: Corner, upstream: Upstream
 ) -> None:
     await corner.add_nodes("a", cpu="2")
-    container = {"name": "w", "image": "w", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": "bindery", "restartPolicy": "Never", "containers": [container]}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "indexed", "namespace": corner.namespace},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": 3,
-            "parallelism": 3,
-            "template": {
-                "metadata": {"labels": {NODE_POOL_LABEL: corner.pool}},
-                "spec": spec,
-            },
-        },
-    }
-    await corner.client.create(JOBS, job, corner.namespace)
-
-    async def members() -> list[Pod]:
-        pods = await corner.client.list(PODS, namespace=corner.namespace)
-        return pods if len([p for p in pods if p.spec.scheduling_group is not None]) == 3 else []
-
-    pods = await wait_for(members, "the Job's pods are in a PodGroup")
-    assert pods[0].spec.scheduling_group is not None
-    group = pods[0].spec.scheduling_group.pod_group_name
+    group = await upstream.create_job("indexed")
     await upstream.wait_said(group, SCHEDULED, ["False", "Unschedulable"])
     assert await upstream.bound(group) == []
 

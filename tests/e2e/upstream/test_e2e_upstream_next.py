@@ -3,13 +3,11 @@
 from typing import Any
 
 import pytest
-from support import Corner, wait_for
-from upstreamcorner import JOBS, Upstream, gang
+from support import Corner
+from upstreamcorner import Upstream, gang
 
-from bindery.api.names import NODE_POOL_LABEL
 from bindery.controlplane.settings import Features
-from bindery.kube.objects import Pod
-from bindery.kube.resources import NODES, PODS
+from bindery.kube.resources import NODES
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("scheduler", "binder", "grouper")]
 
@@ -147,32 +145,7 @@ async def test_the_domain_of_a_group_is_inside_that_of_the_group_above(
 
 async def test_the_gang_of_a_job_with_scheduling(corner: Corner, upstream: Upstream) -> None:
     await corner.add_nodes("a", cpu="2")
-    container = {"name": "w", "image": "w", "resources": {"requests": {"cpu": "1"}}}
-    spec = {"schedulerName": "bindery", "restartPolicy": "Never", "containers": [container]}
-    job = {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": "train", "namespace": corner.namespace},
-        "spec": {
-            "completionMode": "Indexed",
-            "completions": 3,
-            "parallelism": 3,
-            "scheduling": {"schedulingPolicy": {"gang": {}}},
-            "template": {
-                "metadata": {"labels": {NODE_POOL_LABEL: corner.pool}},
-                "spec": spec,
-            },
-        },
-    }
-    await corner.client.create(JOBS, job, corner.namespace)
-
-    async def members() -> list[Pod]:
-        pods = await corner.client.list(PODS, namespace=corner.namespace)
-        return pods if len([p for p in pods if p.spec.scheduling_group is not None]) == 3 else []
-
-    pods = await wait_for(members, "the Job's pods are in a PodGroup")
-    assert pods[0].spec.scheduling_group is not None
-    group = pods[0].spec.scheduling_group.pod_group_name
+    group = await upstream.create_job("train", scheduling={"schedulingPolicy": {"gang": {}}})
     await upstream.wait_said(group, SCHEDULED, ["False", "Unschedulable"])
     assert await upstream.bound(group) == []
 

@@ -96,6 +96,27 @@ class Upstream:
             }
             await self.corner.client.create(PODS, body, self.corner.namespace)
 
+    async def create_job(self, name: str, **spec: Any) -> str:
+        """Create an Indexed Job of three pods with one CPU each; return the name of its PodGroup.
+
+        `spec`: further fields of the Job.
+        """
+        corner = self.corner
+        container = {"name": "w", "image": "w", "resources": {"requests": {"cpu": "1"}}}
+        pod = {"schedulerName": "bindery", "restartPolicy": "Never", "containers": [container]}
+        template = {"metadata": {"labels": {NODE_POOL_LABEL: corner.pool}}, "spec": pod}
+        counts = {"completionMode": "Indexed", "completions": 3, "parallelism": 3}
+        await self.make(JOBS, name, {**counts, **spec, "template": template})
+
+        async def members() -> list[str]:
+            pods = await corner.client.list(PODS, namespace=corner.namespace)
+            links = (pod.spec.scheduling_group for pod in pods)
+            found = [link.pod_group_name for link in links if link is not None]
+            return found if len(found) == 3 else []
+
+        (group,) = set(await wait_for(members, "the Job's pods are in a PodGroup"))
+        return group
+
     async def pods(self, group: str) -> list[Pod]:
         every = await self.corner.client.list(PODS, namespace=self.corner.namespace)
         return [
