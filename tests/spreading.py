@@ -10,31 +10,42 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
-APART = frozenset({KILL_MATRIX})
+DEMO = "tests/controlplane/test_demo.py"
+APART = frozenset({KILL_MATRIX, DEMO})
 
 LONGEST = (
     KILL_MATRIX,
-    "tests/controlplane/test_demo.py",
-    "tests/cli/test_live.py",
     "tests/e2e/test_e2e_chaos.py",
-    "tests/binder/test_binder_volumes.py",
-    "tests/e2e/test_e2e_webhook.py",
+    DEMO,
     "tests/hami/test_hami_node_lock.py",
-    "tests/benchmarks/test_binder_alone.py",
     "tests/nodeagent/test_hollow_nodes.py",
-    "tests/binder/test_binder_interrupted.py",
-    "tests/binder/test_binder_binds.py",
-    "tests/e2e/test_e2e_binder_crash.py",
-    "tests/scenario/test_scenarios.py",
-    "tests/e2e/test_e2e_scheduler_crash.py",
-    "tests/binder/test_binder_under_fire.py",
-    "tests/e2e/test_e2e_between_plan_and_bind.py",
-    "tests/binder/test_binder_extras.py",
-    "tests/controlplane/test_install.py",
+    "tests/binder/test_binder_volumes.py",
+    "tests/benchmarks/test_binder_alone.py",
+    "tests/benchmarks/test_races.py",
     "tests/hami/test_hami_end_to_end.py",
+    "tests/e2e/test_e2e_binder_crash.py",
+    "tests/binder/test_binder_interrupted.py",
+    "tests/e2e/test_e2e_scheduler_crash.py",
+    "tests/e2e/test_e2e_evictions.py",
+    "tests/e2e/test_e2e_two_schedulers.py",
+    "tests/e2e/upstream/test_e2e_upstream.py",
+    "tests/e2e/upstream/test_e2e_upstream_next.py",
+    "tests/binder/test_binder_extras.py",
+    "tests/scenario/test_scenarios.py",
+    "tests/e2e/test_e2e_between_plan_and_bind.py",
+    "tests/kube/test_kube_watch.py",
+    "tests/e2e/test_e2e_webhook.py",
+    "tests/e2e/test_e2e_gpu_reservations.py",
+    "tests/e2e/test_e2e_grouper_crash.py",
+    "tests/e2e/test_e2e_usage.py",
+    "tests/binder/test_binder_shares.py",
+    "tests/binder/test_binder_binds.py",
+    "tests/cli/test_live.py",
+    "tests/binder/test_binder_under_fire.py",
+    "tests/e2e/test_e2e_shared_requests.py",
     "tests/cli/test_asking.py",
     "tests/scheduler/test_make_room_properties.py",
-    "tests/e2e/test_e2e_evictions.py",
+    "tests/scenario/test_capture.py",
 )
 """The files that take longest, which comes first. Others may come in any order."""
 

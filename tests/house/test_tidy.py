@@ -4,6 +4,7 @@ import ast
 from pathlib import Path
 
 import pytest
+from spreading import LONGEST
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
 MODULES = sorted(PACKAGE.rglob("*.py"))
@@ -26,3 +27,7 @@ def test_a_module_can_be_held_in_the_head(path: Path) -> None:
         and node.end_lineno - node.lineno + 1 > MOST_LINES_OF_A_FUNCTION
     ]
     assert not too_long
+
+
+def test_the_tests_that_begin_first_exist() -> None:
+    assert [file for file in LONGEST if not (PACKAGE.parent / file).is_file()] == []
