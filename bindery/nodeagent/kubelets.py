@@ -21,7 +21,7 @@ from bindery.nodeagent.shapes import HollowNode
 from bindery.nodecore import pods as core
 from bindery.nodecore.admission.result import Admission
 from bindery.nodecore.checkpoints.store import CheckpointManager, DirectoryStore
-from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.errors import NodeCoreError, StateError
 
 DEVICE_DIRECTORY: Final = "device-plugins"
 """Below a kubelet's directory: where the device manager has its checkpoint."""
@@ -133,6 +133,24 @@ class Kubelets:
         kubelet = self._kubelets[node.name]
         held = kubelet.held(uid) if node.machine.is_reported else {}
         return records.encode(held) if held else None
+
+    def new_record(self, node: HollowNode, pod: HollowPod) -> str | None:
+        """Return the record that a running pod lacks; None if its record is what it holds.
+
+        They differ after a restart from records that could not be used.
+        """
+        if (
+            not node.machine.is_reported
+            or self._kubelets[node.name].answer(pod.metadata.uid) is None
+        ):
+            return None
+        held = self._kubelets[node.name].held(pod.metadata.uid)
+        text = pod.metadata.annotations.get(records.ANNOTATION)
+        try:
+            written = records.decode(text) if text is not None else {}
+        except StateError:
+            return records.encode(held)
+        return None if held == written else records.encode(held)
 
     def kubelet(self, node: str) -> HollowKubelet | None:
         """Return the kubelet of `node` once its pods have been taken up."""

@@ -31,6 +31,13 @@ class Refuse:
 
 
 @dataclass(frozen=True)
+class Record:
+    """The record of what the pod holds is not what it holds."""
+
+    held: str
+
+
+@dataclass(frozen=True)
 class Start:
     """The pod has just been bound: its containers run from now."""
 
@@ -64,7 +71,7 @@ class Rest:
     """No step is due until the pod changes."""
 
 
-Step = Refuse | Start | Finish | Stop | Remove
+Step = Refuse | Record | Start | Finish | Stop | Remove
 Decision = Step | Wait | Rest
 
 

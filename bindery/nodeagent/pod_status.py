@@ -39,9 +39,12 @@ def running(
         "conditions": _conditions(pod, now_s, ready=True, reason=""),
     }
     patch = _patch(pod, status | _containers(pod, state, started))
-    if held is None:
-        return patch
-    return {**patch, "metadata": {**patch["metadata"], "annotations": {HELD_ANNOTATION: held}}}
+    return patch if held is None else {**patch, **recorded(pod, held)}
+
+
+def recorded(pod: HollowPod, held: str) -> Patch:
+    """Return the patch that writes the record of what the containers of `pod` hold."""
+    return {"metadata": {"uid": pod.metadata.uid, "annotations": {HELD_ANNOTATION: held}}}
 
 
 def refused(pod: HollowPod, answer: Admission, now_s: float) -> Patch:

@@ -26,6 +26,7 @@ from bindery.nodeagent.addresses import AddressPool, NoAddressLeftError
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.lifecycle import (
     Finish,
+    Record,
     Refuse,
     Remove,
     Rest,
@@ -142,8 +143,8 @@ class PodKeeper:
             return None
         self._complain(key, pod)
         now = self._clock()
-        refusal = self._refusal(key, pod, node)
-        match refusal or decide(pod, now):
+        answer = self._refusal(key, pod, node) or self._new_record(pod, node)
+        match answer or decide(pod, now):
             case Rest():
                 return None
             case Wait(until_s):
@@ -162,6 +163,12 @@ class PodKeeper:
                 if other != key and found is not None and found.metadata.uid == uid:
                     self._queue.add(other)
         return None if answer.admit else Refuse(answer)
+
+    def _new_record(self, pod: HollowPod, node: HollowNode) -> Record | None:
+        if pod.status.phase != "Running":
+            return None
+        held = self._kubelets.new_record(node, pod)
+        return None if held is None else Record(held)
 
     async def _attempt(
         self, step: Step, key: PodKey, pod: HollowPod, node: HollowNode
@@ -192,12 +199,14 @@ class PodKeeper:
                 await self._write(key, pod_status.refused(pod, answer, now))
                 reference = reference_to(HOLLOW_PODS, pod)
                 self._events.warning(reference, answer.reason, answer.message)
+            case Record(held):
+                await self._write(key, pod_status.recorded(pod, held))
             case Start():
                 address = node.address
                 if not pod.spec.host_network:
                     address = self._addresses.take(pod.metadata.uid)
-                held = self._kubelets.held(node, pod.metadata.uid)
-                patch = pod_status.running(pod, node.address, address, now, held=held)
+                record = self._kubelets.held(node, pod.metadata.uid)
+                patch = pod_status.running(pod, node.address, address, now, held=record)
                 await self._write(key, patch)
             case Finish():
                 await self._write(key, pod_status.ended(pod, 0, now))

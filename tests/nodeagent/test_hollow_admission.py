@@ -222,15 +222,19 @@ def test_records_that_contradict_the_machine_are_dropped_and_said() -> None:
     ground = Ground(one_node())
     small = {"cpu": "2", "memory": "3Gi"}
     ground.admit(pod("a", small))
-    record = running(ground, "a", small)
+    first = running(ground, "a", small)
 
     smaller = one_node(cpu=8, kubelet={**SETTINGS, "reservedSystemCPUs": "0,4"})
-    for text in (record.metadata.annotations[held.ANNOTATION].replace("17", "99"), "nonsense"):
+    for text in (first.metadata.annotations[held.ANNOTATION].replace("17", "99"), "nonsense"):
         broken = pod("a", small, phase="Running", annotations={held.ANNOTATION: text})
         after = Ground(smaller, pods=(broken,))
 
         assert len(after.complaints) == 1
         assert after.cpus("a") not in ("", ground.cpus("a"))
+        record = after.kubelets.new_record(smaller, broken)
+        assert record is not None
+        assert held.decode(record) == after.held("a")
+        assert after.kubelets.new_record(smaller, running(after, "a", small)) is None
 
 
 def test_with_files_pods_hold_the_same_after_a_restart(tmp_path: Path) -> None:
