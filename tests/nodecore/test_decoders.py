@@ -160,3 +160,11 @@ def changed_somewhere(value: Any, data: st.DataObject) -> Any:
 def test_files_that_are_nested_too_deeply_are_refused(decode: Decode) -> None:
     tried(decode, b'{"Data":' * 100_000)
     tried(decode, b"[" * 100_000)
+
+
+@pytest.mark.parametrize("entries", ["1", '"0-3"', "[]", '["0-3"]', '{"uid":1}', "true"])
+def test_entries_of_another_type_are_refused(entries: str) -> None:
+    blob = f'{{"policyName":"static","defaultCpuSet":"0-3","entries":{entries},"checksum":1}}'
+
+    with pytest.raises(NodeCoreError):
+        reading.read(blob.encode())

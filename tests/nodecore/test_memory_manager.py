@@ -247,6 +247,17 @@ def test_groups_that_overlap_do_not_stop_the_start_in_any_order(order: tuple[str
     assert static.start(POLICY, reordered) == reordered
 
 
+def test_a_group_that_nobody_has_any_more_stops_the_start_as_in_the_kubelet() -> None:
+    """A pod that is refused halfway leaves its group behind on a node that others use."""
+    before = given_to(started(), asking(1000, "first"), 0, 1)
+    state = static.release(POLICY, given_to(before, asking(300, "second"), 1), "second", "app")
+
+    assert state.containers == before.containers
+    assert state.machine[1].cells == (1,)
+    with pytest.raises(StateError, match="expected machine state is different"):
+        static.start(POLICY, state)
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -165,7 +165,8 @@ def _cpu_version(blob: bytes) -> tuple[int, cpu.CpuCheckpoint]:
     fields = {key.lower(): value for key, value in gotext.from_json(blob).items()}
     if "podentries" in fields:
         return 3, cpu.decode_v3(blob)
-    if any(isinstance(value, str) for value in (fields.get("entries") or {}).values()):
+    entries = fields.get("entries")
+    if isinstance(entries, dict) and any(isinstance(one, str) for one in entries.values()):
         return 1, cpu.decode_v1(blob)
     try:
         return 2, cpu.decode_v2(blob)
