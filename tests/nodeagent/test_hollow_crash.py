@@ -9,11 +9,14 @@ import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from numashapes import SETTINGS, one_node, pod, seen
-from sizes import IS_LONG
+from sizes import IS_LONG, examples
 
 from bindery.nodeagent.kubelets import Kubelets
 from bindery.nodeagent.pod_objects import HollowPod
@@ -65,8 +68,8 @@ EVENTS = (
 class Run:
     """An agent's life in `directory`, and what the API server knows."""
 
-    def __init__(self, node: HollowNode, directory: Path) -> None:
-        self.node, self.directory = node, directory
+    def __init__(self, node: HollowNode, directory: Path, events: Sequence[Event] = EVENTS) -> None:
+        self.node, self.directory, self.events = node, directory, events
         self.journal = directory / "journal"
         self.checkpoints = directory / "checkpoints"
 
@@ -82,7 +85,7 @@ class Run:
         )
         assert kubelets.prepare(self.node) is None
         kubelets.open(self.node, self._present(done))
-        for event in EVENTS[len(done) :]:
+        for event in self.events[len(done) :]:
             uid = f"uid-{event.name}"
             if event.is_end:
                 kubelets.release(self.node.name, uid)
@@ -107,10 +110,10 @@ class Run:
 
     def _present(self, done: Sequence[str]) -> list[HollowPod]:
         """Return the pods that are there, with the one whose admission was interrupted."""
-        phases = {event.name: outcome for event, outcome in zip(EVENTS, done, strict=False)}
-        for event in EVENTS[len(done) : len(done) + 1]:
+        phases = {event.name: outcome for event, outcome in zip(self.events, done, strict=False)}
+        for event in self.events[len(done) : len(done) + 1]:
             phases[event.name] = "gone" if event.is_end else "Pending"
-        first = {event.name: event for event in reversed(EVENTS) if not event.is_end}
+        first = {event.name: event for event in reversed(self.events) if not event.is_end}
         return [first[name].pod(phase) for name, phase in phases.items() if phase != "gone"]
 
 
@@ -170,8 +173,8 @@ def test_after_a_kill_at_any_write_the_state_is_the_same(
     policy: str, scope: str, is_renamed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "fsync", lambda _file: None)  # the machine itself goes on
-    settings = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
-    node = one_node(kubelet=settings)
+    chosen = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
+    node = one_node(kubelet=chosen)
     undisturbed = Run(node, tmp_path)
     undisturbed.go_on()
     assert "Running" in undisturbed.outcomes()
@@ -188,3 +191,53 @@ def test_after_a_kill_at_any_write_the_state_is_the_same(
         assert run.outcomes() == undisturbed.outcomes(), kills
         assert run.content() == undisturbed.content(), kills
     assert kills > 2 * len(EVENTS)
+
+
+AMOUNTS = st.fixed_dictionaries(
+    {
+        "cpu": st.sampled_from(["1", "1500m", "2", "3", "4", "8", "18"]),
+        "memory": st.sampled_from(["1Gi", "3Gi", "8Gi", "20Gi", "40Gi"]),
+    },
+    optional={"nvidia.com/gpu": st.sampled_from(["1", "2", "3"])},
+)
+INIT_AMOUNTS = st.fixed_dictionaries({"cpu": st.just("4"), "memory": st.just("9Gi")})
+
+
+@st.composite
+def stories(draw: st.DrawFn) -> tuple[Event, ...]:
+    """Pods come, and some of them go."""
+    events: list[Event] = []
+    alive: list[str] = []
+    for number in range(draw(st.integers(1, 10))):
+        if alive and draw(st.booleans()):
+            events.append(Event(alive.pop(draw(st.integers(0, len(alive) - 1)))))
+        else:
+            init = draw(st.none() | INIT_AMOUNTS)
+            events.append(Event(f"pod-{number}", draw(AMOUNTS), init))
+            alive.append(f"pod-{number}")
+    return tuple(events)
+
+
+@settings(max_examples=examples(5))
+@given(
+    events=stories(),
+    policy=st.sampled_from(["none", "best-effort", "restricted", "single-numa-node"]),
+    scope=st.sampled_from(["container", "pod"]),
+    at=st.integers(1, 40),
+    is_renamed=st.booleans(),
+)
+def test_any_story_ends_the_same_after_a_kill(
+    events: tuple[Event, ...], policy: str, scope: str, at: int, is_renamed: bool
+) -> None:
+    chosen = {**SETTINGS, "topologyManagerPolicy": policy, "topologyManagerScope": scope}
+    node = one_node(kubelet=chosen)
+    with TemporaryDirectory() as directory:
+        undisturbed = Run(node, Path(directory), events)
+        undisturbed.go_on()
+        run = Run(node, Path(directory) / "killed", events)
+        run.directory.mkdir()
+        if killed(run.go_on, at, is_renamed=is_renamed):
+            run.go_on()
+
+        assert run.outcomes() == undisturbed.outcomes()
+        assert run.content() == undisturbed.content()
