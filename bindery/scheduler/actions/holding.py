@@ -6,6 +6,7 @@ objects count: after a restart of the scheduler the room is kept as before, unti
 """
 
 import math
+from collections.abc import Sequence
 
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.allocate import Attempts
@@ -21,19 +22,49 @@ from bindery.scheduler.planning.staging import awaited, kept_until
 
 
 def hold_rooms(session: Session) -> None:
-    """Keep the room of all awaited stages until their time is over, the oldest gangs first."""
+    """Keep the room of all awaited stages until their time is over.
+
+    Gangs with a topology come first, because other room may be elsewhere; then the oldest.
+    """
     if not session.state.staged:
         return
+    staged = session.state.staged.values()
+    jobs = sorted(staged, key=lambda job: (not job.is_constrained, job.created, job.key))
+    is_new = not any(session.memory.knows_rooms(job) for job in jobs)
+    without = _hold_all(session, jobs)
+    if not without or not is_new or len(jobs) == 1:
+        return
+    # After a restart it is not known where the room was, and this order does not find it.
+    _let_all_go(session, jobs)
+    if _hold_all(session, sorted(jobs, key=lambda job: job not in without)):
+        _let_all_go(session, jobs)
+        _hold_all(session, jobs)
+
+
+def _hold_all(session: Session, jobs: Sequence[Job]) -> list[Job]:
+    """Keep the room of `jobs` in this order; return those of which a stage has none."""
     attempts = Attempts(session)
-    for job in sorted(session.state.staged.values(), key=lambda job: (job.created, job.key)):
+    without = []
+    for job in jobs:
         if job.exists and job.invalid is None and job.placed.total:
             with session.guarded(job):
-                _hold(session, job, attempts)
+                if not _hold(session, job, attempts):
+                    without.append(job)
+    return without
 
 
-def _hold(session: Session, job: Job, attempts: Attempts) -> None:
+def _let_all_go(session: Session, jobs: Sequence[Job]) -> None:
+    for job in jobs:
+        session.reservations.replace_stages(job, [stage.name for stage in job.stages])
+        for stage in job.stages:
+            session.memory.let_room_go(job, stage.name)
+
+
+def _hold(session: Session, job: Job, attempts: Attempts) -> bool:
+    """Keep the room of `job`; return whether each stage whose time is not over has room."""
     stages = awaited(job)
     reports: list[StageReport] = []
+    has_all = True
     names = {stage.name for stage in stages}
     for stage in job.stages:
         if stage.name not in names:
@@ -51,7 +82,7 @@ def _hold(session: Session, job: Job, attempts: Attempts) -> None:
             if stage.name not in placed:
                 reports.append(_let_go(session, job, stage, end))
             elif not placed[stage.name] and session.futures.of(job, stage):
-                problem = _why(session, job)
+                problem, has_all = _why(session, job), False
                 reports.append(StageReport(stage.name, lacking_pods(job, stage), (), end, problem))
             else:
                 reports.append(note_room(session, job, stage, placed[stage.name], end))
@@ -59,6 +90,7 @@ def _hold(session: Session, job: Job, attempts: Attempts) -> None:
         session.futures.clear()
         session.refusals.pop(job, None)
     session.stage_reports[job] = reports
+    return has_all
 
 
 def _is_kept(session: Session, until: float | None) -> bool:
@@ -72,12 +104,16 @@ def _places(
     found: dict[str, list[Placed]] = {}
     with session.statement() as statement:
         placing = Placing(session, job, statement, Nest(session, job, statement), attempts.place)
-        for stage in stages:
+        for stage in sorted(stages, key=lambda stage: not _has_domain(stage)):
             start = statement.savepoint()
             if not placing.place_stage(stage):
                 statement.rollback(start)
             found[stage.name] = [(o.task, o.row) for o in statement.operations[start:]]
     return found
+
+
+def _has_domain(stage: Stage) -> bool:
+    return any(group.topology is not None for group in stage.path)
 
 
 def _why(session: Session, job: Job) -> str:

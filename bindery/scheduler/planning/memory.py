@@ -66,6 +66,10 @@ class Memory:
 
     # -- later stages ----------------------------------------------------------------------------
 
+    def knows_rooms(self, job: Job) -> bool:
+        """Return whether it is known where room was kept for later stages of `job`."""
+        return bool(self._cluster.stage_rooms.places(job.key))
+
     def keep_room(self, job: Job, stage: str, places: Mapping[Uid, str]) -> None:
         """Note the nodes on which room is kept for the future pods of `stage`."""
         self._cluster.stage_rooms.keep(job.key, stage, places)
