@@ -10,13 +10,15 @@ from bindery.controlplane.plane import ControlPlane
 
 _LOOKS = 50
 _LOOK_S = 0.2
+_APPLY_S = 240.0
+"""Generous: the largest definitions take the API server seconds each on a busy machine."""
 
 
 def install_files(plane: ControlPlane, files: Sequence[Path]) -> None:
     """Install the definitions in `files`, and wait until they are served."""
     chosen = [f"--filename={file}" for file in files]
     # They are too large for the annotation of a client-side apply.
-    plane.kubectl("apply", "--server-side", "--force-conflicts", *chosen)
+    plane.kubectl("apply", "--server-side", "--force-conflicts", *chosen, timeout_s=_APPLY_S)
     for attempt in range(_LOOKS):
         try:
             plane.kubectl("wait", "--for=condition=Established", "--timeout=60s", *chosen)

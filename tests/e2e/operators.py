@@ -79,10 +79,16 @@ def running(plane: ControlPlane, operators: Sequence[Operator]) -> Iterator[None
             component.stop()
 
 
-def install_definitions(plane: ControlPlane, names: Sequence[str]) -> None:
-    """Install the definitions of these operators, and wait until they are served."""
-    files = published.definition_files(names, print)
-    install_files(plane, [file for file in files if _defines(file)])
+def install_definitions(
+    plane: ControlPlane, names: Sequence[str], kinds: Sequence[str] = ()
+) -> None:
+    """Install the definitions of these operators, and wait until they are served.
+
+    `kinds`: the plural names of those that are needed. Default: all.
+    """
+    files = [file for file in published.definition_files(names, print) if _defines(file)]
+    chosen = [file for file in files if not kinds or file.stem.endswith(tuple(kinds))]
+    install_files(plane, chosen)
 
 
 def _defines(file: Path) -> bool:

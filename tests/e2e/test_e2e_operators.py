@@ -41,7 +41,8 @@ def operators(installation: Installation) -> Iterator[None]:
     # The MPIJob of the training operator is another version of the same kind.
     plane.kubectl("delete", "crd", "mpijobs.kubeflow.org", "--ignore-not-found")
     with running(plane, [JOBSET, LWS]):
-        install_definitions(plane, ["MPI operator", "KubeRay", "Kubeflow trainer"])
+        operators = ["MPI operator", "KubeRay", "Kubeflow trainer"]
+        install_definitions(plane, operators, ["mpijobs", "rayjobs", "rayclusters", "trainjobs"])
         yield
     plane.kubectl("delete", "crd", "mpijobs.kubeflow.org")
 
@@ -145,10 +146,11 @@ async def test_a_train_job_runs_its_initialiser_and_then_its_nodes(maker: Maker)
         replicated(maker, "dataset-initializer", 1, 0.5),
         replicated(maker, "node", 2, 1, **after("dataset-initializer", "Complete")),
     )
-    await train_job(maker, "tune", "research", runtime)
+    queue = await maker.corner.add_queue("research", {})
+    await train_job(maker, "tune", queue, runtime)
 
     (group,) = await maker.wait_groups(1)
-    assert group.spec["queue"] == "research"
+    assert group.spec["queue"] == queue
     assert "TrainJob/tune" in group.metadata.annotations[names.SOURCES_ANNOTATION]
     stages = {each["name"]: each.get("after") for each in group.spec["subGroups"]}
     assert stages["node"] == [{"subGroup": "dataset-initializer", "condition": "Complete"}]
