@@ -5,7 +5,7 @@
 
 import os
 
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 IS_LONG = os.environ.get("BINDERY_TESTS", "sample") == "long"
 
@@ -25,9 +25,15 @@ def load_profile() -> None:
     """Choose hypothesis' settings for tests that have none of their own.
 
     Hypothesis' own profile for CI repeats the same examples in every run. Here each run explores,
-    and what fails is printed as a decorator with which it can be repeated anywhere.
+    and what fails is printed as a decorator with which it can be repeated anywhere. How long it
+    takes to draw examples does not matter: on a busy machine, a process can stand still for long.
     """
-    common = settings(derandomize=False, deadline=None, print_blob=True)
+    common = settings(
+        derandomize=False,
+        deadline=None,
+        print_blob=True,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
     settings.register_profile("sample", common, max_examples=100)
     settings.register_profile("long", common, max_examples=_LONG_EXAMPLES)
     settings.load_profile("long" if IS_LONG else "sample")

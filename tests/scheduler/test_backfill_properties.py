@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 from contestedworlds import play
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sizes import examples
 
@@ -21,9 +21,7 @@ MOST_SECONDS = 90
 CYCLES = 30
 IDLE_CYCLES = 5
 
-some_clusters = settings(
-    max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+some_clusters = settings(max_examples=examples(30), deadline=None)
 
 
 @st.composite

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from schedulerworld import NOW, Clock, add, as_created, delete, engine_with, node, pod, session_of
 from sharedgpus import Share, placed, recorded, reservation, sharer
@@ -75,7 +75,7 @@ def check(cluster: Cluster) -> None:
                 assert not set(devices) & set(places.devices), "a whole device is shared"
 
 
-@settings(max_examples=examples(100), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), deadline=None)
 @given(data=st.data())
 def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     data: st.DataObject,
@@ -118,7 +118,7 @@ def test_no_plan_overcommits_a_device_and_a_discard_restores_everything(
     assert books(cluster) == before
 
 
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None)
 @given(wanted=st.lists(shares, min_size=1, max_size=8), seed=st.integers(0, 1000))
 def test_a_scheduler_that_starts_anew_knows_who_shares_with_whom(
     wanted: list[Share], seed: int

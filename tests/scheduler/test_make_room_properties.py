@@ -3,7 +3,7 @@
 import itertools
 
 from contestedworlds import play, scenarios
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from recounting import recount, view
 from sizes import examples
@@ -18,9 +18,7 @@ IDLE_CYCLES = 5
 """At the end of so many cycles nothing may happen any more."""
 MAKES_ROOM = {"consolidation", "reclaim", "preempt"}
 
-some_clusters = settings(
-    max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+some_clusters = settings(max_examples=examples(40), deadline=None)
 
 
 def planner_of(scenario: Scenario) -> Planner:

@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 from plannedworlds import World, worlds
@@ -106,7 +106,7 @@ def bound_of(job: Job) -> Tally:
 
 
 @given(worlds(), BIND_REQUESTS, st.randoms(use_true_random=False))
-@settings(max_examples=examples(60), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(60), deadline=None)
 def test_no_gang_is_ever_half_bound(
     world: World, bind_request: dict[str, int], chance: random.Random
 ) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from plannedworlds import World, worlds
 from recounting import view
 from schedulerworld import add, delete, engine_with, modify, node, pod, session_of
@@ -36,7 +36,7 @@ def fill(session: Session, statement: Statement) -> None:
 
 
 @given(worlds())
-@settings(max_examples=examples(40), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(40), deadline=None)
 def test_a_plan_is_replayed_whole_or_not_at_all(world: World) -> None:
     engine, moody = engine_with(*world.objects), MoodyPlugin()
     session = session_of(engine.cluster, moody)

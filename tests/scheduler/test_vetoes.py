@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 from contestedworlds import play, scenarios
-from hypothesis import HealthCheck, example, given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sizes import examples
 
@@ -230,7 +230,7 @@ def assert_all_hold(engine: Engine, forbids: Vetoes) -> None:
     order=[None, "vetoes", "consent"],
 )
 @given(scenarios(), vetoes, st.permutations([None, "vetoes", "consent"]))
-@settings(max_examples=examples(50), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(50), deadline=None)
 def test_what_a_plugin_forbids_no_other_can_allow(
     scenario: Scenario, forbids: Vetoes, order: Sequence[str | None]
 ) -> None:
@@ -242,7 +242,7 @@ def test_what_a_plugin_forbids_no_other_can_allow(
 
 
 @given(scenarios(), vetoes)
-@settings(max_examples=examples(30), deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(30), deadline=None)
 def test_where_a_plugin_that_forbids_stands_makes_no_difference(
     scenario: Scenario, forbids: Vetoes
 ) -> None:
