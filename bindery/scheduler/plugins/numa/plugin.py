@@ -156,10 +156,11 @@ class Numa:
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:  # noqa: ARG002  # the protocol's
         """Return the zones that `task` is expected to get; None for none."""
         planned = session.ledger(NumaLedger).planned(task.uid)
-        if planned is None or not planned[1].zones:
+        if planned is None:
             return None
         slot, part = planned
-        return self._predictor.data(part, self._truth.books[slot].report.ids)
+        data = self._predictor.data(part, self._truth.books[slot].report.ids)
+        return data if data["zones"] else None
 
     def bind_effects(
         self,
