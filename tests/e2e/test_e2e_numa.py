@@ -7,13 +7,13 @@ import pytest
 from definitions import install_node_topologies
 from numaload import Load, Outcome, Size
 from sizes import IS_LONG
-from support import Corner, Gang, scheduler_configuration
+from support import Corner, Gang, binder_configuration, scheduler_configuration
 
 from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
-from bindery.controlplane.components import Components
+from bindery.controlplane.components import Component, Components
 from bindery.controlplane.plane import ControlPlane
 
-pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder", "plugin_path")]
+pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("recording_binder", "plugin_path")]
 
 SAMPLE = Size(nodes=4, pods=24, gap_s=0.2, run_s=(1, 3))
 FULL = Size(nodes=12, pods=500, gap_s=0.35, run_s=(3, 9))
@@ -24,6 +24,12 @@ NUMA = PluginConfiguration(name="numa")
 @pytest.fixture(scope="module", autouse=True)
 def definition(control_plane: ControlPlane) -> None:
     install_node_topologies(control_plane)
+
+
+@pytest.fixture(scope="module")
+def recording_binder(module_components: Components) -> Component:
+    """A binder that writes the predicted zones onto pods."""
+    return module_components.start_binder(binder_configuration(NUMA)).wait_ready()
 
 
 def with_plugins(pool: str, *instead: PluginConfiguration) -> SchedulerConfiguration:

@@ -94,7 +94,11 @@ class Numa:
             nodes = np.zeros(len(slots), dtype=np.bool_)
             known = slots != NO_SLOT
             nodes[known] = hopeless[slots[known]]
-            yield NodeFailure("have too small NUMA zones", nodes)
+            reason = self._reasons.common(
+                ask, np.flatnonzero(hopeless), self._predictor.empty_nodes()
+            )
+            text = "have too small NUMA zones"
+            yield NodeFailure(f"{text} ({reason})" if reason else text, nodes)
 
     def keeps_room_for(self, shape: Shape) -> bool:
         """Return whether pods of `shape` ask for something of zones."""
@@ -119,7 +123,7 @@ class Numa:
             return _NO_ROOM
         later = self._predictor.vectors(ask).later
         refused = np.flatnonzero(~later & ~self._predictor.hopeless(ask))
-        reason = self._reasons.common(ask, refused)
+        reason = self._reasons.common(ask, refused, self._truth.table.later.arrays)
         return f"{_NO_ROOM} ({reason})" if reason else _NO_ROOM
 
     def explain_wait(self, session: SessionView, job: Job, task: Task, message: str) -> str | None:  # noqa: ARG002  # the protocol's

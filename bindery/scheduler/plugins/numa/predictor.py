@@ -141,15 +141,19 @@ class Predictor:
             self._version = self._table.version
         found = self._hopeless.get(ask)
         if found is None:
-            arrays = self._table.now.arrays
-            empty = replace(
-                arrays,
-                free=arrays.totals,
-                split=np.zeros_like(arrays.split),
-                groups=np.zeros_like(arrays.groups),
-            )
-            found = self._hopeless[ask] = ~vectors.predict(empty, ask.request).admit
+            admits = vectors.predict(self.empty_nodes(), ask.request).admit
+            found = self._hopeless[ask] = ~admits
         return found
+
+    def empty_nodes(self) -> ZoneArrays:
+        """Return the zones of all nodes without any pods."""
+        arrays = self._table.now.arrays
+        return replace(
+            arrays,
+            free=arrays.totals,
+            split=np.zeros_like(arrays.split),
+            groups=np.zeros_like(arrays.groups),
+        )
 
     # -- inside ------------------------------------------------------------------------------------
 

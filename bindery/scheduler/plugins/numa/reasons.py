@@ -6,6 +6,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from bindery.nodecore.prediction.arrays import ZoneArrays
 from bindery.nodecore.prediction.reasons import refusal
 from bindery.scheduler.plugins.numa.asks import Ask
 from bindery.scheduler.plugins.numa.table import ZoneTable
@@ -35,21 +36,34 @@ class Reasons:
             known = self._known[ask] = moment, self._text(ask, slots)
         return known[1]
 
-    def common(self, ask: Ask, slots: NDArray[np.intp]) -> str:
-        """Return the reason of the nodes at `slots` after all releases; empty if they differ."""
-        nodes = self._table.later.arrays
-        texts = {refusal(nodes.node(int(slot)), ask.request) for slot in slots[:_MOST_ASKED]}
-        return texts.pop() if len(texts) == 1 else ""
+    def common(self, ask: Ask, slots: NDArray[np.intp], nodes: ZoneArrays) -> str:
+        """Return the reason of the nodes at `slots`; with the nodes' names if they differ.
+
+        `nodes`: what counts as free.
+        """
+        groups = self._by_reason(ask, slots, nodes)
+        if len(groups) == 1:
+            return next(iter(groups))
+        texts = [f"{_named(names)}: {why}" for why, names in groups.items() if why]
+        return "; ".join(texts[:_MOST_NAMED])
+
+    def _by_reason(
+        self, ask: Ask, slots: NDArray[np.intp], nodes: ZoneArrays
+    ) -> dict[str, list[str]]:
+        """Return reason -> names of the first nodes by name."""
+        found: defaultdict[str, list[str]] = defaultdict(list)
+        by_name = sorted((self._table.names[slot], int(slot)) for slot in slots)
+        for name, slot in by_name[:_MOST_ASKED]:
+            found[refusal(nodes.node(slot), ask.request)].append(name)
+        return found
 
     def _text(self, ask: Ask, slots: NDArray[np.intp]) -> str:
-        table = self._table
-        by_name = sorted((table.names[slot], int(slot)) for slot in slots)
-        nodes: defaultdict[str, list[str]] = defaultdict(list)
-        for name, slot in by_name[:_MOST_ASKED]:
-            why = refusal(table.now.arrays.node(slot), ask.request)
-            nodes[why or "room is promised to other pods"].append(name)
-        texts = [f"{_named(names)}: {why}" for why, names in nodes.items()]
-        more = len(by_name) - _MOST_ASKED
+        groups = self._by_reason(ask, slots, self._table.now.arrays)
+        texts = [
+            f"{_named(names)}: {why or 'room is promised to other pods'}"
+            for why, names in groups.items()
+        ]
+        more = len(slots) - _MOST_ASKED
         return "; ".join([*texts, f"and {more} more nodes"] if more > 0 else texts)
 
 
