@@ -1,6 +1,7 @@
 """A load of pods on hollow nodes with NUMA zones, and what became of them."""
 
 import asyncio
+import json
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -10,13 +11,16 @@ from typing import Any
 
 from support import Corner, Gang, wait_for
 
-from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION
+from bindery.api import numaplacement
+from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATION
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
 from bindery.controlplane.components import Component, Components
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.objects import Pod
 from bindery.kube.resources import PODS
+from bindery.nodeagent import held
+from bindery.nodecore.cpusets import parse_cpus
 
 ZONES = (
     "--cpu=16",
@@ -33,10 +37,14 @@ ZONES = (
 KINDS = ((1, 0), (2, 1), (3, 1), (4, 2), (6, 0), (7, 1), (1, 2), (5, 1))
 """CPUs and GPUs of pods; no two of the larger ones fit one zone."""
 
+CPUS_OF_ZONE = 8
+
 REFUSALS = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
 
+UNREPORTED_S = 5.0 + 3.0
+"""So long after a pod came to a node, a report may lack it, and its zones are only predicted."""
 RACE_S = 3.0
-"""Between the plan of a pod and its start, others may come to the node: nobody can know these."""
+"""So long after the plan of a pod, others may come to the node before it."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +66,9 @@ class Outcome:
     phases: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     knowable: list[str] = field(default_factory=list)
-    """Refused pods to whose nodes nobody else came at the same time."""
+    """Refused pods for which the scheduler knew, or could predict, all zones of the node: nobody
+    else came at that time, and the node gave earlier pods the zones that were predicted. (It gives
+    others if the bindings of two plans reach it in another order.)"""
     took_s: float = 0.0
 
 
@@ -70,8 +80,6 @@ class Load:
     components: Components
     size: Size
     random: Random
-    foreign: dict[str, list[float]] = field(default_factory=dict)
-    """Node -> when pods of another scheduler were created there."""
 
     async def start_nodes(self) -> Component:
         """Start the hollow nodes, and wait until all have reported their zones."""
@@ -141,10 +149,7 @@ class Load:
                     "containers": [_container(2, 1)],
                 },
             }
-            times = self.foreign.setdefault(node, [])
-            times.append(time.time())
             await self.corner.client.create(PODS, body, self.corner.namespace)
-            times.append(time.time())
             await asyncio.sleep(self.random.uniform(1, 3))
 
     async def _own(self) -> list[Pod]:
@@ -157,23 +162,39 @@ class Load:
 
     async def _outcome(self) -> Outcome:
         found = Outcome()
+        every = await self.corner.client.list(PODS, namespace=self.corner.namespace)
         for pod in await self._own():
             found.phases[pod.status.phase] += 1
             if pod.status.reason in REFUSALS:
                 found.reasons[pod.status.reason] += 1
-                if not self._raced(pod):
+                others = (each for each in every if _came_before(each, pod))
+                if all(each.spec.scheduler_name == "bindery" and _as_predicted(each)
+                       for each in others):  # fmt: skip
                     found.knowable.append(f"{pod.metadata.name} on {pod.spec.node_name}")
         return found
 
-    def _raced(self, pod: Pod) -> bool:
-        """Return whether another scheduler's pod came to the node while this one was bound."""
-        bound = [
-            seconds(condition.last_transition_time)
-            for condition in pod.status.conditions or ()
-            if condition.type == "PodScheduled" and condition.last_transition_time
-        ]
-        times = self.foreign.get(pod.spec.node_name, ())
-        return any(-RACE_S <= at - when <= RACE_S for when in bound for at in times)
+
+def _came_before(pod: Pod, refused: Pod) -> bool:
+    """Return whether a pod came to the node of a refused one so late that no report had it."""
+    if pod.spec.node_name != refused.spec.node_name or pod.metadata.uid == refused.metadata.uid:
+        return False
+    at, start = _start(pod), _start(refused)
+    return -UNREPORTED_S <= at - start <= RACE_S
+
+
+def _start(pod: Pod) -> float:
+    return seconds(pod.status.start_time or pod.metadata.creation_timestamp or "")
+
+
+def _as_predicted(pod: Pod) -> bool:
+    """Return whether a pod holds the predicted zones, or has no prediction or nothing."""
+    annotations = pod.metadata.annotations
+    record = numaplacement.from_record(annotations.get(NUMA_ZONES_ANNOTATION), pod.metadata.uid)
+    given = json.loads(annotations.get(held.ANNOTATION, "{}"))
+    if record is None or not given:
+        return True
+    zones = {cpu // CPUS_OF_ZONE for each in given.values() for cpu in parse_cpus(each["cpus"])}
+    return zones == set(record.zones)
 
 
 def _container(cpus: int, gpus: int) -> dict[str, Any]:
