@@ -27,10 +27,12 @@ from bindery.scheduler.plugins.numa.asks import Ask, Asks
 from bindery.scheduler.plugins.numa.reports import Report
 from bindery.scheduler.plugins.numa.table import Amounts, Part
 
-_MOST_TRIED: Final = 16
-"""Maximum number of newest pods that a fingerprint may lack."""
+_MOST_TRIED: Final = 12
+"""Maximum number of newest pods that a fingerprint may lack, and of ended pods that are known."""
 _TWICE: Final = 2
 _RUNNING: Final = "Running"
+_LATER: Final = "~"
+"""Sorts after every time."""
 
 Records = Mapping[str, NumaPlacement]
 """Pod UID -> zones in its BindRequest."""
@@ -43,9 +45,10 @@ class BoundPod:
     uid: str
     namespace: str
     name: str
-    ask: Ask
-    since: str
-    """When it came to the node, as text that sorts."""
+    ask: Ask | None
+    """What it asks of zones; None for nothing."""
+    key: tuple[str, int]
+    """Sorts the pods of a node in the order in which they came."""
     record: NumaPlacement | None
     runs: bool
     """Whether its containers run."""
@@ -58,11 +61,8 @@ class BoundPod:
     """Whether it ran already when the node was first looked at."""
     newer_reports: int = 0
     """Number of reports since it was first seen running."""
-
-    @property
-    def key(self) -> tuple[str, str]:
-        """Sorts the pods of a node in the order in which they came."""
-        return self.since, self.uid
+    ended_at: int | None = None
+    """When it ended, in the same count as the second part of `key`."""
 
 
 @dataclass(slots=True, eq=False)
@@ -72,15 +72,36 @@ class Book:
     report: Report
     pods: dict[str, BoundPod] = field(default_factory=dict)
     """UID -> pod; only those that ask for something of zones."""
-    others: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """UID -> namespace and name of the other pods, for fingerprints."""
-    gone: dict[str, BoundPod] = field(default_factory=dict)
-    """Pods that have ended and that the report still includes."""
+    others: dict[str, BoundPod] = field(default_factory=dict)
+    """UID -> pod, of the other pods: a fingerprint may have all."""
+    ended: dict[str, BoundPod] = field(default_factory=dict)
+    """UID -> pod, of pods that have ended lately, in this order."""
     is_new: bool = True
     """Whether the report has not been compared with the pods yet."""
     is_first: bool = True
     is_exact: bool = False
     """Whether the report's use is exactly that of the records of the included pods."""
+
+    _first: dict[str, int] = field(default_factory=dict)
+    """Pod -> number of the report by which its record was predicted."""
+    _seen: int = 0
+    """The number of pods seen so far."""
+    _number: int = 0
+    """The number of the report."""
+
+    @property
+    def gone(self) -> list[BoundPod]:
+        """The ended pods that the report still includes."""
+        return [pod for pod in self.ended.values() if pod.is_included and pod.ask is not None]
+
+    def renew(self, report: Report) -> None:
+        """Take over a new report."""
+        self.report, self.is_new = report, True
+        self._number += 1
+
+    def note(self, uid: str) -> bool:
+        """Note a pod that the report does not include; return whether its record may be old."""
+        return self._first.setdefault(uid, self._number) != self._number
 
     def in_order(self) -> list[BoundPod]:
         """Return the pods in the order in which they came."""
@@ -88,34 +109,40 @@ class Book:
 
     def see(self, pods: Mapping[str, Pod], asks: Asks, records: Records) -> None:
         """Take over the present pods of the node. `records`: of pods without an annotation."""
-        for uid in self.pods.keys() - pods.keys():
-            ended = self.pods.pop(uid)
-            if ended.is_included:
-                self.gone[uid] = ended
-        for uid in self.others.keys() - pods.keys():
-            del self.others[uid]
+        for known_pods in (self.pods, self.others):
+            for uid in sorted(known_pods.keys() - pods.keys()):
+                self._seen += 1
+                self.ended[uid] = known_pods.pop(uid)
+                self.ended[uid].ended_at = self._seen
+        while len(self.ended) > _MOST_TRIED:
+            del self.ended[next(iter(self.ended))]
+        for uid in self._first.keys() - pods.keys() - records.keys():
+            del self._first[uid]
         for uid, pod in pods.items():
             known = self.pods.get(uid)
             if known is not None:
                 known.ran, known.runs = known.runs, pod.status.phase == _RUNNING
             elif uid not in self.others:
                 ask = asks.of_pod(pod)
-                if ask is None:
-                    self.others[uid] = pod.metadata.namespace, pod.metadata.name
-                else:
-                    self.pods[uid] = self._bound(pod, ask, records)
+                kind = self.others if ask is None else self.pods
+                kind[uid] = self._bound(pod, ask, records)
         self.is_first = False
 
-    def _bound(self, pod: Pod, ask: Ask, records: Records) -> BoundPod:
+    def _bound(self, pod: Pod, ask: Ask | None, records: Records) -> BoundPod:
         meta = pod.metadata
         record = numaplacement.from_record(meta.annotations.get(NUMA_ZONES_ANNOTATION), meta.uid)
         runs = pod.status.phase == _RUNNING
+        # The node sees bindings in the same order as this watch; a list has no order.
+        since = _LATER
+        if self.is_first:
+            since = pod.status.start_time or meta.creation_timestamp or ""
+        self._seen += 1
         return BoundPod(
             meta.uid,
             meta.namespace,
             meta.name,
             ask,
-            pod.status.start_time or meta.creation_timestamp or "",
+            (since, self._seen),
             record or records.get(meta.uid),
             runs,
             is_old=self.is_first and runs,
@@ -134,22 +161,28 @@ class Book:
         self.is_exact = self._is_exact(used)
 
     def _compare_list(self, listed: frozenset[str]) -> None:
-        for pod in self.pods.values():
+        for pod in (*self.pods.values(), *self.ended.values()):
             pod.is_included = pod.uid in listed
-        self.gone = {uid: pod for uid, pod in self.gone.items() if uid in listed}
 
     def _compare_fingerprint(self) -> bool:
-        """Look for a set of pods with the report's fingerprint; return whether there is one."""
-        ordered = sorted(self.pods.values(), key=lambda pod: (not pod.is_included, pod.key))
-        base = () if self.report.counts_exclusive else tuple(self.others.values())
-        for gone in ([], list(self.gone.values())) if self.gone else ([],):
-            for lacking in range(min(len(ordered), _MOST_TRIED) + 1):
-                included = ordered[: len(ordered) - lacking]
-                named = [(pod.namespace, pod.name) for pod in (*included, *gone)]
-                if podfingerprint.sign([*base, *named]) == self.report.fingerprint:
-                    for place, pod in enumerate(ordered):
-                        pod.is_included = place < len(included)
-                    self.gone = {pod.uid: pod for pod in gone}
+        """Look for a set of pods with the report's fingerprint; return whether there is one.
+
+        The report lacks the newest pods, and has those that ended last.
+        """
+        counted = (*self.pods.values(), *self.others.values(), *self.ended.values())
+        if self.report.counts_exclusive:
+            counted = tuple(pod for pod in counted if pod.ask is not None)
+        ordered = sorted(counted, key=lambda pod: pod.key)
+        ended = [uid for uid, pod in self.ended.items() if pod in counted]
+        for lacking in range(min(len(ordered), _MOST_TRIED) + 1):
+            come = ordered[: len(ordered) - lacking]
+            for left in range(min(len(ended), _MOST_TRIED) + 1):
+                without = frozenset(ended[: len(ended) - left])
+                included = [pod for pod in come if pod.uid not in without]
+                named = [(pod.namespace, pod.name) for pod in included]
+                if podfingerprint.sign(named) == self.report.fingerprint:
+                    for pod in counted:
+                        pod.is_included = pod in included
                     return True
         return False
 
@@ -174,11 +207,11 @@ class Book:
                 pod.is_included = True
                 left -= amounts
         if self.is_new and not has_sign:
-            self.gone = {}
+            self.ended = {}
 
     def _is_exact(self, used: Amounts) -> bool:
-        included = [pod for pod in (*self.pods.values(), *self.gone.values()) if pod.is_included]
-        if any(pod.record is None or pod.part is None for pod in included):
+        included = [pod for pod in (*self.pods.values(), *self.gone) if pod.is_included]
+        if any(pod.part is None for pod in included):
             return False
         total = sum((pod.part.amounts for pod in included if pod.part is not None), used * 0)
         return bool(np.array_equal(total, used))
@@ -187,9 +220,13 @@ class Book:
         """Return the pods that the report does not include, in the order in which they came."""
         return [pod for pod in self.in_order() if not pod.is_included]
 
+    def passed(self) -> list[BoundPod]:
+        """Return the ended pods that the report never had; the next ones came beside them."""
+        return [p for p in self.ended.values() if not p.is_included and p.ask is not None]
+
     def given_back(self) -> Iterable[BoundPod]:
         """Return the ended pods whose amounts are free although the report includes them."""
-        return self.gone.values() if self.is_exact else ()
+        return [pod for pod in self.gone if pod.record is not None] if self.is_exact else ()
 
 
 def _is_covered(pod: BoundPod, amounts: Amounts, left: Amounts) -> bool:

@@ -45,6 +45,17 @@ class Part:
             return self
         return replace(self, amounts=np.clip(self.amounts, 0, np.maximum(most, 0)))
 
+    def joined(self, other: "Part") -> "Part":
+        """Return the larger of both amounts for each zone and resource."""
+        if np.array_equal(self.amounts, other.amounts):
+            return self
+        return Part(
+            np.maximum(self.amounts, other.amounts),
+            np.maximum(self.split, other.split),
+            tuple(sorted({*self.spans, *other.spans})),
+            self.has_split or other.has_split,
+        )
+
     @property
     def zones(self) -> int:
         """The mask of the zones that it holds something of."""

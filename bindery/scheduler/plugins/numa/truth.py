@@ -6,7 +6,8 @@ of all others stay valid.
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,11 +21,12 @@ from bindery.kube.resources import NODES
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction import plain
 from bindery.nodecore.prediction.requests import PodRequest
+from bindery.nodecore.prediction.zones import NodeZones
 from bindery.scheduler.model.jobs import NO_ROW, Task, TaskStatus, Uid
 from bindery.scheduler.model.problems import ObjectProblem
 from bindery.scheduler.model.views import NodesView
-from bindery.scheduler.plugins.numa.asks import Asks
-from bindery.scheduler.plugins.numa.books import Book, BoundPod
+from bindery.scheduler.plugins.numa.asks import Ask, Asks
+from bindery.scheduler.plugins.numa.books import Book
 from bindery.scheduler.plugins.numa.reports import Report, ReportError, read
 from bindery.scheduler.plugins.numa.table import NO_SLOT, Amounts, Part, Side, ZoneTable
 
@@ -33,6 +35,26 @@ INVALID_REPORT: Final = "InvalidNodeResourceTopology"
 
 Handed = tuple[Uid, str, Mapping[str, Any]]
 """Pod UID, node name and data for the binder."""
+
+_ENDS: Final = "~"
+_LAST: Final = ("~~", 0)
+"""Sorts after all pods on nodes."""
+
+
+class Waiting(NamedTuple):
+    """A pod that the report does not include."""
+
+    uid: str
+    ask: Ask | None
+    part: Part | None
+    """What it holds by its record."""
+    key: tuple[str, int]
+    """Sorts pods in the order in which they came."""
+    ended_at: int | None = None
+    """When it ended, in the same count as the second part of `key`."""
+
+
+_MOST_AFTERS: Final = 1 << 16
 
 
 class Truth:
@@ -61,6 +83,8 @@ class Truth:
         """The nodes whose report must be read again."""
         self._releasing: dict[int, frozenset[str]] = {}
         """Slot -> the pods that count as releasing."""
+        self._afters: dict[tuple[Any, ...], NodeZones] = {}
+        """Pod and zones of a node -> its zones with the pod."""
         self._slots_of_rows: NDArray[np.intp] = np.zeros(0, dtype=np.intp)
         self._rows_version: tuple[int, int, int] = (-1, -1, -1)
 
@@ -189,7 +213,7 @@ class Truth:
         if book is None:
             self.books[slot] = Book(found)
         else:
-            book.report, book.is_new = found, True
+            book.renew(found)
         self._marked[name] = None
 
     def _tell(self, meta: Meta, api_version: str, kind: str, text: str) -> None:
@@ -224,7 +248,7 @@ class Truth:
         table, book, name = self.table, self.books[slot], self.table.names[slot]
         coming = self._coming.get(name, {})
         book.see(self._pods.get(name, {}), self.asks, coming)
-        for pod in (*book.pods.values(), *book.gone.values()):
+        for pod in (*book.pods.values(), *book.ended.values()):
             if pod.record is not None:
                 pod.part = self._recorded(pod.record, slot)
         used = self._used(book.report)
@@ -233,7 +257,7 @@ class Truth:
         self._guess(book, used)
         leaving = self._leaving(slot, tasks)
         with table.changing(slot):
-            self._set_now(slot, book, coming.values())
+            self._set_now(slot, book, coming, tasks)
             table.later.copy(slot, table.now)
             for uid in sorted(leaving):
                 part = self.part(uid, slot)
@@ -245,7 +269,13 @@ class Truth:
         else:
             self._releasing.pop(slot, None)
 
-    def _set_now(self, slot: int, book: Book, coming: Iterable[NumaPlacement]) -> None:
+    def _set_now(
+        self,
+        slot: int,
+        book: Book,
+        coming: Mapping[str, NumaPlacement],
+        tasks: Mapping[Uid, Task],
+    ) -> None:
         now = self.table.now
         now.set(slot, book.report.zones)
         for pod in book.pods.values():
@@ -255,35 +285,91 @@ class Truth:
         for pod in book.given_back():
             if pod.part is not None:
                 self._give(slot, now, pod.part)
-        for pod in book.deducted():
-            self._take(slot, pod)
-        for record in coming:
-            now.move(slot, self._clipped(slot, self._recorded(record, slot)), -1)
+        waiting: list[Waiting] = [
+            Waiting(pod.uid, pod.ask, pod.part, pod.key) for pod in book.deducted()
+        ]
+        for uid, record in coming.items():
+            part, ask = self._recorded(record, slot), self._ask(tasks.get(Uid(uid)))
+            waiting.append(Waiting(uid, ask, part, _LAST))
+        self._deduct(slot, book, waiting)
+
+    def _deduct(self, slot: int, book: Book, waiting: Sequence[Waiting]) -> None:
+        """Deduct pods that the report does not include.
+
+        A record was predicted by the report of its time. Where something has changed since, the
+        kubelet may have chosen other zones, so both are deducted until the report has the pod.
+        """
+        is_old = [book.note(pod.uid) for pod in waiting]
+        is_unknown = any(pod.part is None for pod in waiting)
+        passed = book.passed()
+        chosen: Mapping[str, Part] = {}
+        if waiting and (is_unknown or any(is_old) or passed or book.given_back()):
+            before = [Waiting(pod.uid, pod.ask, None, pod.key, pod.ended_at) for pod in passed]
+            chosen = self._replayed(slot, [*before, *waiting])
+        now = self.table.now
+        for pod in waiting:
+            part, other = pod.part, chosen.get(pod.uid)
+            if other is not None:
+                part = other if part is None else part.joined(other)
+            if pod.part is None and pod.uid in book.pods:
+                book.pods[pod.uid].part = other
+            if part is not None:
+                now.move(slot, part.within(now.arrays.free[slot]), -1)
+
+    def _replayed(self, slot: int, pods: Sequence[Waiting]) -> dict[str, Part]:
+        """Return what each of `pods` takes if the kubelet starts and ends them in their order."""
+        table, node = self.table, self.table.now.arrays.node(slot)
+        chosen: dict[str, Part] = {}
+        starts = [(*pod.key, pod, True) for pod in pods]
+        ends = [(_ENDS, pod.ended_at, pod, False) for pod in pods if pod.ended_at is not None]
+        for _, _, pod, is_start in sorted([*starts, *ends], key=lambda event: event[:2]):
+            if pod.ask is None:
+                continue
+            if is_start:
+                after = self._after(slot, node, pod.ask)
+                chosen[pod.uid] = table.part(node, after)
+                node = after
+            else:
+                node = self._without(node, chosen[pod.uid])
+        return chosen
+
+    def _without(self, node: NodeZones, part: Part) -> NodeZones:
+        """Return the zones of `node` after a pod with `part` has ended."""
+        amounts = part.amounts.astype(int).tolist()
+        columns = {name: index for index, name in enumerate(self.table.resources)}
+        free = tuple(
+            {name: amount + amounts[zone][columns[name]] for name, amount in counts.items()}
+            for zone, counts in enumerate(node.free)
+        )
+        return replace(node, free=free, groups=())
 
     def _used(self, report: Report) -> Amounts:
         """Return what the zones have in use by the report: of pods alone, as far as is known."""
         return self.table.amounts(report.allocatable) - self.table.amounts(report.zones.free)
 
-    def _take(self, slot: int, pod: BoundPod) -> None:
-        """Deduct a pod that the report does not include."""
-        table = self.table
-        if pod.part is None:
-            before = table.now.arrays.node(slot)
-            predicted = plain.predict(before, pod.ask.request)
+    def _after(self, slot: int, node: NodeZones, ask: Ask) -> NodeZones:
+        """Return the zones after the kubelet has admitted a pod."""
+        state = self.table.amounts(node.free).tobytes(), node.split, node.groups
+        key = ask, self.table.epoch, self.table.kinds[slot], state
+        after = self._afters.get(key)
+        if after is None:
+            predicted = plain.predict(node, ask.request)
             after = predicted.after
             if not predicted.admit:  # it runs, so the report is behind
-                after = plain.take(before, pod.ask.request, 0)
-            pod.part = table.part(before, after)
-        table.now.move(slot, self._clipped(slot, pod.part), -1)
+                after = plain.take(node, ask.request, 0)
+            if len(self._afters) >= _MOST_AFTERS:
+                self._afters.clear()
+            self._afters[key] = after
+        return after
+
+    def _ask(self, task: Task | None) -> Ask | None:
+        return self.asks.of(task.shape) if task is not None else None
 
     @staticmethod
     def _give(slot: int, side: Side, part: Part) -> None:
         """Give back a part, as far as the zones have room for it."""
         room = side.arrays.totals[slot] - side.arrays.free[slot]
         side.move(slot, part.within(room), 1)
-
-    def _clipped(self, slot: int, part: Part) -> Part:
-        return part.within(self.table.now.arrays.free[slot])
 
     def _recorded(self, record: NumaPlacement, slot: int) -> Part:
         """Return what a pod holds by its record; zones that the node does not have are left out."""
@@ -307,10 +393,11 @@ class Truth:
         if not unknown:
             return
         left = used.copy()
-        for pod in (*book.pods.values(), *book.gone.values()):
+        for pod in (*book.pods.values(), *book.gone):
             if (pod.is_included or pod.is_old) and pod.part is not None:
                 left -= pod.part.amounts
         for pod in unknown:
+            assert pod.ask is not None, "the other pods hold nothing"
             pod.part = self._on_one_zone(pod.ask.request, left, book.report)
             if pod.part is not None:
                 left -= pod.part.amounts
