@@ -9,6 +9,7 @@ The ledger of each resource, and its owner:
     GPUs one by one, parts of them      plugins.gpu_sharing.ledger      plugin gpu_sharing
     devices that HAMi shares            plugins.node_lock.ledger        plugin node_lock
     claims of DRA and their devices     plugins.dra.ledger              plugin dra
+    NUMA zones of nodes                 plugins.numa.ledger             plugin numa
     volumes and attachments             plugins.volumes.ledger          plugin volumes
     host ports                          plugins.hostports               plugin hostports
     pods that affinity selects, by      plugins.pod_affinity.ledger     plugin podaffinity
