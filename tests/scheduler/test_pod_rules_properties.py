@@ -106,6 +106,21 @@ def test_the_counts_are_those_of_a_recount_after_every_step(seed: int, data: st.
         assert counts.kept() == before
 
 
+def test_a_term_that_a_pod_repeats_leaves_with_the_pod_each_time() -> None:
+    cluster = RandomCluster(1754)  # p0 has the same required term twice
+    engine = engine_for(cluster, *cluster.waiting(WAITING))
+    with engine.session() as session:
+        counts = Counts(session)
+        before = counts.kept()
+        tasks = {task.name: task for task in session.state.tasks.values()}
+        first, second = tasks["p0"].shape.rules.affinity
+        with session.statement() as statement:
+            statement.evict(tasks["p0"], "test")
+
+            assert first == second
+            assert counts.kept() == counts.recounted() != before
+
+
 @settings(max_examples=examples(25))
 @given(seed=st.integers(0, 10_000))
 def test_pods_that_no_rule_can_tell_apart_have_one_shape(seed: int) -> None:

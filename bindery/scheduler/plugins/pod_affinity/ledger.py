@@ -181,17 +181,21 @@ class AffinityLedger:
                 yield uid
 
     def _population_with(self, owned: OwnedTerm) -> Population:
-        """Return the pods that have the term `owned`."""
+        """Return the pods that have the term `owned`, each as often as it has the term."""
         population = self._owners.get(owned)
         if population is None:
-            population = self._owners[owned] = self._counted(self._catalog.owners(owned))
+            population = self._owners[owned] = self._counted(self._catalog.owners(owned), owned)
         return population
 
-    def _counted(self, uids: Iterable[Uid]) -> Population:
+    def _counted(self, uids: Iterable[Uid], owned: OwnedTerm | None = None) -> Population:
         population = Population(self._topology)
         for uid in uids:
             task = self._state.tasks.get(uid)
-            for row, node_name, *numbers in places(task) if task is not None else ():
-                population.add(row, node_name if row == NO_ROW else "", Pods(*numbers), 1)
+            if task is None:
+                continue
+            # As kube-scheduler does, a term that a pod repeats scores each time.
+            times = 1 if owned is None else list(owned_terms(task.shape.rules)).count(owned)
+            for row, node_name, *numbers in places(task):
+                population.add(row, node_name if row == NO_ROW else "", Pods(*numbers), times)
         self._of_shape.clear()  # a shape may belong to the new population
         return population
