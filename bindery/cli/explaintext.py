@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 
+from bindery.api.numaplacement import zones_text
 from bindery.cli.amounts import amount, listed, ordinal, plural, short, title
 from bindery.scheduler.insight.objections import Objection
 from bindery.scheduler.insight.order import Position, UserTurn
@@ -14,7 +15,13 @@ from bindery.scheduler.insight.queue import QueueExplanation, WaitingJob
 from bindery.scheduler.insight.ranking import Ranking
 from bindery.scheduler.insight.shares import QueueShare, ResourceShare
 from bindery.scheduler.insight.victims import Victim, VictimPlan
-from bindery.scheduler.insight.waiting import Explanation, KeptRoom, NodeCounts, PlannedEviction
+from bindery.scheduler.insight.waiting import (
+    Explanation,
+    KeptRoom,
+    NodeCounts,
+    PlannedEviction,
+    PlannedPod,
+)
 from bindery.scheduler.model.jobs import JobKey
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.planning.reports import ReservationReport, StageReport
@@ -31,7 +38,7 @@ _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 def outlook_lines(said: Explanation) -> Iterator[str]:
     """Yield what the next cycle would do for the job."""
     if said.would_bind:
-        by_node = pods_by_node([(pod.name, pod.node) for pod in said.would_bind])
+        by_node = pods_by_node([(with_zones(pod), pod.node) for pod in said.would_bind])
         yield f"A cycle now would place {len(said.would_bind)} of its pods:"
         yield from (f"  {node}: {listed(pods)}" for node, pods in by_node.items())
     if said.evictions:
@@ -158,6 +165,11 @@ def some_lines(lines: Sequence[str]) -> Iterator[str]:
     if len(lines) > _SHOWN_PODS:
         indent = " " * (len(lines[0]) - len(lines[0].lstrip(" ")))
         yield f"{indent}and {len(lines) - _SHOWN_PODS} more; -o json names them all"
+
+
+def with_zones(pod: PlannedPod) -> str:
+    """Return the name of `pod`, with the NUMA zones that it is expected to get."""
+    return f"{pod.name} ({zones_text(list(pod.zones))})" if pod.zones else pod.name
 
 
 def pods_by_node(pods: Sequence[tuple[str, str]]) -> dict[str, list[str]]:

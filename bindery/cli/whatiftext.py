@@ -4,7 +4,13 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from bindery.cli.amounts import amount, listed, plural, title
-from bindery.cli.explaintext import eviction_text, pods_by_node, some_lines, waiting_lines
+from bindery.cli.explaintext import (
+    eviction_text,
+    pods_by_node,
+    some_lines,
+    waiting_lines,
+    with_zones,
+)
 from bindery.scheduler.insight.comeback import Fate
 from bindery.scheduler.insight.rehearsal import (
     JobOutcome,
@@ -51,7 +57,7 @@ def _job_lines(job: JobOutcome) -> Iterator[str]:
     yield f"  {job.job} (queue {job.queue}) {word}: {placed} of {plural(count, 'pod')} placed"
     if job.runs and job.since_cycle > 1:
         yield f"    from cycle {job.since_cycle} on"
-    by_node = pods_by_node([(pod.name, pod.node) for pod in job.pods])
+    by_node = pods_by_node([(with_zones(pod), pod.node) for pod in job.pods])
     yield from (f"    {node}: {listed(pods)}" for node, pods in by_node.items())
     said = job.explanation
     if said is not None and said.reason:

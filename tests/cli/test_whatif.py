@@ -93,7 +93,10 @@ def test_machines_are_told_the_same(desk: Desk) -> None:
     assert outcome["runs"] is True
     assert outcome["settled"] is True
     (job,) = outcome["jobs"]
-    assert job["pods"] == [{"name": "tune-0", "node": "node1"}, {"name": "tune-1", "node": "node1"}]
+    assert job["pods"] == [
+        {"name": "tune-0", "node": "node1", "zones": []},
+        {"name": "tune-1", "node": "node1", "zones": []},
+    ]
     (eviction,) = outcome["evictions"]
     assert eviction["eviction"]["action"] == "reclaim"
     assert eviction["eviction"]["queue"] == "research"

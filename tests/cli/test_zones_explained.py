@@ -47,6 +47,21 @@ def test_explain_says_what_the_zones_of_each_node_lack() -> None:
     assert f"1  cannot align it to their NUMA zones ({lacking})" in told
 
 
+def test_whatif_shows_the_zones_of_each_pod(tmp_path: Path, command_line: CommandLine) -> None:
+    cluster, submitted = tmp_path / "cluster.yaml", tmp_path / "submitted.yaml"
+    cluster.write_text(NODES)
+    pods = [TWO_PODS.replace("NAME", name).replace("GPUS", "1") for name in "abc"]
+    submitted.write_text("---".join(pods))
+
+    shown = command_line("whatif", str(submitted), "--file", str(cluster)).stdout
+
+    assert [line.strip() for line in shown.splitlines() if "zone" in line] == [
+        "used: a (NUMA zone 0)",
+        "split: b (NUMA zone 0)",
+        "split: c (NUMA zone 1)",
+    ]
+
+
 def test_whatif_places_pods_one_after_another_in_zones(
     tmp_path: Path, command_line: CommandLine
 ) -> None:

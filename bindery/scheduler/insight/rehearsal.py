@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
+from bindery.api import numaplacement
+from bindery.api.names import NUMA_ZONES_ANNOTATION
 from bindery.kube.objects import KubeObject, Pod, Queue
 from bindery.scheduler.insight.comeback import Comeback, Fate, comeback
 from bindery.scheduler.insight.shares import cluster_shares
@@ -222,6 +224,13 @@ def _beyond(
     )
 
 
+def _zones(pod: Pod) -> tuple[int, ...]:
+    """Return the NUMA zones that the binder has recorded on `pod`."""
+    text = pod.metadata.annotations.get(NUMA_ZONES_ANNOTATION)
+    placement = numaplacement.from_record(text, pod.metadata.uid)
+    return () if placement is None else tuple(placement.zones)
+
+
 def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutcome:
     runs = job.is_satisfied and job.invalid is None
     on_node = [task for task in job.tasks.values() if task.status is TaskStatus.RUNNING]
@@ -231,7 +240,10 @@ def _outcome(play: _Play, job: Job, explanation: Explanation | None) -> JobOutco
         queue=job.queue,
         runs=runs,
         since_cycle=play.since.get(job.key, 0) if runs else 0,
-        pods=tuple(PlannedPod(task.name, task.node_name) for task in on_node),
+        pods=tuple(
+            PlannedPod(task.name, task.node_name, _zones(play.world.pods[task.uid]))
+            for task in on_node
+        ),
         waiting_pods=job.waiting.total + job.gated_count,
         explanation=explanation,
     )

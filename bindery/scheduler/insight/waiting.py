@@ -5,9 +5,11 @@ what the scheduler would do now.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
+from bindery.api import numaplacement
 from bindery.scheduler.actions.consolidation import most_moved
 from bindery.scheduler.commit.drafts import BindRequestDraft
 from bindery.scheduler.insight.advice import advice
@@ -47,6 +49,8 @@ class PlannedPod:
 
     name: str
     node: str
+    zones: tuple[int, ...] = ()
+    """The NUMA zones that it is expected to get; empty if none are predicted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,13 +192,18 @@ def _before(session: Session, job: Job, world: World) -> _Before:
     )
 
 
+def _zones(data: Mapping[str, Mapping[str, Any]]) -> tuple[int, ...]:
+    placement = numaplacement.from_data(data.get(numaplacement.PLUGIN, {}))
+    return () if placement is None else tuple(placement.zones)
+
+
 def _explanation(
     world: World, known: _Before, at_end: _AtEnd, drafts: Sequence[BindRequestDraft]
 ) -> Explanation:
     engine, job = world.engine, known.job
     report = engine.report.jobs.get(job.key)
     bound = tuple(
-        PlannedPod(task.name, pod.selected_node)
+        PlannedPod(task.name, pod.selected_node, _zones(pod.plugin_data))
         for draft in drafts
         for task, pod in zip(draft.tasks, draft.spec.pods, strict=True)
         if task.job == job.key
