@@ -16,7 +16,7 @@ expect: {pods: {a-0: {state: Running}}}
 """
 FAILS = PASSES.replace("passes", "fails").replace("gpus: 1}]}]", "gpus: 2}]}]")
 MALFORMED = "name: wrong\njobs:\n- name: a\n  minMembers: 2\n"
-UNSUPPORTED = "name: future\nnodes: [{name: n, numa: {policy: restricted}}]\n"
+UNSUPPORTED = "name: future\nconfig: {plugins: {tomorrow: {}}}\n"
 
 
 def bindery(*arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
@@ -68,7 +68,7 @@ def test_a_malformed_file_ends_with_2_and_the_others_are_run(
     assert f"ok  {files['passes']}: passes" in done.stdout
     first, second = done.stderr.splitlines()
     assert first.startswith(f"{files['malformed']}:4: jobs[0].minMembers: ")
-    assert second == f"{files['future']}:2: not supported yet: nodes[0].numa.policy"
+    assert second == f"{files['future']}:2: not supported yet: config.plugins.tomorrow"
 
 
 def test_json_is_one_object_a_line(command_line: CommandLine, files: dict[str, str]) -> None:

@@ -24,6 +24,7 @@ OFFLINE = "msgspec typer yaml"
 TALKING = "msgspec typer yaml"
 """For requests to a server; aiohttp and the metrics take longer than the requests."""
 PLANNING = "cel_expr_python msgspec numpy pydantic rich typer yaml"
+"""Also the package nodecore, for the zones of nodes: 0.06 s."""
 
 
 def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
@@ -57,7 +58,7 @@ def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
         (
             "explain sweep --file examples/scenarios/two-teams.yaml",
             PLANNING,
-            "api cli kube scenario scheduler",
+            "api cli kube nodecore scenario scheduler",
         ),
     ],
 )

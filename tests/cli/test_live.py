@@ -236,7 +236,8 @@ def test_explain_needs_neither_scenarios_nor_what_only_the_scheduler_process_doe
 
     found = imported("--kubeconfig", str(corner.reader), *about)
 
-    assert found == ({*TALKING.split(), *PLANNING.split()}, {"api", "cli", "kube", "scheduler"})
+    packages = {"api", "cli", "kube", "nodecore", "scheduler"}
+    assert found == ({*TALKING.split(), *PLANNING.split()}, packages)
 
 
 def test_get_says_when_there_is_nothing(corner: Corner) -> None:

@@ -1,6 +1,7 @@
 """The terms of pod affinity and anti-affinity of all pods, and which pods have them."""
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -49,7 +50,7 @@ class TermCatalog:
     def __init__(self) -> None:
         self.pods = PodCatalog()
         self._rules: dict[Uid, PodRules] = {}
-        self._owners: dict[OwnedTerm, dict[Uid, None]] = {}
+        self._owners: dict[OwnedTerm, Counter[Uid]] = {}
         self._anchored: dict[tuple[str, str], dict[OwnedTerm, None]] = {}
         """Label key and value -> terms that select only pods with one of these labels."""
         self._loose: dict[OwnedTerm, None] = {}
@@ -91,9 +92,9 @@ class TermCatalog:
             for term, (namespace, labels) in (*towards, *away)
         )
 
-    def owners(self, owned: OwnedTerm) -> Iterable[Uid]:
-        """Return the pods that have a term."""
-        return self._owners.get(owned, ())
+    def owners(self, owned: OwnedTerm) -> Mapping[Uid, int]:
+        """Return the pods that have a term, and how often each states it."""
+        return self._owners.get(owned, {})
 
     def selecting(self, namespace: str, labels: Mapping[str, str]) -> Iterator[OwnedTerm]:
         """Yield the terms of any pod that select a pod with `labels` in `namespace`."""
@@ -109,10 +110,10 @@ class TermCatalog:
         if owned not in self._owners:
             for index in self._indexes(owned):
                 index[owned] = None
-        self._owners.setdefault(owned, {})[uid] = None
+        self._owners.setdefault(owned, Counter())[uid] += 1
 
     def _remove(self, uid: Uid, owned: OwnedTerm) -> None:
-        owners = self._owners.get(owned, {})
+        owners = self._owners.get(owned, Counter())
         owners.pop(uid, None)
         if not owners and owned in self._owners:
             del self._owners[owned]

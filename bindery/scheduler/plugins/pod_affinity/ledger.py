@@ -160,7 +160,7 @@ class AffinityLedger:
             uids = pods.in_set(members[0])
             for further in members[1:]:
                 uids = self._also_in(uids, further)
-            population = self._members[members] = self._counted(uids)
+            population = self._members[members] = self._counted((uid, 1) for uid in uids)
             for index in self._indexes(members[0]):
                 index[members] = None
         return population
@@ -181,21 +181,20 @@ class AffinityLedger:
                 yield uid
 
     def _population_with(self, owned: OwnedTerm) -> Population:
-        """Return the pods that have the term `owned`, each as often as it has the term."""
+        """Return the pods with the term `owned`, each as often as it states the term.
+
+        As kube-scheduler does, a term that a pod repeats scores each time.
+        """
         population = self._owners.get(owned)
         if population is None:
-            population = self._owners[owned] = self._counted(self._catalog.owners(owned), owned)
+            population = self._owners[owned] = self._counted(self._catalog.owners(owned).items())
         return population
 
-    def _counted(self, uids: Iterable[Uid], owned: OwnedTerm | None = None) -> Population:
+    def _counted(self, uids: Iterable[tuple[Uid, int]]) -> Population:
         population = Population(self._topology)
-        for uid in uids:
+        for uid, times in uids:
             task = self._state.tasks.get(uid)
-            if task is None:
-                continue
-            # As kube-scheduler does, a term that a pod repeats scores each time.
-            times = 1 if owned is None else list(owned_terms(task.shape.rules)).count(owned)
-            for row, node_name, *numbers in places(task):
+            for row, node_name, *numbers in places(task) if task is not None else ():
                 population.add(row, node_name if row == NO_ROW else "", Pods(*numbers), times)
         self._of_shape.clear()  # a shape may belong to the new population
         return population
