@@ -63,7 +63,7 @@ class Story:
         self.bind("c", {"cpu": "6", "memory": "12Gi", "nvidia.com/gpu": "1"})
         node = self.agents.node()
         c = self.cluster.get("pod", "c")["metadata"]["uid"]
-        self.until(lambda: c in self.cluster.kubectl("get", "noderesourcetopology", node, "-oyaml"))
+        self.until(lambda: c in self.report(node))
         zones = self.cluster.get("noderesourcetopology", node)["zones"]
         left = {
             zone["name"]: {one["name"]: one["available"] for one in zone["resources"]}
@@ -89,6 +89,12 @@ class Story:
             self.cluster.get("pod", name)["metadata"]["annotations"][HOLD]
         )
         return found
+
+    def report(self, node: str) -> str:
+        """Return the report of the node; empty until an agent has written one."""
+        return self.cluster.kubectl(
+            "get", "noderesourcetopology", node, "-oyaml", "--ignore-not-found"
+        )
 
     def until(self, holds: Callable[[], bool]) -> None:
         def looked() -> bool:
