@@ -65,6 +65,10 @@ class Cluster:
         """Wait until `pod` has come to `phase`."""
         self.wait(f"pod/{pod}", f"jsonpath={{.status.phase}}={phase}", timeout_s)
 
+    def started(self, pod: str) -> None:
+        """Wait until `pod` runs; it may have ended since."""
+        self.wait(f"pod/{pod}", "jsonpath={.status.startTime}")
+
     def create_pod(
         self,
         name: str,

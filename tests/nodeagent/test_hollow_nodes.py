@@ -137,7 +137,7 @@ def test_after_a_kill_the_next_agent_goes_on_where_the_first_one_was(
     first = agents.start(2)
     cluster.create_pod("running", agents.node(), {RUN: "8"})
     cluster.create_pod("deleted", agents.node())
-    cluster.phase("running", "Running")
+    cluster.started("running")
     cluster.phase("deleted", "Running")
     before = cluster.get("pod", "running")["status"]
     node = cluster.get("node", agents.node(1))
@@ -231,8 +231,8 @@ def test_everything_goes_on_after_the_api_server_was_away(
     agents: Agents, cluster: Cluster, control_plane: ControlPlane
 ) -> None:
     agents.start(2)
-    cluster.create_pod("before", agents.node(), {RUN: "1"})
-    cluster.phase("before", "Running")
+    cluster.create_pod("before", agents.node(), {RUN: "8"})
+    cluster.started("before")
 
     control_plane.restart_api_server()
 
