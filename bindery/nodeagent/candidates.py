@@ -8,7 +8,8 @@ from collections.abc import Collection, Mapping
 from functools import lru_cache
 from typing import Final
 
-from bindery.kube import nodeaffinity, taints
+from bindery.kube import taints
+from bindery.kube.labels import selects_node
 from bindery.kube.objects import Node
 from bindery.kube.podspec import Container, ResourceRequirements
 from bindery.nodeagent.pod_objects import HollowPod, PodSecurityContext
@@ -31,7 +32,6 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
     spec = pod.spec
     tolerations = spec.tolerations or ()
     node_taints = node.spec.taints or ()
-    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
     return Candidate(
         pod=core_pod(pod),
         labels=pod.metadata.labels,
@@ -43,12 +43,7 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
             for taint in node_taints
             if taint.effect == _NO_EXECUTE
         ),
-        matches_node_affinity=nodeaffinity.matches(
-            spec.node_selector,
-            affinity.required if affinity is not None else None,
-            node.metadata.name,
-            node.metadata.labels,
-        ),
+        matches_node_affinity=_is_selected(pod, node),
         node_name=spec.node_name,
         os=spec.os.name if spec.os is not None else None,
         sysctls=_sysctls(spec.security_context),
@@ -57,6 +52,18 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
         host_ports=_host_ports(spec.containers),
         is_pending=pod.status.phase in ("", "Pending"),
     )
+
+
+def _is_selected(pod: HollowPod, node: Node) -> bool:
+    """Return whether the node selector and the required node affinity of `pod` select `node`."""
+    spec, labels = pod.spec, node.metadata.labels
+    if any(labels.get(key) != value for key, value in (spec.node_selector or {}).items()):
+        return False
+    affinity = spec.affinity.node_affinity if spec.affinity is not None else None
+    required = affinity.required if affinity is not None else None
+    if required is None:
+        return True
+    return selects_node(required.node_selector_terms, labels, node.metadata.name)
 
 
 def core_pod(pod: HollowPod) -> pods.Pod:

@@ -7,7 +7,6 @@ choices that are not preferred.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +17,13 @@ from bindery.nodecore.prediction.columnhints import SINGLE, ColumnHints, Counted
 from bindery.nodecore.prediction.columns import Bools, Columns, Masks, by_narrowness, of_size
 from bindery.nodecore.prediction.requests import Wanted
 from bindery.nodecore.topology.policies import BEST_EFFORT, NONE
+from bindery.nodecore.topology.subsets import all_ands
 
 _NONE = POLICIES.index(NONE)
 _BEST_EFFORT = POLICIES.index(BEST_EFFORT)
 
 _FEWEST, _FEWER, _MORE = 0, 16, 32
-"""Ranks of choices that are not preferred; see `merge._rank`."""
+"""Ranks of choices that are not preferred; see `merge.order`."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ def _reachable(columns: Columns, hints: Sequence[ColumnHints], nodes: NDArray[np
         # The first row is the empty mask, which is no hint: without any hint, this is 0.
         fewest = np.maximum(fewest, counts[table[narrow].argmax(axis=0)])
         table[columns.everything] |= ~table.any(axis=0)
-    reached = _all_ands(tables, columns.zones)
+    reached = all_ands(tables, columns.zones)
     if columns.has_distances:
         return _best(columns, reached[:, inverse], fewest[inverse], nodes)
     return _best(columns, reached, fewest, nodes[first])[inverse]
@@ -136,34 +136,6 @@ def _distinct(table: Bools) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
     kinds = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
     _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
     return first, inverse
-
-
-def _all_ands(tables: Sequence[Bools], zones: int) -> Bools:
-    """Return where a mask is the AND of one mask of each table; bool [2^Z, m]."""
-    reached = tables[0]
-    for table in tables[1:]:
-        # The number of pairs stays below 2^16; the product of the two sums has no overflow.
-        product = _superset_sums(reached, zones) * _superset_sums(table, zones)
-        cube = product.reshape((2,) * zones + (-1,))
-        for axis in range(zones):
-            absent, present = _halves(cube, axis)
-            absent -= present
-        reached = product > 0
-    return reached
-
-
-def _superset_sums(table: Bools, zones: int) -> NDArray[np.int32]:
-    sums = table.astype(np.int32)
-    cube = sums.reshape((2,) * zones + (-1,))
-    for axis in range(zones):
-        absent, present = _halves(cube, axis)
-        absent += present
-    return sums
-
-
-def _halves(cube: NDArray[np.int32], axis: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    before: tuple[Any, ...] = (slice(None),) * axis
-    return cube[(*before, 0)], cube[(*before, 1)]
 
 
 def _best(

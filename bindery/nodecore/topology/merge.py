@@ -6,8 +6,7 @@ combinations the best by a fixed order wins, so that only the set of reachable r
 Here that set is found without the combinations:
 
 - a preferred result is a mask that every resource prefers (or has no preference about);
-- the other results are all ANDs of one mask of each resource. With a table of the subsets of the
-  NUMA nodes, sums over supersets turn the AND of two sets of masks into a product.
+- the other results are all ANDs of one mask of each resource (`subsets`).
 
 `docs/decisions/032-nodecore.md` has the reasons. A test compares this with all combinations.
 """
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from bindery.nodecore.masks import narrowness
 from bindery.nodecore.topology.hints import IMPOSSIBLE, NO_PREFERENCE, Hint, ProviderHints
 from bindery.nodecore.topology.numa import NumaInfo
+from bindery.nodecore.topology.subsets import all_ands
 
 Key = Callable[[int], Any]
 """Sort key of masks with the better first, when both are preferred."""
@@ -138,43 +138,16 @@ def reachable(numa: NumaInfo, resources: Sequence[Sequence[Hint]]) -> list[int]:
     nodes = tuple(sorted(numa.nodes))
     if len(nodes) > _MOST_TABLE_NODES:
         return sorted(reduce(lambda one, other: {a & b for a in one for b in other}, narrow) - {0})
-    reached = _table(narrow[0], nodes)
-    for masks in narrow[1:]:
-        reached = _and(reached, _table(masks, nodes), len(nodes))
+    reached = all_ands([_table(masks, nodes) for masks in narrow], len(nodes))
     dense = [int(mask) for mask in np.flatnonzero(reached)]
     return [_spread(mask, nodes) for mask in dense if mask]
 
 
-def _table(masks: Iterable[int], nodes: tuple[int, ...]) -> NDArray[np.int64]:
-    """Return a table over all subsets of `nodes` with 1 at each of `masks`."""
-    table = np.zeros(1 << len(nodes), dtype=np.int64)
-    table[[_packed(mask, nodes) for mask in masks]] = 1
+def _table(masks: Iterable[int], nodes: tuple[int, ...]) -> NDArray[np.bool_]:
+    """Return a table over all subsets of `nodes`, true at each of `masks`."""
+    table = np.zeros(1 << len(nodes), dtype=np.bool_)
+    table[[_packed(mask, nodes) for mask in masks]] = True
     return table
-
-
-def _and(one: NDArray[np.int64], other: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    """Return the table of all ANDs of a mask of `one` and a mask of `other`."""
-    product = _superset_sums(one, nodes) * _superset_sums(other, nodes)
-    cube = product.reshape((2,) * nodes)
-    for axis in range(nodes):
-        absent, present = _halves(cube, axis)
-        absent -= present
-    return (product > 0).astype(np.int64)
-
-
-def _superset_sums(table: NDArray[np.int64], nodes: int) -> NDArray[np.int64]:
-    sums = table.copy()
-    cube = sums.reshape((2,) * nodes)
-    for axis in range(nodes):
-        absent, present = _halves(cube, axis)
-        absent += present
-    return sums
-
-
-def _halves(cube: NDArray[np.int64], axis: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return views of the subsets without and with a node."""
-    before: tuple[Any, ...] = (slice(None),) * axis
-    return cube[(*before, 0)], cube[(*before, 1)]
 
 
 @lru_cache(maxsize=8192)
