@@ -43,4 +43,4 @@ def _halves(table: _Sums, nodes: int) -> Sequence[tuple[_Sums, _Sums]]:
     """Return for each node views of the subsets without and with it."""
     cube = table.reshape((2,) * nodes + table.shape[1:])
     before: list[tuple[Any, ...]] = [(slice(None),) * axis for axis in range(nodes)]
-    return [(cube[(*axes, 0)], cube[(*axes, 1)]) for axes in before]
+    return [(cube[(*axes, 0, ...)], cube[(*axes, 1, ...)]) for axes in before]
