@@ -1,7 +1,7 @@
 """`bindery node check`: verifies, shows, compares and converts checkpoint files of a kubelet.
 
 The files are only read; a converted one is written to the file of `--to`. Called by the `bindery`
-command; `bindery.nodecore.checkpoints.reading` knows the formats.
+command; `bindery.nodecore.checkpointfiles` knows the formats.
 """
 
 import json
@@ -14,13 +14,13 @@ import typer
 from bindery.api.shown import shown
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.tables import Column, print_table
-from bindery.nodecore.checkpoints import reading
-from bindery.nodecore.checkpoints.reading import Entry, FileContent
+from bindery.nodecore import checkpointfiles
+from bindery.nodecore.checkpointfiles import Entry, FileContent
 from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 
 app = typer.Typer(help="Looks into what a kubelet has written.", no_args_is_help=True)
 
-_NAMES = tuple(reading.Kind)
+_NAMES = tuple(checkpointfiles.Kind)
 _PLACES = ("", "device-plugins/", "*/", "*/device-plugins/")
 """Where a kubelet's checkpoints are below its directory, or below one with a directory a node."""
 _COLUMNS = [
@@ -95,7 +95,7 @@ def _expanded(paths: Sequence[Path]) -> list[Path]:
 def _show(path: Path) -> bool:
     """Print the file; return whether it is intact."""
     try:
-        content = reading.read(_bytes(path))
+        content = checkpointfiles.read(_bytes(path))
     except CheckpointError as error:
         typer.echo(shown(f"{path}: {_told(error)}"))
         return False
@@ -138,12 +138,12 @@ def _convert(files: Sequence[Path], version: int, containers: Path | None, to: P
     if len(files) != 1 or to is None:
         raise CommandError("--convert-to takes one file, and --to FILE", ExitCode.BAD_INPUT)
     kind = _content(files[0]).kind
-    versions = reading.VERSIONS.get(kind, ())
+    versions = checkpointfiles.VERSIONS.get(kind, ())
     if version not in versions:
         listed = ", ".join(map(str, versions)) or "none to choose from"
         raise CommandError(f"{files[0]} is a {kind}; its versions: {listed}", ExitCode.BAD_INPUT)
     try:
-        blob = reading.convert(_bytes(files[0]), version, _ids(containers))
+        blob = checkpointfiles.convert(_bytes(files[0]), version, _ids(containers))
     except CheckpointError as error:
         raise CommandError(f"{files[0]}: {_told(error)}") from error
     to.write_bytes(blob)
@@ -152,7 +152,7 @@ def _convert(files: Sequence[Path], version: int, containers: Path | None, to: P
 
 def _content(path: Path) -> FileContent:
     try:
-        return reading.read(_bytes(path))
+        return checkpointfiles.read(_bytes(path))
     except CheckpointError as error:
         raise CommandError(f"{path}: {_told(error)}") from error
 

@@ -20,7 +20,8 @@ from bindery.nodecore.cpusets import EMPTY, CpuSet, CpuSetError, format_cpus, pa
 from bindery.nodecore.errors import StateError
 from bindery.nodecore.memory import restore as memory_restore
 from bindery.nodecore.memory import tables
-from bindery.nodecore.memory.state import Block, MemoryState
+from bindery.nodecore.memory.state import MemoryState
+from bindery.nodecore.numamemory import Block
 
 ANNOTATION: Final = "hollow.bindery.dev/held"
 """On a pod of a hollow node: JSON, container -> its CPUs, memory and devices."""

@@ -15,9 +15,9 @@ from bindery.nodecore.checkpoints.store import CheckpointManager
 from bindery.nodecore.claims.drivers import DriverHandler, Drivers
 from bindery.nodecore.claims.facts import ClaimingPod
 from bindery.nodecore.claims.manager import ClaimManager
+from bindery.nodecore.containers import ContainerIds
 from bindery.nodecore.cpu import manager as cpu_manager
 from bindery.nodecore.cpu.manager import CpuManager, Isolation
-from bindery.nodecore.cpu.restore import ContainerIds
 from bindery.nodecore.cpu.topology import CpuTopology, discover
 from bindery.nodecore.cpusets import EMPTY, CpuSet
 from bindery.nodecore.devices.manager import DeviceManager

@@ -8,6 +8,9 @@ from bindery.nodecore.pods import Pod
 Ref = tuple[str, str]
 """Pod UID and container name."""
 
+ContainerIds = Mapping[str, Ref]
+"""Container id of the runtime -> pod UID and container name."""
+
 
 @dataclass
 class ContainerMap:

@@ -41,3 +41,9 @@ class AllocationError(NodeCoreError):
     """A container cannot have what it asks for. The pod is refused with `reason`."""
 
     reason: str = "UnexpectedAdmissionError"
+
+
+class EmptyPodSharedPoolError(AllocationError):
+    """Containers that share the pod's CPUs or memory would have none."""
+
+    reason = "EmptyPodSharedPoolError"

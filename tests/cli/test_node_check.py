@@ -13,7 +13,7 @@ from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.cpu import CpuCheckpointV1, CpuCheckpointV2, CpuCheckpointV3
 from bindery.nodecore.checkpoints.memory import MemoryCheckpoint
 from bindery.nodecore.cpusets import parse_cpus
-from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 
 CPU = CpuCheckpointV2("static", "0-3", {"pod-uid": {"app": "4-5"}})
 MEMORY = MemoryCheckpoint(

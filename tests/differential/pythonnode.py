@@ -16,7 +16,7 @@ from bindery.nodecore.machine import Core, HugePages, Machine, NumaNode
 from bindery.nodecore.masks import mask_of, nodes_of
 from bindery.nodecore.memory import manager as memory_manager
 from bindery.nodecore.memory.manager import MemoryManager
-from bindery.nodecore.memory.state import Block
+from bindery.nodecore.numamemory import Block
 from bindery.nodecore.pods import Pod, resources
 from bindery.nodecore.topology import options as topology_options
 from bindery.nodecore.topology import policies

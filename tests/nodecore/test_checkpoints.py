@@ -24,7 +24,8 @@ from bindery.nodecore.errors import (
 )
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.memory import restore as memory_restore
-from bindery.nodecore.memory.state import Block, MemoryState, MemoryTable, NumaNodeState
+from bindery.nodecore.memory.state import MemoryState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 
 POD_LEVEL = Features(pod_level_resource_managers=True)
 ENTRIES = {"pod": {"container1": "4-6", "container2": "1-3"}}

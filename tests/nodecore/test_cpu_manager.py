@@ -17,12 +17,17 @@ from bindery.nodecore.cpu.manager import (
     configure,
 )
 from bindery.nodecore.cpu.options import CpuOptions, parse
-from bindery.nodecore.cpu.requests import EmptyPodSharedPoolError
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpu.static import ReusableCpus, SmtAlignmentError, StaticPolicy, new_policy
 from bindery.nodecore.cpu.topology import discover
 from bindery.nodecore.cpusets import CpuSet, format_cpus
-from bindery.nodecore.errors import AllocationError, ConfigurationError, RestoreError, StateError
+from bindery.nodecore.errors import (
+    AllocationError,
+    ConfigurationError,
+    EmptyPodSharedPoolError,
+    RestoreError,
+    StateError,
+)
 from bindery.nodecore.features import Features
 from bindery.nodecore.machine import uniform
 from bindery.nodecore.masks import mask_of, nodes_of

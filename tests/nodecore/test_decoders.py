@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bindery.nodecore import checkpointfiles
 from bindery.nodecore.checkpoints import (
     allocations,
     claims,
@@ -17,7 +18,6 @@ from bindery.nodecore.checkpoints import (
     devices,
     gotext,
     memory,
-    reading,
 )
 from bindery.nodecore.checkpoints.allocations import AllocatedPod, Requirements
 from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
@@ -28,7 +28,7 @@ from bindery.nodecore.cpusets import parse_cpus
 from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.features import Features
 from bindery.nodecore.memory import restore as memory_restore
-from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 
 Decode = Callable[[bytes], object]
 
@@ -87,8 +87,8 @@ DECODERS: dict[str, Decode] = {
     "devices": devices.decode,
     "claims": claims.decode,
     "allocations": allocations.decode,
-    "reading": reading.read,
-    "convert": lambda blob: reading.convert(blob, 2, {}),
+    "checkpoint files": checkpointfiles.read,
+    "convert": lambda blob: checkpointfiles.convert(blob, 2, {}),
     "cpu manager": loaded(
         cpu.FILE, lambda files, features: cpu_restore.load(files, "static", {}, features=features)
     ),
@@ -167,4 +167,4 @@ def test_entries_of_another_type_are_refused(entries: str) -> None:
     blob = f'{{"policyName":"static","defaultCpuSet":"0-3","entries":{entries},"checksum":1}}'
 
     with pytest.raises(NodeCoreError):
-        reading.read(blob.encode())
+        checkpointfiles.read(blob.encode())

@@ -13,8 +13,9 @@ from bindery.nodecore.machine import HugePages, Machine, NumaNode
 from bindery.nodecore.masks import nodes_of
 from bindery.nodecore.memory import hints as memory_hints
 from bindery.nodecore.memory import manager, requests, static, tables
-from bindery.nodecore.memory.state import Block, MemoryState, MemoryTable, NumaNodeState
+from bindery.nodecore.memory.state import MemoryState
 from bindery.nodecore.memory.static import ReusableMemory, StaticMemoryPolicy
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.pods import resources
 from bindery.nodecore.topology.hints import Hint, ProviderHints
 

@@ -9,16 +9,21 @@ from hypothesis import strategies as st
 from nodes import MIB, CountingStore, FakeNode, container, pod, whole_pod
 
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.cpu.requests import EmptyPodSharedPoolError
-from bindery.nodecore.errors import AllocationError, ConfigurationError, StateError
+from bindery.nodecore.errors import (
+    AllocationError,
+    ConfigurationError,
+    EmptyPodSharedPoolError,
+    StateError,
+)
 from bindery.nodecore.features import Features
 from bindery.nodecore.machine import HugePages, Machine, uniform
 from bindery.nodecore.masks import mask_of
 from bindery.nodecore.memory import hints, static
 from bindery.nodecore.memory.manager import MemoryManager, configure
-from bindery.nodecore.memory.state import Block, MemoryState, MemoryTable, NumaNodeState
+from bindery.nodecore.memory.state import MemoryState
 from bindery.nodecore.memory.static import ReusableMemory, StaticMemoryPolicy
 from bindery.nodecore.memory.tables import huge_pages_resource, initial, is_same
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.pods import Container, Pod
 from bindery.nodecore.topology.hints import Hint
 

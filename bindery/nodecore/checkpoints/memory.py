@@ -11,7 +11,7 @@ from typing import Any, Final
 from bindery.nodecore.checkpoints import gotext
 from bindery.nodecore.checkpoints.gotext import Json
 from bindery.nodecore.errors import CorruptCheckpointError
-from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 
 FILE: Final = "memory_manager_state"
 

@@ -2,7 +2,6 @@
 
 from bindery.nodecore import masks
 from bindery.nodecore.cpu.requests import (
-    EmptyPodSharedPoolError,
     check_shared_pool,
     exclusive_cpus,
     exclusive_cpus_of_pod,
@@ -10,6 +9,7 @@ from bindery.nodecore.cpu.requests import (
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpu.static import ReusableCpus, StaticPolicy, is_unmanaged
 from bindery.nodecore.cpusets import EMPTY, CpuSet
+from bindery.nodecore.errors import EmptyPodSharedPoolError
 from bindery.nodecore.pods import CPU, Container, Pod
 from bindery.nodecore.topology.hints import Hint, ProviderHints, hint
 

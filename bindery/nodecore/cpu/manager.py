@@ -6,10 +6,9 @@ from enum import StrEnum
 from typing import Final
 
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.containers import ContainerMap, stale
+from bindery.nodecore.containers import ContainerIds, ContainerMap, stale
 from bindery.nodecore.cpu import hints, restore, static
 from bindery.nodecore.cpu import options as cpu_options
-from bindery.nodecore.cpu.restore import ContainerIds
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpu.static import ReusableCpus, StaticPolicy
 from bindery.nodecore.cpu.topology import CpuTopology

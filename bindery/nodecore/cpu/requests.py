@@ -1,16 +1,10 @@
 """How many CPUs containers and pods are to have for themselves."""
 
-from bindery.nodecore.errors import AllocationError
+from bindery.nodecore.errors import EmptyPodSharedPoolError
 from bindery.nodecore.features import Features
 from bindery.nodecore.pods import CPU, Container, Pod, QosClass, long_running_total
 
 _MILLI = 1000
-
-
-class EmptyPodSharedPoolError(AllocationError):
-    """Containers that share the pod's CPUs or memory would have none."""
-
-    reason = "EmptyPodSharedPoolError"
 
 
 def exclusive_cpus(pod: Pod, container: Container, features: Features) -> int:

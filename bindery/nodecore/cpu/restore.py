@@ -4,17 +4,13 @@ An older version is migrated. What cannot be read stops the start: the kubelet a
 administrator to drain the node and to delete the file.
 """
 
-from collections.abc import Mapping
-
 from bindery.nodecore.checkpoints import cpu as files
 from bindery.nodecore.checkpoints.store import CheckpointManager, restored
+from bindery.nodecore.containers import ContainerIds
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpusets import CpuSet, CpuSetError, format_cpus, parse_cpus
 from bindery.nodecore.errors import CheckpointError
 from bindery.nodecore.features import DEFAULT, Features
-
-ContainerIds = Mapping[str, tuple[str, str]]
-"""Container id of the runtime -> pod UID and container name."""
 
 
 def load(

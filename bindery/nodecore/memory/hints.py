@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from bindery.nodecore import masks
-from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.topology.hints import Hint, hint
 
 Requests = Mapping[str, int]

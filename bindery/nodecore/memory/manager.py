@@ -5,16 +5,16 @@ from typing import Final
 
 from bindery.api import quantity
 from bindery.nodecore.checkpoints.store import CheckpointManager
-from bindery.nodecore.containers import ContainerMap, stale
-from bindery.nodecore.cpu.restore import ContainerIds
+from bindery.nodecore.containers import ContainerIds, ContainerMap, stale
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.machine import Machine
 from bindery.nodecore.memory import restore, static
-from bindery.nodecore.memory.state import Block, Blocks, MemoryState
+from bindery.nodecore.memory.state import MemoryState
 from bindery.nodecore.memory.static import ReusableMemory, StaticMemoryPolicy
 from bindery.nodecore.memory.tables import Reserved
 from bindery.nodecore.node import Affinity, Node
+from bindery.nodecore.numamemory import Block, Blocks
 from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY, Container, Pod
 from bindery.nodecore.topology.hints import ProviderHints
 

@@ -1,6 +1,6 @@
 """How much memory containers and pods are to have on NUMA nodes of their own."""
 
-from bindery.nodecore.cpu.requests import EmptyPodSharedPoolError
+from bindery.nodecore.errors import EmptyPodSharedPoolError
 from bindery.nodecore.features import Features
 from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY, Container, Pod, long_running_total
 

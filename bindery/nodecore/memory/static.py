@@ -9,7 +9,8 @@ from bindery.nodecore.errors import AllocationError, ConfigurationError, StateEr
 from bindery.nodecore.features import DEFAULT, Features
 from bindery.nodecore.machine import Machine
 from bindery.nodecore.memory import hints, requests, tables
-from bindery.nodecore.memory.state import Block, Blocks, MemoryState
+from bindery.nodecore.memory.state import MemoryState
+from bindery.nodecore.numamemory import Block, Blocks
 from bindery.nodecore.pods import MEMORY, Container, Pod, QosClass
 from bindery.nodecore.topology.hints import Hint, ProviderHints
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from bindery.nodecore.errors import ConfigurationError, StateError
 from bindery.nodecore.machine import HugePages, Machine, NumaNode
-from bindery.nodecore.memory.state import Block, MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
 from bindery.nodecore.pods import HUGE_PAGES_PREFIX, MEMORY
 
 NodeStates = Mapping[int, NumaNodeState]

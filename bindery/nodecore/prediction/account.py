@@ -13,7 +13,7 @@ from bindery.nodecore.errors import AllocationError
 from bindery.nodecore.memory import hints as memory_hints
 from bindery.nodecore.memory import static as memory_static
 from bindery.nodecore.memory import tables
-from bindery.nodecore.memory.state import MemoryTable, NumaNodeState
+from bindery.nodecore.numamemory import MemoryTable, NumaNodeState
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.requests import Wanted
 from bindery.nodecore.prediction.zones import Counts, NodeZones, is_memory

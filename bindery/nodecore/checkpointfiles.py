@@ -8,8 +8,8 @@ from typing import Final
 
 from bindery.nodecore.checkpoints import allocations, claims, cpu, devices, gotext, memory
 from bindery.nodecore.checkpoints.gotext import Json
+from bindery.nodecore.containers import ContainerIds
 from bindery.nodecore.cpu import restore as cpu_restore
-from bindery.nodecore.cpu.restore import ContainerIds
 from bindery.nodecore.cpusets import EMPTY, CpuSetError, format_cpus, parse_cpus
 from bindery.nodecore.errors import CheckpointError, CorruptCheckpointError
 from bindery.nodecore.features import Features

@@ -1,0 +1,56 @@
+"""Memory of NUMA nodes: the amounts of each node, and the blocks that containers have."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class MemoryTable:
+    """One resource (memory, or a size of huge pages) of one NUMA node, in bytes.
+
+    Attributes:
+        total: what the node has.
+        system_reserved: what is kept for the system.
+        allocatable: what containers can have; for memory, huge pages are taken off too.
+        reserved: what containers have.
+        free: what is left of `allocatable`.
+    """
+
+    total: int
+    system_reserved: int
+    allocatable: int
+    reserved: int
+    free: int
+
+
+@dataclass(frozen=True)
+class NumaNodeState:
+    """A NUMA node.
+
+    Attributes:
+        assignments: how many blocks lie on the node, one for each resource of a container.
+        memory: resource -> its amounts.
+        cells: the NUMA nodes that are used together with this one, itself included.
+    """
+
+    assignments: int
+    memory: Mapping[str, MemoryTable]
+    cells: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Block:
+    """Memory of one resource that a container or pod has on a group of NUMA nodes.
+
+    Attributes:
+        numa_nodes: the NUMA nodes, ascending.
+        resource: "memory" or "hugepages-SIZE".
+        size: bytes.
+    """
+
+    numa_nodes: tuple[int, ...]
+    resource: str
+    size: int
+
+
+Blocks = tuple[Block, ...]
