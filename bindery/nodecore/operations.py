@@ -133,11 +133,17 @@ class PendingOperations:
             if operation.key != key:
                 continue
             if error is None:
-                self._operations.remove(operation)
+                self._forget(operation)
             else:
                 operation.is_pending = False
                 operation.backoff = operation.backoff.after(error, self._clock())
             return
+
+    def _forget(self, operation: _Operation) -> None:
+        """Remove an operation; the last one takes its place, as in the kubelet."""
+        last = self._operations.pop()
+        if last is not operation:
+            self._operations[self._operations.index(operation)] = last
 
     def is_pending(self, key: OperationKey) -> bool:
         """Return whether an operation runs that overlaps `key`."""

@@ -158,7 +158,7 @@ def test_a_volume_goes_all_the_way_and_back() -> None:
     assert of.volumes_in_use() == [DISK_NAME]
     of.mark_volumes_as_reported_in_use([DISK_NAME])
     assert kinds(of.run_once([POD], sources_ready=True)) == ["VERIFY_ATTACHED"]
-    assert of.waiting("uid") == Waiting(("disk",), ("disk",))
+    assert of.waiting(POD) == Waiting(("disk",), ("disk",))
     of.actual.mark_volume_as_attached(DISK_NAME, DISK, "/dev/x")
     (mount,) = of.run_once([POD], sources_ready=True)
     assert (mount.kind, mount.key) == (StepKind.MOUNT, OperationKey(DISK_NAME))
@@ -168,7 +168,7 @@ def test_a_volume_goes_all_the_way_and_back() -> None:
     of.actual.mark_volume_as_mounted(DISK_NAME, "uid", DISK)
     of.pending.finish(mount.key)
     assert of.run_once([POD], sources_ready=True) == []
-    assert of.waiting("uid") is None
+    assert of.waiting(POD) is None
     assert of.mounted_volumes_for_pod("uid") == {"disk": DISK_NAME}
     assert of.reconciler_states_has_been_synced()
 
@@ -243,7 +243,7 @@ def test_another_selinux_label_is_an_error_of_the_pod() -> None:
     of.actual.mark_volume_as_mounted(DISK_NAME, "other", replace(DISK, selinux_label="a"))
 
     assert kinds(of.run_once([POD], sources_ready=False)) == []
-    waiting = of.waiting("uid")
+    waiting = of.waiting(POD)
     assert waiting is not None
     assert "waiting for unmount of volume" in waiting.message
 
@@ -282,7 +282,7 @@ def test_claims_that_cannot_be_used_are_errors_of_the_pod(
 
     of.run_once([pod], sources_ready=True)
 
-    waiting = of.waiting("uid")
+    waiting = of.waiting(pod)
     assert waiting is not None
     assert message in waiting.errors[0]
     assert of.run_once([pod], sources_ready=True) == []
@@ -328,6 +328,81 @@ def test_groups_of_volumes_are_groups_of_their_pods() -> None:
         of.actual.mark_volume_as_mounted(DISK_NAME, uid, replace(DISK, gid=gid))
 
     assert of.extra_supplemental_groups("uid") == [2000]
+
+
+@pytest.mark.parametrize(
+    ("gid", "groups"), [("777", [777]), ("555", []), ("a", []), ("", []), ("+7", [7]), ("1_0", [])]
+)
+def test_groups_that_are_no_number_or_that_the_pod_has_are_left_out(
+    gid: str, groups: list[int]
+) -> None:
+    of = manager()
+    of.actual.mark_volume_as_attached(DISK_NAME, DISK)
+    of.actual.mark_volume_as_mounted(DISK_NAME, "uid", replace(DISK, gid=gid))
+
+    assert of.extra_supplemental_groups("uid", [555]) == groups
+
+
+def test_a_pod_waits_for_volumes_that_nothing_is_known_of() -> None:
+    local = VolumeSpec("vol2", "rbd", "image")
+    volumes = [WantedVolume(name, spec=local) for name in ("vol2", "vol02")]
+    volumes += [WantedVolume("vol3"), WantedVolume("vol03"), WantedVolume("idle", is_mounted=False)]
+    pod = replace(POD, volumes=volumes)
+    of = manager()
+    for name in ("vol2", "vol02"):
+        spec = replace(local, name=name, plugin_volume=name, is_attachable=True)
+        of.desired.add_pod_to_volume(pod.uid, spec, name)
+
+    waiting = of.waiting(pod)
+
+    assert waiting is not None
+    assert waiting.message == (
+        "unmounted volumes=[vol02 vol03 vol2 vol3], unattached volumes=[vol02 vol2], "
+        "failed to process volumes=[vol03 vol3]: context deadline exceeded"
+    )
+
+
+def test_errors_of_a_pod_whose_volumes_are_mounted_do_not_hold_it_up() -> None:
+    of = manager()
+    of.run_once([POD], sources_ready=True)
+    of.actual.mark_volume_as_attached(DISK_NAME, DISK)
+    of.actual.mark_volume_as_mounted(DISK_NAME, "uid", DISK)
+    of.desired.add_error_to_pod("uid", "broken")
+
+    assert of.waiting(POD) is None
+    assert of.desired.pods_with_errors() == []
+
+
+def test_an_attached_volume_is_in_use_until_it_is_detached() -> None:
+    of = manager()
+    of.actual.mark_volume_as_attached(DISK_NAME, DISK)
+    of.actual.mark_volume_as_attached(SECRET_NAME, SECRET)
+
+    assert of.volumes_in_use() == [DISK_NAME]
+    of.actual.mark_volume_as_detached(DISK_NAME)
+    assert of.volumes_in_use() == []
+
+
+def test_pods_that_are_still_mounted_are_waited_for() -> None:
+    of = manager()
+    of.actual.mark_volume_as_attached(DISK_NAME, DISK)
+    of.actual.mark_volume_as_mounted(DISK_NAME, "uid", DISK)
+    of.actual.mark_volume_as_mounted(DISK_NAME, "unsure", DISK, MountState.UNCERTAIN)
+
+    assert of.still_mounted("uid", "unsure", "other") == {"uid": [DISK_NAME]}
+
+
+def test_pods_with_conflicting_labels_get_an_error() -> None:
+    cluster = FakeCluster(CLUSTER.claims, {"pv-1": Volume(DISK, "claim-uid")})
+    of = manager(cluster)
+    of.run_once([POD], sources_ready=True)
+    cluster.volumes["pv-1"] = Volume(replace(DISK, selinux_label="b"), "claim-uid")
+
+    of.run_once([POD, replace(POD, uid="other")], sources_ready=True)
+
+    assert of.desired.pop_pod_errors("other") == [
+        'conflicting SELinux labels of volume pv-1: "" and "b"'
+    ]
 
 
 def test_a_volume_in_use_is_not_detached() -> None:

@@ -52,7 +52,7 @@ def test_nothing_is_unmounted_before_the_node_tells_what_is_attached(of: VolumeM
     assert kinds(of) == [StepKind.UNMOUNT]
     found = of.actual.volume(DISK_NAME)
     assert found is not None
-    assert (found.device_path, found.is_attach_certain) == ("/dev/sdb", True)
+    assert (found.device_path, found.is_attachable) == ("/dev/sdb", True)
 
 
 def test_a_volume_that_is_not_attached_any_more_is_taken_away_too(of: VolumeManager) -> None:
@@ -61,7 +61,7 @@ def test_a_volume_that_is_not_attached_any_more_is_taken_away_too(of: VolumeMana
 
     found = of.actual.volume(DISK_NAME)
     assert found is not None
-    assert not found.is_attach_certain
+    assert found.is_attachable is False
     assert kinds(of) == [StepKind.UNMOUNT]
 
 

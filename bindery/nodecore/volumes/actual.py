@@ -48,11 +48,13 @@ class AttachedVolume:
         name: its name on the node.
         spec: the volume.
         device_path: where its device is.
-        is_attach_certain: false until the node's status confirms a reconstructed volume.
+        is_attachable: whether the node detaches it; None until the node's status has told it of a
+            volume that was found after a restart.
         device: whether it is mounted for the node.
         size_bytes: the size that it has, 0 if it is not known.
         expansion_failed: whether growing it in use failed for good.
-        selinux_label: the label that it is mounted with, None if it is not mounted with one.
+        selinux_label: the label of its first mount, None before that; it stays until the volume is
+            detached.
         is_device_reconstructed: whether the mount was found after a restart.
         pods: pod UID -> its mount.
     """
@@ -60,7 +62,7 @@ class AttachedVolume:
     name: str
     spec: VolumeSpec
     device_path: str = ""
-    is_attach_certain: bool = True
+    is_attachable: bool | None = None
     device: MountState = MountState.NOT_MOUNTED
     size_bytes: int = 0
     expansion_failed: bool = False
@@ -83,13 +85,35 @@ class ActualVolumes:
     def mark_volume_as_attached(
         self, volume: str, spec: VolumeSpec, device_path: str = "", *, is_certain: bool = True
     ) -> None:
-        """Record that the volume is attached; uncertain when it was found after a restart."""
+        """Record that the volume is attached, or only the path of its device if it is already.
+
+        Args:
+            volume: its name on the node.
+            spec: the volume.
+            device_path: where its device is.
+            is_certain: false for a volume that was found after a restart.
+        """
         found = self._volumes.get(volume)
         if found is None:
-            self._volumes[volume] = AttachedVolume(volume, spec, device_path, is_certain)
+            is_attachable = spec.is_attachable if is_certain else None
+            self._volumes[volume] = AttachedVolume(volume, spec, device_path, is_attachable)
+        else:
+            found.device_path = device_path
+
+    def update_reconstructed(self, volume: str, device_path: str | None) -> None:
+        """Record what the node's status tells of a volume that was found after a restart.
+
+        Args:
+            volume: its name on the node.
+            device_path: where its device is, None if the node's status does not name it.
+        """
+        found = self._volumes.get(volume)
+        if found is None:
             return
-        found.device_path = device_path or found.device_path
-        found.is_attach_certain = is_certain
+        if device_path is not None and found.device == MountState.UNCERTAIN:
+            found.device_path = device_path
+        if found.is_attachable is None:
+            found.is_attachable = device_path is not None
 
     def mark_volume_as_detached(self, volume: str) -> None:
         """Record that the volume is detached.
@@ -109,12 +133,21 @@ class ActualVolumes:
     ) -> None:
         """Record that the pod has the volume, for certain or perhaps.
 
+        A pod that has it for certain keeps the spec that it was mounted with.
+
         Raises:
             VolumeStateError: the volume is not attached.
         """
         attached = self._attached(volume)
-        attached.pods[pod_uid] = MountedPod(spec, state)
-        if state == MountState.MOUNTED and spec.selinux_label:
+        before = attached.pods.get(pod_uid)
+        if before is None or before.state == MountState.UNCERTAIN:
+            is_found = before is not None and before.is_reconstructed
+            before = MountedPod(spec, is_reconstructed=is_found)
+        before.state = state
+        before.remount_required = False
+        before.is_reconstructed = before.is_reconstructed and state != MountState.MOUNTED
+        attached.pods[pod_uid] = before
+        if attached.selinux_label is None:
             attached.selinux_label = spec.selinux_label
 
     def mark_volume_as_unmounted(self, volume: str, pod_uid: str) -> None:
@@ -131,29 +164,31 @@ class ActualVolumes:
         """Record a mount that was found after a restart: nothing of it is certain."""
         self.mark_volume_as_attached(volume, spec, device_path, is_certain=False)
         attached = self._volumes[volume]
-        attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
+        if pod_uid not in attached.pods:
+            attached.pods[pod_uid] = MountedPod(spec, MountState.UNCERTAIN, is_reconstructed=True)
         if spec.is_device_mountable:
-            attached.device = MountState.UNCERTAIN
+            self.mark_device_as_uncertain(volume, device_path, spec.selinux_label)
             attached.is_device_reconstructed = True
 
-    def mark_device_as_mounted(self, volume: str, device_path: str = "") -> None:
+    def mark_device_as_mounted(
+        self, volume: str, device_path: str = "", selinux_label: str = ""
+    ) -> None:
         """Record that the volume is mounted for the node.
 
         Raises:
             VolumeStateError: the volume is not attached.
         """
-        attached = self._attached(volume)
-        attached.device = MountState.MOUNTED
-        attached.is_device_reconstructed = False
-        attached.device_path = device_path or attached.device_path
+        self._set_device(volume, MountState.MOUNTED, device_path, selinux_label)
 
-    def mark_device_as_uncertain(self, volume: str) -> None:
+    def mark_device_as_uncertain(
+        self, volume: str, device_path: str = "", selinux_label: str = ""
+    ) -> None:
         """Record that nobody knows whether the volume is mounted for the node.
 
         Raises:
             VolumeStateError: the volume is not attached.
         """
-        self._attached(volume).device = MountState.UNCERTAIN
+        self._set_device(volume, MountState.UNCERTAIN, device_path, selinux_label)
 
     def mark_device_as_unmounted(self, volume: str) -> None:
         """Record that the volume is not mounted for the node any more.
@@ -161,26 +196,38 @@ class ActualVolumes:
         Raises:
             VolumeStateError: the volume is not attached.
         """
-        attached = self._attached(volume)
-        attached.device = MountState.NOT_MOUNTED
-        attached.selinux_label = None
+        self._set_device(volume, MountState.NOT_MOUNTED)
 
-    def mark_mount_failed(self, volume: str, pod_uid: str, spec: VolumeSpec) -> None:
-        """Record that a mount failed for good.
+    def mark_mount_failed(
+        self, volume: str, pod_uid: str, spec: VolumeSpec, *, is_final: bool = True
+    ) -> None:
+        """Record that a mount for a pod has failed. A mount that was there stays.
 
-        A mount that was uncertain is not there then, unless it was found after a restart.
+        After a final error an uncertain mount is not there, unless it was found after a restart.
+        After any other error, such as a timeout, a mount that was not there is uncertain.
+
+        Raises:
+            VolumeStateError: the volume is not attached.
+        """
+        before = self._attached(volume).pods.get(pod_uid)
+        if before is None:
+            if not is_final:
+                self.mark_volume_as_mounted(volume, pod_uid, spec, MountState.UNCERTAIN)
+        elif before.state == MountState.UNCERTAIN and is_final and not before.is_reconstructed:
+            self.mark_volume_as_unmounted(volume, pod_uid)
+
+    def mark_device_mount_failed(self, volume: str, *, is_final: bool = True) -> None:
+        """Record that a mount for the node has failed, with the rules of `mark_mount_failed`.
 
         Raises:
             VolumeStateError: the volume is not attached.
         """
         attached = self._attached(volume)
-        before = attached.pods.get(pod_uid)
-        if before is None or before.is_reconstructed:
-            return
-        if before.state == MountState.UNCERTAIN:
-            del attached.pods[pod_uid]
-        else:
-            before.spec = spec
+        if attached.device == MountState.NOT_MOUNTED and not is_final:
+            self.mark_device_as_uncertain(volume)
+        is_uncertain = attached.device == MountState.UNCERTAIN
+        if is_uncertain and is_final and not attached.is_device_reconstructed:
+            self.mark_device_as_unmounted(volume)
 
     def mark_remount_required(self, pod_uid: str) -> None:
         """Record that the pod has changed: its volumes that show it are mounted again."""
@@ -226,6 +273,18 @@ class ActualVolumes:
         attached = self._volumes.get(volume)
         return attached is None or pod_uid not in attached.pods
 
+    def is_mounted_elsewhere(self, volume: str, pod_uid: str) -> bool:
+        """Return whether a pod other than this one has the volume, certain or not."""
+        attached = self._volumes.get(volume)
+        return attached is not None and bool(attached.pods.keys() - {pod_uid})
+
+    def volume_exists_with_spec_name(self, pod_uid: str, name: str) -> bool:
+        """Return whether the pod has a volume whose spec has this name, certain or not."""
+        return any(
+            pod_uid in attached.pods and attached.pods[pod_uid].spec.name == name
+            for attached in self._volumes.values()
+        )
+
     def volume(self, volume: str) -> AttachedVolume | None:
         """Return the volume, None if it is not attached."""
         return self._volumes.get(volume)
@@ -250,6 +309,10 @@ class ActualVolumes:
             for pod_uid, mounted in sorted(volume.pods.items())
         ]
 
+    def mounted_volumes(self) -> list[tuple[str, str, MountedPod]]:
+        """Return volume, pod and mount of the mounts that are certain."""
+        return [one for one in self.all_mounted() if one[2].state == MountState.MOUNTED]
+
     def mounted_of_pod(self, pod_uid: str, *, possibly: bool = False) -> list[str]:
         """Return the volumes that the pod has; with `possibly`, the uncertain ones too."""
         return [
@@ -257,6 +320,14 @@ class ActualVolumes:
             for volume, uid, mounted in self.all_mounted()
             if uid == pod_uid and (possibly or mounted.state == MountState.MOUNTED)
         ]
+
+    def _set_device(
+        self, volume: str, state: MountState, device_path: str = "", selinux_label: str = ""
+    ) -> None:
+        attached = self._attached(volume)
+        attached.device = state
+        attached.device_path = device_path or attached.device_path
+        attached.selinux_label = selinux_label or attached.selinux_label
 
     def _attached(self, volume: str) -> AttachedVolume:
         if volume not in self._volumes:

@@ -1,11 +1,17 @@
 """The desired state: which volumes which pods are to have."""
 
+from collections.abc import Collection
 from dataclasses import dataclass, field, replace
 from typing import Final
 
+from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.volumes.specs import VolumeSpec, unique_name
 
 MOST_ERRORS: Final = 10
+
+
+class VolumeConflictError(NodeCoreError):
+    """Pods want one volume with different SELinux labels."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +31,18 @@ class PodVolume:
 
 @dataclass(frozen=True)
 class VolumeToMount:
-    """A mount that is to be there."""
+    """A mount that is to be there.
+
+    Attributes:
+        volume: the volume's name on the node.
+        pod_uid: the pod.
+        spec: the volume.
+        is_attachable: whether it is attached to the node first.
+        is_reported_in_use: whether the node's status names it.
+        size_bytes: the size that it is to have, 0 if that does not matter.
+        requested_at_s: when the pod asked for the mount.
+        outer_names: its names in the pod.
+    """
 
     volume: str
     pod_uid: str
@@ -34,6 +51,7 @@ class VolumeToMount:
     is_reported_in_use: bool
     size_bytes: int
     requested_at_s: float
+    outer_names: tuple[str, ...] = ()
 
 
 @dataclass
@@ -55,11 +73,20 @@ class DesiredVolumes:
     def add_pod_to_volume(
         self, pod_uid: str, spec: VolumeSpec, outer_name: str, now_s: float = 0.0
     ) -> str:
-        """Record that the pod is to have the volume; return the volume's name on the node."""
+        """Record that the pod is to have the volume; return the volume's name on the node.
+
+        Raises:
+            VolumeConflictError: another pod is to have it with another SELinux label.
+        """
         name = unique_name(spec, pod_uid)
         fresh = _Desired(spec, spec.is_attachable, spec.size_bytes)
         volume = self._volumes.setdefault(name, fresh)
         before = volume.pods.get(pod_uid)
+        if before is None and spec.selinux_label != volume.spec.selinux_label:
+            raise VolumeConflictError(
+                f"conflicting SELinux labels of volume {spec.name}: "
+                f'"{volume.spec.selinux_label}" and "{spec.selinux_label}"'
+            )
         if before is None:
             volume.pods[pod_uid] = PodVolume(spec, (outer_name,), now_s)
             return name
@@ -81,7 +108,7 @@ class DesiredVolumes:
             if not found.pods:
                 del self._volumes[volume]
 
-    def mark_volumes_reported_in_use(self, reported: set[str]) -> None:
+    def mark_volumes_reported_in_use(self, reported: Collection[str]) -> None:
         """Record which volumes the node's status names as in use."""
         for name, volume in self._volumes.items():
             volume.is_reported_in_use = name in reported
@@ -123,6 +150,7 @@ class DesiredVolumes:
                 volume.is_reported_in_use,
                 volume.size_bytes,
                 pod.requested_at_s,
+                pod.outer_names,
             )
             for name, volume in sorted(self._volumes.items())
             for pod_uid, pod in sorted(volume.pods.items())

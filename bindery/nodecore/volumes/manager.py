@@ -1,6 +1,7 @@
 """The volume manager: what pods, the node's status and the runtime ask about volumes."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -23,6 +24,8 @@ ATTACH_AND_MOUNT_TIMEOUT_S: Final = 123.0
 POLL_PERIOD_S: Final = 0.3
 WAIT_FOR_ATTACH_S: Final = 600.0
 
+_DECIMAL: Final = re.compile("[+-]?[0-9]+")
+
 
 @dataclass(frozen=True)
 class Waiting:
@@ -30,21 +33,24 @@ class Waiting:
 
     Attributes:
         unmounted: its volumes that are not mounted, by their names in the pod.
-        unattached: those of them that are not attached.
-        errors: what went wrong.
+        unattached: its attachable volumes that are not attached.
+        unprocessed: its volumes that are not in the desired state.
+        errors: what went wrong; none if it has only waited for too long.
     """
 
     unmounted: tuple[str, ...] = ()
     unattached: tuple[str, ...] = ()
+    unprocessed: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
-        """The sentence in the pod's event once it has waited for too long."""
+        """The sentence in the pod's event when it has failed or waited for too long."""
         return (
-            f"unmounted volumes=[{' '.join(self.unmounted)}], unattached volumes="
-            f"[{' '.join(self.unattached)}], failed to process volumes=[{' '.join(self.errors)}]: "
-            "timed out waiting for the condition"
+            f"unmounted volumes=[{' '.join(self.unmounted)}], "
+            f"unattached volumes=[{' '.join(self.unattached)}], "
+            f"failed to process volumes=[{' '.join(self.unprocessed)}]: "
+            + ("; ".join(self.errors) or "context deadline exceeded")
         )
 
 
@@ -134,16 +140,32 @@ class VolumeManager:
         """Return whether a round has been made since the volumes of the last run are known."""
         return self._has_synced
 
-    def waiting(self, pod_uid: str) -> Waiting | None:
-        """Return what a pod waits for, None once all its volumes are mounted."""
-        names = self.desired.names_of_pod(pod_uid)
-        mounted = set(self.actual.mounted_of_pod(pod_uid))
-        errors = self.desired.pop_pod_errors(pod_uid)
-        unmounted = sorted(outer for outer, name in names.items() if name not in mounted)
-        if not unmounted and not errors:
+    def waiting(self, pod: PodVolumes) -> Waiting | None:
+        """Return what a pod waits for, None once all volumes that its containers use are mounted.
+
+        The pod's errors are forgotten with the answer.
+        """
+        names = self.desired.names_of_pod(pod.uid)
+        mounted = set(self.actual.mounted_of_pod(pod.uid))
+        errors = self.desired.pop_pod_errors(pod.uid)
+        expected = {one.name for one in pod.volumes if one.is_mounted or one.is_device}
+        unmounted = sorted(outer for outer in expected if names.get(outer) not in mounted)
+        if not unmounted:
             return None
-        unattached = (outer for outer in unmounted if self.actual.volume(names[outer]) is None)
-        return Waiting(tuple(unmounted), tuple(unattached), tuple(errors))
+        unattached = sorted(
+            outer
+            for one in self.desired.volumes_to_mount()
+            if one.pod_uid == pod.uid and one.is_attachable
+            for outer in one.outer_names
+            if not self.volume_is_attached(one.volume)
+        )
+        unprocessed = sorted(expected - names.keys())
+        return Waiting(tuple(unmounted), tuple(unattached), tuple(unprocessed), tuple(errors))
+
+    def still_mounted(self, *pod_uids: str) -> dict[str, list[str]]:
+        """Return the pods that have mounted volumes, with these volumes' names on the node."""
+        found = {uid: self.actual.mounted_of_pod(uid) for uid in pod_uids}
+        return {uid: sorted(volumes) for uid, volumes in found.items() if volumes}
 
     def mounted_volumes_for_pod(self, pod_uid: str) -> dict[str, str]:
         """Return the pod's mounted volumes: the name in the pod -> the name on the node."""
@@ -155,22 +177,25 @@ class VolumeManager:
         """Return whether the pod has volumes, or may have after a restart or a failure."""
         return bool(self.actual.mounted_of_pod(pod_uid, possibly=True))
 
-    def extra_supplemental_groups(self, pod_uid: str) -> list[int]:
-        """Return the groups that the pod gets for its volumes."""
-        groups = {
-            mounted.spec.gid
-            for _, uid, mounted in self.actual.all_mounted()
-            if uid == pod_uid and mounted.spec.gid.isdecimal()
+    def extra_supplemental_groups(self, pod_uid: str, groups: Collection[int] = ()) -> list[int]:
+        """Return the groups that the pod gets for its volumes.
+
+        Args:
+            pod_uid: the pod.
+            groups: the groups that it asks for itself; these are left out.
+        """
+        found = {
+            int(mounted.spec.gid)
+            for _, uid, mounted in self.actual.mounted_volumes()
+            if uid == pod_uid and _DECIMAL.fullmatch(mounted.spec.gid)
         }
-        return sorted(map(int, groups))
+        return sorted(found.difference(groups))
 
     def volumes_in_use(self) -> list[str]:
-        """Return the volumes that the node's status is to name: wanted or mounted for the node."""
+        """Return the volumes that the node's status is to name: attachable, wanted or there."""
         wanted = {one.volume for one in self.desired.volumes_to_mount() if one.is_attachable}
-        mounted = {
-            one.name for one in self.actual.globally_mounted_volumes() if one.spec.is_attachable
-        }
-        return sorted(wanted | mounted)
+        attached = {one.name for one in self.actual.attached_volumes() if one.is_attachable}
+        return sorted(wanted | attached)
 
     def mark_volumes_as_reported_in_use(self, volumes: Sequence[str]) -> None:
         """Record that the node's status names `volumes`."""

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from bindery.nodecore.errors import NodeCoreError
 from bindery.nodecore.volumes.actual import ActualVolumes
-from bindery.nodecore.volumes.desired import DesiredVolumes
+from bindery.nodecore.volumes.desired import DesiredVolumes, VolumeConflictError
 from bindery.nodecore.volumes.specs import VolumeSpec
 
 Found = TypeVar("Found")
@@ -208,11 +208,11 @@ class Populator:
                 continue
             try:
                 spec, claim = volume_spec(pod, wanted, self._cluster)
-            except VolumeError as error:
+                name = self._desired.add_pod_to_volume(pod.uid, spec, wanted.name, self._clock())
+            except (VolumeError, VolumeConflictError) as error:
                 self._desired.add_error_to_pod(pod.uid, str(error))
                 has_all = False
                 continue
-            name = self._desired.add_pod_to_volume(pod.uid, spec, wanted.name, self._clock())
             if claim is not None and not spec.is_read_only:
                 self._desired.update_size(name, spec.size_bytes)
                 self._actual.initialize_size(name, claim.size_bytes)

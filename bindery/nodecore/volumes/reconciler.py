@@ -111,10 +111,11 @@ def _unmounts(
     desired: DesiredVolumes, actual: ActualVolumes, pending: PendingOperations
 ) -> list[Step]:
     return [
-        Step(StepKind.UNMOUNT, volume, mounted.spec, pod_uid)
-        for volume, pod_uid, mounted in actual.all_mounted()
-        if not pending.is_pending(OperationKey(volume, pod_uid))
-        and not desired.pod_exists_in_volume(pod_uid, volume, mounted.spec.selinux_label)
+        Step(StepKind.UNMOUNT, volume.name, mounted.spec, pod_uid)
+        for volume in actual.attached_volumes()
+        for pod_uid, mounted in sorted(volume.pods.items())
+        if not pending.is_pending(OperationKey(volume.name, pod_uid))
+        and not desired.pod_exists_in_volume(pod_uid, volume.name, volume.selinux_label or "")
     ]
 
 
@@ -151,7 +152,7 @@ def _towards(wanted: VolumeToMount, actual: ActualVolumes, *, by_controller: boo
 def _away(volume: AttachedVolume, *, by_controller: bool) -> Step:
     if volume.device_may_be_mounted:
         kind = StepKind.UNMOUNT_DEVICE
-    elif by_controller or not volume.spec.is_attachable:
+    elif by_controller or not volume.is_attachable:
         kind = StepKind.MARK_DETACHED
     else:
         kind = StepKind.DETACH

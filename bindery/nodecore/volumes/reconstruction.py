@@ -38,7 +38,7 @@ class Reconstructed:
     """What became of the volumes that were found.
 
     Attributes:
-        waiting: the attachable volumes, whose devices the node's status has to name.
+        waiting: the volumes, which the node's status has to tell about.
         failed: those that their plugins do not know.
     """
 
@@ -70,6 +70,8 @@ def reconstruct(
     waiting: set[str] = set()
     failed = []
     for one in found:
+        if actual.volume_exists_with_spec_name(one.pod_uid, one.name):
+            continue
         try:
             spec = construct(one)
         except VolumeError:
@@ -77,8 +79,7 @@ def reconstruct(
             continue
         name = unique_name(spec, one.pod_uid)
         actual.mark_volume_as_reconstructed(name, one.pod_uid, spec)
-        if spec.is_attachable:
-            waiting.add(name)
+        waiting.add(name)
     return Reconstructed(frozenset(waiting), tuple(failed))
 
 
@@ -93,9 +94,7 @@ def update_from_node_status(
         actual: the actual state, which is changed.
     """
     for name in waiting:
-        volume = actual.volume(name)
-        if volume is not None and name in attached:
-            actual.mark_volume_as_attached(name, volume.spec, attached[name])
+        actual.update_reconstructed(name, attached.get(name))
 
 
 def orphans(failed: Iterable[FoundVolume], desired: DesiredVolumes) -> list[FoundVolume]:
