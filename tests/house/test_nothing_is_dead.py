@@ -14,7 +14,7 @@ from bindery.api.hami import names as hami_names
 from bindery.api.hami import vendor, wishes
 from bindery.binder import outcome
 from bindery.binder.plugins import interface as binder_points
-from bindery.scheduler.plugins import interface as scheduler_points
+from bindery.scheduler.plugins.interface import jobs, nodes, state
 
 PACKAGE = Path(__file__).resolve().parents[2] / "bindery"
 WRITERS = [
@@ -41,11 +41,13 @@ WRITTEN_BY_OTHERS: dict[type[StrEnum], set[str]] = {
 }
 
 INTERFACES: list[tuple[ModuleType, str]] = [
-    (scheduler_points, "scheduler"),
+    (jobs, "scheduler"),
+    (nodes, "scheduler"),
+    (state, "scheduler"),
     (binder_points, "binder"),
 ]
-NOT_EXTENSION_POINTS = {"Plugin", "BinderPlugin", "PluginFactory"}
-"""What every plugin has, and what makes one."""
+NOT_EXTENSION_POINTS = {"BinderPlugin", "PluginFactory"}
+"""What every binder plugin has, and what makes one."""
 
 
 def points() -> Iterator[tuple[str, str]]:

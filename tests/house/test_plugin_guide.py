@@ -21,8 +21,8 @@ from bindery.api.configuration import (
 from bindery.api.plugins import PluginConfigurationError
 from bindery.binder.plugins import interface as binder_points
 from bindery.binder.plugins import registry as binder_registry
-from bindery.scheduler.plugins import interface as scheduler_points
 from bindery.scheduler.plugins import registry as scheduler_registry
+from bindery.scheduler.plugins.interface import jobs, nodes, state
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "plugins.md").read_text(encoding="utf-8")
@@ -139,7 +139,7 @@ def test_an_argument_that_a_plugin_of_the_page_does_not_know_is_an_error() -> No
         binder_registry.build(misspelt)
 
 
-@pytest.mark.parametrize("interface", [scheduler_points, binder_points])
+@pytest.mark.parametrize("interface", [jobs, nodes, state, binder_points])
 def test_the_page_has_every_extension_point_with_its_methods(interface: ModuleType) -> None:
     rows = dict(re.findall(r"^\| `(\w+)` \| (.*?) \|", PAGE, re.MULTILINE))
     points = {

@@ -18,6 +18,6 @@ The ledger of each resource, and its owner:
       domain
 
 A resource that is a sum per node needs no ledger of its own: the node ledger counts every name. If
-it matters *which* part a pod gets, a plugin offers a ledger (plugins/interface.py). `base` has the
-Protocol.
+it matters *which* part a pod gets, a plugin offers a ledger (plugins/interface/state.py). `base`
+has the Protocol.
 """

@@ -1,7 +1,7 @@
 """The nodes that rules about other pods open and close for pods of one shape, as the plan goes on.
 
-A plugin with a ledger over domains returns them (plugins/interface.py). Placement combines them
-with free room. One placement may change many rows, so the vectors of room do not contain them.
+A plugin with a ledger over domains returns them (plugins/interface/nodes.py). Placement combines
+them with free room. One placement may change many rows, so the vectors of room do not contain them.
 """
 
 from collections.abc import Callable, Iterable, Sequence

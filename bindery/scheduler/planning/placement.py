@@ -23,7 +23,7 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import NodeFailure, Rows
 from bindery.scheduler.planning.filter_cache import FilterCache
 from bindery.scheduler.planning.view import PlanningView
-from bindery.scheduler.plugins.interface import NodeRoom
+from bindery.scheduler.plugins.interface.nodes import NodeRoom
 
 _NOWHERE = -np.inf
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
-from bindery.scheduler.plugins.interface import Plugin
+from bindery.scheduler.plugins.interface.base import Plugin
 
 
 def timed(plugin: Plugin, seconds: dict[str, float]) -> Plugin:

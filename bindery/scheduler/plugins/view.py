@@ -2,7 +2,7 @@
 
 Every extension point gets a `SessionView`. It has no member that plans, commits, ends a session or
 writes a column, so mypy refuses a plugin that tries. Only ledgers change state, with each operation
-of a Statement: `LedgerProvider` gets the writable state for its ledger.
+of a Statement: `interface.state.LedgerProvider` gets the writable state for its ledger.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

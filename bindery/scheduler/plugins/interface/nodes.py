@@ -1,0 +1,242 @@
+"""Extension points that decide about nodes and their devices: which fit, and which are better.
+
+Placement consults them. An answer covers all nodes, or all given rows, at once.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.model.constraints import Constraint
+from bindery.scheduler.model.domains import Domain, DomainAsk
+from bindery.scheduler.model.jobs import Job, Task, Uid
+from bindery.scheduler.model.row_rules import RowRules
+from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.model.verdicts import NodeFailure, Rows
+from bindery.scheduler.plugins.interface.base import Plugin
+from bindery.scheduler.plugins.view import PackingStrategies, SessionView
+
+# ---- filters ----
+
+
+@runtime_checkable
+class NodeFilter(Protocol):
+    """Filters nodes for all pods of a shape, independent of free room.
+
+    The answer is cached until a node's labels, taints, allocatable or readiness change.
+    """
+
+    def node_failures(self, session: SessionView, shape: Shape) -> Iterable[NodeFailure]:
+        """Yield the reasons against nodes; a node without a reason passes."""
+        ...
+
+
+@runtime_checkable
+class JobNodeFilter(Protocol):
+    """Filters nodes for one job, at this moment."""
+
+    def job_node_failures(self, session: SessionView, job: Job) -> Iterable[NodeFailure]:
+        """Yield the reasons against nodes for `job`; usually none."""
+        ...
+
+
+@runtime_checkable
+class TaskNodeFilter(Protocol):
+    """Filters nodes for one pod, by more than its shape."""
+
+    def filters_tasks_of(self, shape: Shape) -> bool:
+        """Return whether `task_node_failures` must be called for each pod of `shape`.
+
+        If so, no vectors are shared between these pods, and each pod costs O(nodes). The answer
+        must depend on `shape` alone.
+        """
+        ...
+
+    def task_node_failures(self, session: SessionView, task: Task) -> Iterable[NodeFailure]:
+        """Yield the reasons against nodes for `task`, at this point of the plan."""
+        ...
+
+
+@runtime_checkable
+class NodeRoom(Protocol):
+    """Reports the free room of nodes in the plugin's own ledger, for example devices."""
+
+    def keeps_room_for(self, shape: Shape) -> bool:
+        """Return whether pods of `shape` need this room. Must depend on `shape` alone."""
+        ...
+
+    def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
+        """Return for each of `rows` whether one more pod of `shape` fits.
+
+        `later`: whether it fits after all releasing pods have gone. The answer for a row may depend
+        on this row only; it is computed again after each operation on the row.
+        """
+        ...
+
+    def no_room_text(self, shape: Shape) -> str:
+        """Return the text for the nodes without room, after their count: `insufficient …`."""
+        ...
+
+
+# ---- scores ----
+
+
+@runtime_checkable
+class NodeScore(Plugin, Protocol):
+    """Scores nodes. The scores of all plugins are added; each has its own range of values.
+
+    The configuration may give the plugin a weight, a factor of its scores.
+    """
+
+    def node_scores(
+        self, session: SessionView, shape: Shape, rows: Rows
+    ) -> NDArray[np.float64] | None:
+        """Return one score for each of `rows`; higher is better. None: 0 for every node.
+
+        A score may depend on its own row only: after a placement, the engine asks for the score of
+        that one node again.
+        """
+        ...
+
+
+@runtime_checkable
+class Packing(Protocol):
+    """Decides alone how some pods are packed; other plugins then have no score for packing."""
+
+    def packs(self, session: SessionView, shape: Shape) -> bool:
+        """Return whether pods of `shape` are packed by this plugin's scores. Must be fast."""
+        ...
+
+
+@runtime_checkable
+class HasStrategies(Protocol):
+    """Has the configured strategies of packing, for plugins that score or choose devices."""
+
+    def packing_strategies(self) -> PackingStrategies:
+        """Return the strategies; they must not change."""
+        ...
+
+
+@runtime_checkable
+class GpuStrategy(Protocol):
+    """Has a strategy for pods with GPUs, for the scores of other plugins."""
+
+    def gpu_strategy(self) -> Literal["binpack", "spread"]:
+        """Return binpack to prefer the fullest node, spread to prefer the emptiest."""
+        ...
+
+
+@runtime_checkable
+class WorthWaiting(Protocol):
+    """Prefers nodes with releasing room to a node with idle room."""
+
+    def worth_waiting(
+        self, session: SessionView, shape: Shape, row: int, rows: Rows
+    ) -> BoolColumn | None:
+        """Return a mask of `rows`: those better than the node at `row`; None if there are none.
+
+        Pods of `shape` fit at `row` now, and at `rows` after all releasing pods have gone. Called
+        for each pod while there are releasing pods.
+        """
+        ...
+
+
+# ---- rules in which one placement changes many nodes ----
+
+
+@runtime_checkable
+class PlacementRules(Plugin, Protocol):
+    """Opens, closes and scores nodes for pods of a shape by the pods on other nodes.
+
+    For rules in which one placement changes many nodes, such as all nodes of a zone.
+    """
+
+    def placement_rules(self, session: SessionView, shape: Shape) -> RowRules | None:
+        """Return the rules for pods of `shape`, or None if there are none.
+
+        Called once in a session for each shape with own rules, and for each shape with labels that
+        rules of other pods refer to. The plugin's ledger keeps the returned object up to date.
+        """
+        ...
+
+
+@runtime_checkable
+class NominatedRules(Protocol):
+    """Closes nodes by the pods of other schedulers that are nominated for them."""
+
+    def nominated_rules(
+        self, session: SessionView, shape: Shape, nominated: Mapping[int, Sequence[Uid]]
+    ) -> RowRules | None:
+        """Return rules by `nominated` (node row -> pods), each node with its own; None for none."""
+        ...
+
+
+# ---- domains ----
+
+
+@runtime_checkable
+class CandidateDomains(Protocol):
+    """Offers sets of nodes for a whole job; the first set that fits is used."""
+
+    def domains(self, session: SessionView, job: Job) -> Iterable[BoolColumn] | None:
+        """Return masks over node rows, best first; None if the job needs no domain."""
+        ...
+
+
+@runtime_checkable
+class GangDomains(Protocol):
+    """Offers domains for pods of a gang that must be together, for a reason other than topology."""
+
+    def gang_domains(
+        self, session: SessionView, job: Job, freeable: IntColumns | None
+    ) -> Iterable[Domain] | None:
+        """Return the domains to try for the next pods of `job`, best first; None if it needs none.
+
+        Not asked if `CandidateDomains` has domains for it. `freeable`: see `DomainAsk`.
+        """
+        ...
+
+
+@runtime_checkable
+class GroupDomains(Protocol):
+    """Offers sets of nodes for pods with a topology constraint.
+
+    Called for a whole gang, for each of its sub-groups inside the domain of the group above, for
+    pods that join a running gang, and when room is made for them.
+    """
+
+    def group_domains(self, session: SessionView, ask: DomainAsk) -> Iterable[Domain]:
+        """Return the candidates, best first; read lazily, so a generator does no needless work.
+
+        Candidates of the first rank with a plan are compared; those of higher ranks are not tried.
+        """
+        ...
+
+    def no_domain_text(self, session: SessionView, ask: DomainAsk) -> str:
+        """Return why there is no candidate for `ask`."""
+        ...
+
+    def tree_positions(self, session: SessionView, constraint: Constraint) -> NDArray[np.intp]:
+        """Return node row -> position; the rows of each domain are adjacent, at every level."""
+        ...
+
+
+# ---- devices ----
+
+
+@runtime_checkable
+class DeviceChoice(Protocol):
+    """Orders the devices of a node for a pod with a GPU share; the ledger takes those with room.
+
+    Not called for pods that request whole devices.
+    """
+
+    def choose_devices(self, session: SessionView, task: Task, row: int) -> Sequence[str] | None:
+        """Return device ids, best first, or None to leave the choice to the next plugin.
+
+        The id of a GPU is its index on the node, from 0.
+        """
+        ...
