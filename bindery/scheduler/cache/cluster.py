@@ -33,10 +33,11 @@ from bindery.kube.resources import Resource
 from bindery.kube.store import Change, EventType
 from bindery.scheduler.cache.budgets import Budgets
 from bindery.scheduler.cache.contests import Contests
-from bindery.scheduler.cache.defects import Defects, Stage, Subject
+from bindery.scheduler.cache.defects import Defects
 from bindery.scheduler.cache.eviction_history import EvictionHistory
 from bindery.scheduler.cache.failures import FailureMemory
 from bindery.scheduler.cache.holds import Holds, carried, owner_and_commit
+from bindery.scheduler.cache.intake import Intake
 from bindery.scheduler.cache.members import Members, Place
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.observers import Observe, Observers
@@ -44,13 +45,11 @@ from bindery.scheduler.cache.orphans import Orphans
 from bindery.scheduler.cache.priorities import PriorityClasses
 from bindery.scheduler.cache.problems import mistakes
 from bindery.scheduler.cache.promises import Promises
-from bindery.scheduler.cache.quarantine import Quarantine, substitutes
 from bindery.scheduler.cache.stage_rooms import StageRooms
 from bindery.scheduler.cache.staleness import StalenessMemory
 from bindery.scheduler.cache.tasks import TaskStore
 from bindery.scheduler.model.jobs import Job, JobKey, Task, Uid
 from bindery.scheduler.model.problems import ObjectProblem
-from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.resources import ResourceAxis
 from bindery.scheduler.model.state import PlanState
 
@@ -89,7 +88,6 @@ class Cluster:
         self.commit_counts: dict[Uid, int] = {}
         """Gang or pod UID -> number of Statements committed for it."""
         self.problems: deque[ObjectProblem] = deque(maxlen=_MOST_PROBLEMS)
-        self.quarantine = Quarantine()
         self.promises = Promises()
         self.staleness = StalenessMemory()
         self.eviction_history = EvictionHistory()
@@ -100,6 +98,15 @@ class Cluster:
         self._contests = Contests(partial(self.report_group, "PodsTaken"))
         self._orphans = Orphans()
         self.budgets = Budgets()
+        self._intake = Intake(
+            self._take_in,
+            self.state.nodes,
+            self._tasks,
+            self.observers,
+            self.defects,
+            self.problems,
+        )
+        self.quarantine = self._intake.quarantine
 
     def apply(self, change: Change[KubeObject]) -> bool:
         """Apply one watch event; kinds of plugins go only to the observers.
@@ -107,74 +114,15 @@ class Cluster:
         Returns:
             Whether a plan may change: not by an expected binding, or a node's heartbeat.
         """
-        # `known` is read before `tell` overwrites it: a substitute may need the last good state.
-        known, writes = self.observers.known(change.object), self._tasks.charges.writes
-        try:
-            is_news = self._tell_all(change)
-        except Exception as error:
-            # Read before quarantining, which writes charges itself.
-            is_half_done = self._tasks.charges.writes != writes
-            self._quarantine(change, error, known)
-            if is_half_done:
-                self._tasks.recount()
-            return True
-        if self.quarantine:
-            self.quarantine.drop(change.object)
-        return is_news
+        return self._intake.apply(change)
 
     def observe(self, observers: Iterable[tuple[Sequence[Resource[Any]], Observe]]) -> None:
         """Replace the observers of changes, and pass the existing objects to the new ones."""
-        failed: list[tuple[KubeObject, Exception]] = []
-        self.observers.replace(observers, lambda item, error: failed.append((item, error)))
-        for item, error in failed:
-            self._quarantine(Change(EventType.MODIFIED, item, item), error, None)
+        self._intake.observe(observers)
 
     def recount(self) -> None:
         """Compute all sums again, after an error that may have left them half changed."""
         self._tasks.recount()
-
-    def _tell_all(self, change: Change[KubeObject]) -> bool:
-        concerns_filters = self.observers.tell(change)
-        if concerns_filters:
-            self.state.nodes.version += 1  # drops cached filters
-        return self._take_in(change) or concerns_filters
-
-    def _quarantine(
-        self, change: Change[KubeObject], error: Exception, known: KubeObject | None
-    ) -> None:
-        """Leave out the object of `change` after an error, and report the error at the object."""
-        item, meta = change.object, change.object.metadata
-        kind = self.observers.resource(item)
-        subject = Subject(kind.kind, meta.namespace, meta.name)
-        text = self.defects.note(Stage.INTAKE, subject, error)
-        why = f"the scheduler cannot process it: {text}"
-        self._withdraw(item)
-        if change.type is EventType.DELETED:
-            self.quarantine.drop(item)
-            return
-        self.problems.append(
-            ObjectProblem(kind.api_version, kind.kind, meta, JobReason.INTERNAL_ERROR, why)
-        )
-        self.quarantine.put(item, why)
-        for instead in substitutes(item, known, why):
-            try:
-                self._tell_all(Change(EventType.ADDED, instead, None))
-            except Exception as again:
-                self.defects.note(Stage.INTAKE, subject, again)
-                self._withdraw(instead)
-            else:
-                return
-
-    def _withdraw(self, item: KubeObject) -> None:
-        """Remove all traces of `item` after an error halfway through its intake."""
-        self.observers.withdraw(item)
-        self.state.nodes.version += 1
-        try:
-            self._take_in(Change(EventType.DELETED, item, item))
-        except Exception:
-            if isinstance(item, Pod):
-                self._tasks.purge(Uid(item.metadata.uid))
-            self._tasks.recount()
 
     def _take_in(self, change: Change[KubeObject]) -> bool:
         item, gone = change.object, change.type is EventType.DELETED

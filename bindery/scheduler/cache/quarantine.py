@@ -1,6 +1,6 @@
 """Objects in quarantine: those that raised an unexpected error during intake.
 
-Used by cluster.py. An object in quarantine is left out of planning; all other objects are planned
+Owned by intake.py. An object in quarantine is left out of planning; all other objects are planned
 as usual.
 """
 

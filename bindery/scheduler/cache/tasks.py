@@ -15,7 +15,7 @@ from bindery.scheduler.cache.defects import Defects, Stage, Subject
 from bindery.scheduler.cache.expected_reservations import ExpectedReservations
 from bindery.scheduler.cache.future_pods import FuturePods
 from bindery.scheduler.cache.grants import Grants
-from bindery.scheduler.cache.holds import Hold, Holds
+from bindery.scheduler.cache.holds import Holds
 from bindery.scheduler.cache.members import Members
 from bindery.scheduler.cache.namespaces import Namespaces
 from bindery.scheduler.cache.pod_shapes import PodShapes
@@ -30,6 +30,7 @@ from bindery.scheduler.cache.reading import (
     shows_its_binding,
     status_by_pod,
 )
+from bindery.scheduler.cache.task_queues import TaskQueues, is_to_record
 from bindery.scheduler.cache.unknown_queues import drop_unknown_queues
 from bindery.scheduler.model.jobs import NO_ROW, Job, JobKey, Task, TaskStatus, Uid
 from bindery.scheduler.model.nominations import is_nominated
@@ -59,13 +60,12 @@ class TaskStore:
         self._default_priority = priority_classes.default
         self._holds = holds
         self.shapes = PodShapes(state.nodes)
+        self._queues = TaskQueues(state.jobs, holds, trusts_records=self._trusts_records)
         self._grants = Grants(holds, trusts_records=self._trusts_records)
         self._scheduler_name = configuration.scheduler_name
         self._node_pool = configuration.node_pool
         self._evicting: set[Uid] = set()
         """Tasks with a committed eviction that their pods do not show yet."""
-        self._bound_in: dict[Uid, str] = {}
-        """Bound pod -> the queue in which this process saw its binding."""
         self.unrecorded: set[Uid] = set()
         """Bound pods whose job was assigned to another queue than the recorded one."""
         self._leaving: set[Uid] = set()
@@ -94,8 +94,8 @@ class TaskStore:
             return old is not None
         pod = self._grants.as_granted(pod)
         if pod.spec.node_name:
-            # `_note_binding` reads the hold, so it comes before the hold ends.
-            self._note_binding(uid, old)
+            # `note_binding` reads the hold, so it comes before the hold ends.
+            self._queues.note_binding(uid, old)
             self._holds.settle(uid)
         if status is not TaskStatus.RUNNING:  # the pod shows its eviction, or has ended
             self._evicting.discard(uid)
@@ -157,7 +157,7 @@ class TaskStore:
         self._holds.pod_gone(uid)
         self.reshape(self.shapes.forget(uid))
         self._evicting.discard(uid)
-        self._bound_in.pop(uid, None)
+        self._queues.forget(uid)
         task = self._state.tasks.get(uid)
         if task is not None:
             self._take_out(task)
@@ -177,7 +177,9 @@ class TaskStore:
         if task is None:
             self._expect_reservations(uid)
             return False
-        if self._stands(task) == (task.status, task.node_name) and not self._is_misplaced(task):
+        if self._stands(task) == (task.status, task.node_name) and not self._queues.is_misplaced(
+            task
+        ):
             return False
         self._withdraw(task)
         self._enter(task)
@@ -339,52 +341,13 @@ class TaskStore:
         changed = [
             task
             for task in job.tasks.values()
-            if task.queue != self._queue_of(job, task)
+            if task.queue != self._queues.queue_of(job, task)
             or task.is_preemptible != self._priority_classes.is_preemptible(job, task)
         ]
         for task in changed:
             self._withdraw(task)
         for task in changed:
             self._enter(task)
-
-    def _is_misplaced(self, task: Task) -> bool:
-        return task.is_ours and task.queue != self._queue_of(self._state.jobs[task.job], task)
-
-    def _queue_of(self, job: Job, task: Task) -> str:
-        """Return the queue in which `task` counts; its status must be up to date.
-
-        A bound pod stays in the queue that it was bound in, whatever its owner changes afterwards,
-        unless the job was assigned to another queue.
-        """
-        if not task.status.holds_room:
-            return job.queue
-        if task.status is TaskStatus.BINDING:
-            hold = self._holds.get(task.uid) or Hold(task.node_name)
-            is_assigned = job.is_assigned and hold.pod_group == job.uid
-            return job.named_queue if is_assigned or not hold.queue else hold.queue
-        if job.is_assigned and task.recorded_group == job.uid:
-            return job.named_queue
-        seen = self._bound_in.get(task.uid, "")
-        # Where owners can write records, this process's own observation comes first.
-        if self._trusts_records:
-            return task.recorded_queue or seen or job.named_queue
-        return seen or task.recorded_queue or job.named_queue
-
-    @staticmethod
-    def _is_to_record(job: Job, task: Task) -> bool:
-        return job.is_assigned and bool(task.recorded_queue) and task.queue != task.recorded_queue
-
-    def _note_binding(self, uid: Uid, before: Task | None) -> None:
-        """Remember the queue of a pod that has just been bound; `before` is its old task."""
-        if uid in self._bound_in:
-            return
-        hold = self._holds.get(uid)
-        if hold is not None and hold.queue:
-            self._bound_in[uid] = hold.queue
-        elif before is not None and before.is_ours and not before.pod_node:
-            job = self._state.jobs[before.job]
-            if job.exists:
-                self._bound_in[uid] = job.queue
 
     def _job(self, task: Task, pod: Pod) -> Job:
         key = task.job
@@ -438,14 +401,14 @@ class TaskStore:
         if task.is_ours:
             job = self._state.jobs[task.job]
             # The queue depends on the status, and `job.add` counts the task in the queue.
-            task.queue = self._queue_of(job, task)
+            task.queue = self._queues.queue_of(job, task)
             task.queue_row = self._state.queues.row(task.queue)
             if not task.has_own_priority:
                 task.priority = self._default_priority
             task.is_preemptible = self._priority_classes.is_preemptible(job, task)
             job.add(task)
             self._note_waiting(job)
-            if task.pod_status is TaskStatus.RUNNING and self._is_to_record(job, task):
+            if task.pod_status is TaskStatus.RUNNING and is_to_record(job, task):
                 self.unrecorded.add(task.uid)
         self.charges.enter(task)
 
@@ -459,7 +422,7 @@ class TaskStore:
         if not shows_its_binding(old, task) or not counts_alike(old, task):
             return False
         job = self._state.jobs[task.job]
-        if old.queue != self._queue_of(job, task):
+        if old.queue != self._queues.queue_of(job, task):
             return False
         if not task.has_own_priority:
             task.priority = self._default_priority
@@ -467,7 +430,7 @@ class TaskStore:
             return False
         task.is_preemptible = old.is_preemptible
         task.row, task.queue, task.queue_row = old.row, old.queue, old.queue_row
-        if self._is_to_record(job, task):
+        if is_to_record(job, task):
             self.unrecorded.add(task.uid)
         self._state.tasks[task.uid] = job.tasks[task.uid] = task
         return True
