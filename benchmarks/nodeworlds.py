@@ -1,5 +1,7 @@
 """Nodes with NUMA zones, for the measurements of what a node decides and what is predicted."""
 
+from random import Random
+
 from bindery.api.names import NUMA_DETAIL_ANNOTATION
 from bindery.api.numadetail import NumaDetail
 from bindery.kube.nodetopologies import (
@@ -91,19 +93,17 @@ def pod(uid: str, cpus: int = 4, devices: int = 1, memory_gib: int = 4) -> Pod:
 
 
 def zones_of_node(zones: int, policy: str, node: int) -> NodeZones:
-    """Return a node as counts; how much is in use depends on `node`."""
+    """Return a node as counts; `node` is the seed of how much is in use on each zone."""
+    random = Random(node)
     totals = {"cpu": 32, "memory": 63 * GIB, **dict.fromkeys(DEVICES, 4)}
-    free = []
-    for zone in range(zones):
-        used = (node * 7 + zone * 3) % 5
-        free.append(
-            {
-                "cpu": 30 - 6 * used,
-                "memory": (63 - 12 * used) * GIB,
-                DEVICES[0]: 4 - used,
-                DEVICES[1]: (node + zone) % 5,
-            }
-        )
+    free = [
+        {
+            "cpu": random.randint(0, 30),
+            "memory": random.randint(0, 63) * GIB,
+            **{device: random.randint(0, 4) for device in DEVICES},
+        }
+        for _ in range(zones)
+    ]
     return NodeZones(tuple(free), (totals,) * zones, policy)
 
 

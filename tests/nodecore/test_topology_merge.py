@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import reduce
 from itertools import product
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -23,8 +24,32 @@ from bindery.nodecore.topology.policies import (
     SINGLE_NUMA_NODE,
     merge_hints,
 )
+from bindery.nodecore.topology.subsets import all_ands
 
 TWO = NumaInfo((0, 1))
+
+
+@given(st.data(), st.integers(1, 9), st.integers(1, 6))
+def test_the_ands_of_tables_are_those_of_all_combinations(
+    data: st.DataObject, nodes: int, count: int
+) -> None:
+    masks = st.sets(st.integers(1, (1 << nodes) - 1), max_size=4)
+    sets = data.draw(st.lists(masks, min_size=count, max_size=count))
+    tables = [np.isin(np.arange(1 << nodes), sorted(each)) for each in sets]
+
+    found = all_ands(tables, nodes)
+
+    ands = {reduce(lambda one, other: one & other, each) for each in product(*sets)}
+    assert set(np.flatnonzero(found)) == ands - {0}
+
+
+@pytest.mark.parametrize("nodes", [8, 9, 16])
+def test_ands_of_full_tables_do_not_overflow(nodes: int) -> None:
+    full = np.ones(1 << nodes, np.bool_)
+
+    found = all_ands([full] * 5, nodes)
+
+    assert found[1:].all()
 
 
 def hint(*nodes: int, preferred: bool = True) -> Hint:

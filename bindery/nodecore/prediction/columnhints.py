@@ -5,17 +5,14 @@ mask is a hint. All hints with `fewest` zones are preferred.
 """
 
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
 from bindery.nodecore.prediction.arrays import POLICIES, Floats
-from bindery.nodecore.prediction.columns import Bools, Columns, Sums, by_narrowness
+from bindery.nodecore.prediction.columns import Bools, Columns, Masks, Sums, by_narrowness
 from bindery.nodecore.topology.policies import SINGLE_NUMA_NODE
-
-_BLOCK: Final = 512
-"""Columns that are computed at once where a column has 2^Z numbers, so that they stay in cache."""
 
 SINGLE: Final = POLICIES.index(SINGLE_NUMA_NODE)
 
@@ -89,6 +86,8 @@ class Memory:
         groups = columns.groups
         self._unused = groups == 0
         self._has_groups = bool((groups & (groups - 1) != 0).any())
+        singles = {1 << zone for zone in range(columns.zones)}
+        self._used_masks = sorted({*np.unique(groups).tolist(), *singles})
         self._masks: dict[int, Bools] = {}
         self.fewest = self._fewest()
         self.active: Bools = columns.has_static_memory & self._is_possible()
@@ -113,23 +112,38 @@ class Memory:
         if columns.reusable_memory:
             return _stacked(self, columns.zones, nodes)
         found = all_of(self._unused[:, nodes])
-        groups = {int(group) for group in np.unique(columns.groups)}
-        for mask in groups | {1 << zone for zone in range(columns.zones)}:
-            found[mask] = self._group_is_free(mask)[nodes]
+        for mask in self._used_masks:
+            found[mask] = self._group_is_free(mask, nodes)
         for name, size in self._wanted.items():
             found &= enough_on(columns.free[name][:, nodes], size)
         found[0] = False
         return found
 
-    def _group_is_free(self, mask: int) -> Bools:
-        free = np.ones(self._columns.size, np.bool_)
+    def narrowest(self, nodes: NDArray[np.intp], inside: Masks) -> Masks:
+        """Return the narrowest hint of each node that has all zones of a mask, 0 if none has.
+
+        Args:
+            nodes: the m columns to ask.
+            inside: uint8 [m]; the masks.
+        """
+        order = np.array([0, *reversed(by_narrowness(self._columns.zones))], np.uint8)
+        weights = np.argsort(order).astype(np.uint8)  # the narrowest mask has the largest
+        lacking = inside[None, :] & ~np.arange(len(order), dtype=np.uint8)[:, None]
+        fits = self.table(nodes) & (lacking == 0)
+        found: Masks = order[(fits.view(np.uint8) * weights[:, None]).max(axis=0)]
+        return found
+
+    def _group_is_free(self, mask: int, nodes: NDArray[np.intp] | slice = slice(None)) -> Bools:
+        """Return where no zone of `mask` is used apart or with others."""
         is_single = mask & (mask - 1) == 0
+        free = np.ones(self._columns.size, np.bool_)[nodes]
         for zone in range(self._columns.zones):
             if mask >> zone & 1:
                 if self._has_groups or is_single:
-                    free &= self._unused[zone] | (self._columns.groups[zone] == mask)
+                    groups = self._columns.groups[zone, nodes]
+                    free &= (groups == 0) | (groups == mask)
                 else:
-                    free &= self._unused[zone]
+                    free &= self._unused[zone, nodes]
         return free
 
     def _fewest(self) -> NDArray[np.int64]:
@@ -181,16 +195,19 @@ def enough_on(rows: Floats | NDArray[np.float32], size: float) -> Bools:
         rows: float64 [Z, m], or float32 for counts, which it holds exactly up to 2^24.
         size: what is needed.
     """
-    count = rows.shape[1]
-    found = np.empty((1 << len(rows), count), np.bool_)
-    sums = np.zeros((1 << len(rows), min(_BLOCK, count)), rows.dtype)
-    for start in range(0, count, _BLOCK):
-        block = rows[:, start : start + _BLOCK]
-        part = sums[:, : block.shape[1]]
-        for zone, row in enumerate(block):
-            np.add(part[: 1 << zone], row, out=part[1 << zone : 2 << zone])
-        np.greater_equal(part, size, out=found[:, start : start + _BLOCK])
-    return found
+    # Two short tables of sums, for the lower and the upper zones, instead of 2^Z sums.
+    half = len(rows) // 2
+    lower, upper = _sums(rows[:half]), _sums(rows[half:])
+    enough = lower[None, :, :] >= (size - upper)[:, None, :]
+    return np.asarray(enough.reshape(1 << len(rows), rows.shape[1]))
+
+
+def _sums(rows: NDArray[Any]) -> NDArray[Any]:
+    """Return the sums of the rows of all masks; [2^Z, m]."""
+    sums = np.zeros((1 << len(rows), rows.shape[1]), rows.dtype)
+    for zone, row in enumerate(rows):
+        np.add(sums[: 1 << zone], row, out=sums[1 << zone : 2 << zone])
+    return sums
 
 
 def all_of(rows: Bools) -> Bools:
@@ -213,7 +230,9 @@ def _fewest(totals: Floats, count: float) -> NDArray[np.int64]:
     """Return on how few zones `count` could ever be had; all zones with any if it could not."""
     if (totals.max(axis=0) >= count).all():
         return np.ones(totals.shape[1], np.int64)
-    cumulated = np.cumsum(-np.sort(-totals, axis=0), axis=0)
-    fewest = (cumulated < count).sum(axis=0) + 1
+    # Each node in a row of its own: short rows are sorted much faster than columns.
+    largest_first = np.sort(np.ascontiguousarray(-totals.T), axis=1)
+    cumulated = np.cumsum(largest_first, axis=1)
+    fewest = (cumulated > -count).sum(axis=1) + 1
     found: NDArray[np.int64] = np.minimum(fewest, (totals > 0).sum(axis=0))
     return found

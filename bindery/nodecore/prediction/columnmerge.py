@@ -7,6 +7,7 @@ choices that are not preferred.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,16 +15,22 @@ from numpy.typing import NDArray
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.arrays import POLICIES, Floats
 from bindery.nodecore.prediction.columnhints import SINGLE, ColumnHints, Counted, Memory
-from bindery.nodecore.prediction.columns import Bools, Columns, Masks, by_narrowness, of_size
+from bindery.nodecore.prediction.columns import (
+    Bools,
+    Columns,
+    Masks,
+    blocks,
+    by_narrowness,
+    of_size,
+)
 from bindery.nodecore.prediction.requests import Wanted
+from bindery.nodecore.topology.hints import Hint
+from bindery.nodecore.topology.merge import order
 from bindery.nodecore.topology.policies import BEST_EFFORT, NONE
 from bindery.nodecore.topology.subsets import all_ands
 
 _NONE = POLICIES.index(NONE)
 _BEST_EFFORT = POLICIES.index(BEST_EFFORT)
-
-_FEWEST, _FEWER, _MORE = 0, 16, 32
-"""Ranks of choices that are not preferred; see `merge.order`."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +59,8 @@ def decide(columns: Columns, wanted: Wanted) -> Decisions:
     masks[has_policy & no_preference] = columns.everything
     preferred: Bools = masks != 0
     others = np.flatnonzero((columns.policy == _BEST_EFFORT) & ~preferred)
-    if len(others):
-        masks[others] = _reachable(columns, hints, others)
+    for some in blocks(others):
+        masks[some] = _reachable(columns, hints, some)
     masks[(columns.policy == SINGLE) & (masks == columns.everything)] = 0
     admit = preferred | ~has_policy | (columns.policy == _BEST_EFFORT)
     return Decisions(masks, preferred, admit)
@@ -111,50 +118,67 @@ def _common_size(columns: Columns, hints: Sequence[ColumnHints]) -> NDArray[np.i
 def _reachable(columns: Columns, hints: Sequence[ColumnHints], nodes: NDArray[np.intp]) -> Masks:
     """Return the best AND of one hint of each resource, for the columns `nodes`."""
     tables = [resource.table(nodes) & resource.active[nodes] for resource in hints]
-    first, inverse = _distinct(np.concatenate(tables))
-    tables = [table[:, first] for table in tables]
-    narrow = np.array([0, *by_narrowness(columns.zones)])
-    counts = np.bitwise_count(narrow)
-    fewest = np.zeros(len(first), np.uint8)
+    fewest = np.zeros(len(nodes), np.uint8)
     for table in tables:
-        # The first row is the empty mask, which is no hint: without any hint, this is 0.
-        fewest = np.maximum(fewest, counts[table[narrow].argmax(axis=0)])
-        table[columns.everything] |= ~table.any(axis=0)
+        zones = _fewest_zones(columns, table)
+        table[columns.everything] |= zones == 0
+        np.maximum(fewest, zones, out=fewest)
     reached = all_ands(tables, columns.zones)
-    if columns.has_distances:
-        return _best(columns, reached[:, inverse], fewest[inverse], nodes)
-    return _best(columns, reached, fewest, nodes[first])[inverse]
+    return _nearest(columns, reached, _best(columns, reached, fewest), nodes)
 
 
-def _distinct(table: Bools) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return one column of each kind, and for each column which of these it is like."""
-    bits = [table.view(np.uint8)[place::8] for place in range(8)]
-    packed = bits[0].copy()
-    for place, rows in enumerate(bits):
-        packed[: len(rows)] |= rows << np.uint8(place)
-    packed = np.ascontiguousarray(packed.T)
-    kinds = packed.view(np.dtype((np.void, packed.shape[1]))).ravel()
-    _, first, inverse = np.unique(kinds, return_index=True, return_inverse=True)
-    return first, inverse
+def _fewest_zones(columns: Columns, table: Bools) -> NDArray[np.uint8]:
+    """Return with how many zones the narrowest hint of each column is, 0 without any hint."""
+    counts = np.bitwise_count(np.arange(len(table), dtype=np.uint8))
+    weights = np.uint8(columns.zones + 1) - counts  # the narrowest has the largest
+    largest: NDArray[np.uint8] = (table.view(np.uint8) * weights[:, None]).max(axis=0)
+    return np.where(largest > 0, np.uint8(columns.zones + 1) - largest, np.uint8(0))
 
 
-def _best(
-    columns: Columns, reached: Bools, fewest: NDArray[np.uint8], nodes: NDArray[np.intp]
-) -> Masks:
-    """Return the best of the masks in `reached`, all zones where there is none."""
-    best = np.full(len(nodes), columns.everything, np.uint8)
-    lowest = np.full(len(nodes), 2 * _MORE)
-    nearest = np.zeros(len(nodes))
-    for mask in by_narrowness(columns.zones):
-        count = mask.bit_count()
-        if not reached[mask].any():
-            continue
-        rank = np.where(count < fewest, _FEWER + columns.zones - count, _MORE + count)
-        rank[count == fewest] = _FEWEST
-        distance = columns.mean_distance(mask, SINGLE)
-        near = np.zeros(len(nodes)) if distance is None else distance[nodes]
-        better = reached[mask] & ((rank < lowest) | ((rank == lowest) & (near < nearest)))
-        best[better] = mask
-        lowest[better] = rank[better]
-        nearest[better] = near[better]
+def _best(columns: Columns, reached: Bools, fewest: NDArray[np.uint8]) -> Masks:
+    """Return the best of the masks in `reached`, without distances; all zones without any."""
+    best = np.full(len(fewest), columns.everything, np.uint8)
+    for count in range(columns.zones + 1):
+        of_this = fewest == count
+        if of_this.any():
+            weights, masks = _order(columns.zones, count)
+            largest = (reached.view(np.uint8) * weights[:, None]).max(axis=0)
+            np.copyto(best, masks[largest], where=of_this)
     return best
+
+
+@lru_cache(maxsize=128)
+def _order(zones: int, fewest: int) -> tuple[NDArray[np.uint8], Masks]:
+    """Return the weight of each mask and the mask of each weight; the best has the largest.
+
+    The empty mask has the weight 0, which stands for all zones.
+    """
+    hints = [Hint(mask, preferred=False) for mask in by_narrowness(zones)]
+    ordered = [hint.mask or 0 for hint in sorted(hints, key=lambda one: order(one, fewest))]
+    masks = np.array([len(ordered), *reversed(ordered)], np.uint8)
+    weights = np.zeros(len(masks), np.uint8)
+    weights[masks[1:]] = np.arange(1, len(masks))
+    return weights, masks
+
+
+def _nearest(columns: Columns, reached: Bools, best: Masks, nodes: NDArray[np.intp]) -> Masks:
+    """Return the nearest of the masks in `reached` that have as many zones as the best.
+
+    Args:
+        columns: all nodes.
+        reached: bool [2^Z, m].
+        best: uint8 [m].
+        nodes: the m columns that are asked.
+    """
+    if not columns.has_distances:
+        return best
+    found, counts = best.copy(), np.bitwise_count(best)
+    nearest = np.full(len(nodes), np.inf)
+    for mask in by_narrowness(columns.zones):
+        fits = reached[mask] & (counts == mask.bit_count())
+        distance = columns.mean_distance(mask, SINGLE, nodes) if fits.any() else None
+        if distance is not None:
+            better = fits & (distance < nearest)
+            found[better] = mask
+            nearest[better] = distance[better]
+    return found

@@ -1,6 +1,8 @@
 """The zones of nodes with as many zones each: one column for each node, one row for each zone."""
 
+from collections.abc import Iterator
 from functools import lru_cache
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,6 +11,9 @@ from bindery.nodecore.masks import iterate, narrowness
 from bindery.nodecore.pods import CPU
 from bindery.nodecore.prediction.arrays import Floats, ZoneArrays
 from bindery.nodecore.prediction.zones import is_memory
+
+_BLOCK: Final = 1024
+"""Columns that are computed at once where a column has 2^Z numbers, so that they stay in cache."""
 
 Bools = NDArray[np.bool_]
 Masks = NDArray[np.uint8]
@@ -74,7 +79,9 @@ class Columns:
         reusable = self.reusable.get(resource)
         return self.free[resource] if reusable is None else self.free[resource] + reusable
 
-    def mean_distance(self, mask: int, policy: int) -> Floats | None:
+    def mean_distance(
+        self, mask: int, policy: int, nodes: NDArray[np.intp] | slice = slice(None)
+    ) -> Floats | None:
         """Return the mean distance within `mask` for each column, 0 where it does not count.
 
         None if it counts nowhere.
@@ -82,16 +89,24 @@ class Columns:
         Args:
             mask: the zones.
             policy: the code of the policy that has no such option.
+            nodes: the columns to ask.
         """
         if self._distances is None:
             return None
         inside = [zone for zone in range(self.zones) if mask >> zone & 1]
-        within = self._distances[:, inside][:, :, inside].sum(axis=(1, 2)) / len(inside) ** 2
-        return np.where(self._closest & (self.policy != policy), within, 0.0)
+        distances = self._distances[nodes][:, inside][:, :, inside]
+        counts = self._closest[nodes] & (self.policy[nodes] != policy)
+        return np.where(counts, distances.sum(axis=(1, 2)) / len(inside) ** 2, 0.0)
 
     def bits(self, chosen: Masks, zone: int) -> Bools:
         """Return for each column whether `zone` is in its mask."""
         return (chosen >> np.uint8(zone) & np.uint8(1)).astype(np.bool_)
+
+
+def blocks(nodes: NDArray[np.intp]) -> Iterator[NDArray[np.intp]]:
+    """Yield `nodes` in parts that are small enough for tables with 2^Z rows."""
+    for start in range(0, len(nodes), _BLOCK):
+        yield nodes[start : start + _BLOCK]
 
 
 @lru_cache(maxsize=16)
