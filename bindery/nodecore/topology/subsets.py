@@ -19,7 +19,7 @@ _PRODUCT_BITS: Final = 32
 def all_ands(tables: Sequence[NDArray[np.bool_]], nodes: int) -> NDArray[np.bool_]:
     """Return where a mask is the AND of one mask of each table; bool [2^nodes, ...].
 
-    The empty mask counts in no table and is never found, if there are several tables.
+    The empty mask counts in no table, and its row in the result has no meaning.
 
     Args:
         tables: at least one; bool [2^nodes, ...].
