@@ -12,7 +12,7 @@ from bindery.kube import taints
 from bindery.kube.labels import selects_node
 from bindery.kube.objects import Node
 from bindery.kube.podspec import Container, ResourceRequirements
-from bindery.nodeagent.pod_objects import HollowPod, PodSecurityContext
+from bindery.nodeagent.pod_objects import HollowPod, HollowPodSpec, PodSecurityContext
 from bindery.nodecore import pods
 from bindery.nodecore.admission.facts import Candidate, HostPort
 
@@ -49,7 +49,7 @@ def candidate_of(pod: HollowPod, node: Node) -> Candidate:
         sysctls=_sysctls(spec.security_context),
         host_network=spec.host_network,
         host_ipc=spec.host_ipc,
-        host_ports=_host_ports(spec.containers),
+        host_ports=_host_ports(spec),
         is_pending=pod.status.phase in ("", "Pending"),
     )
 
@@ -133,10 +133,11 @@ def _sysctls(context: PodSecurityContext | None) -> tuple[str, ...]:
     return tuple(one.name for one in listed or ())
 
 
-def _host_ports(containers: list[Container]) -> tuple[HostPort, ...]:
+def _host_ports(spec: HollowPodSpec) -> tuple[HostPort, ...]:
+    sidecars = [one for one in spec.init_containers or () if one.restart_policy == _ALWAYS]
     return tuple(
         (port.host_ip, port.protocol or _TCP, port.host_port)
-        for container in containers
+        for container in (*sidecars, *spec.containers)
         for port in container.ports or ()
         if port.host_port
     )

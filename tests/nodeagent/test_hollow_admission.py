@@ -156,6 +156,17 @@ def test_two_pods_cannot_have_the_same_port_of_the_node() -> None:
     assert ground.admit(pod("b", containers=containers)).reason == "NodePorts"
 
 
+def test_sidecars_take_ports_of_the_node_and_other_init_containers_do_not() -> None:
+    ground = Ground(one_node())
+    port = {"name": "init", "ports": [{"hostPort": 8080}]}
+    sidecar = {**port, "restartPolicy": "Always"}
+
+    assert ground.admit(pod("a", initContainers=[port])).admit
+    assert ground.admit(pod("b", initContainers=[sidecar])).admit
+    assert ground.admit(pod("c", initContainers=[sidecar])).reason == "NodePorts"
+    assert ground.admit(pod("d", initContainers=[port])).admit
+
+
 def test_resources_that_a_claim_serves_are_not_the_nodes() -> None:
     ground = Ground(one_node(gpus=0))
     mapping = {"containerName": "main", "resourceName": "nvidia.com/gpu", "requestName": "r"}

@@ -6,10 +6,12 @@ import pytest
 from kubelettables import Json, cases, pod
 
 from bindery.nodecore.admission import preemption, sysctls
+from bindery.nodecore.admission.chain import Managers, check_predicates
 from bindery.nodecore.admission.facts import Candidate, NodeFacts
 from bindery.nodecore.admission.predicates import failures, insufficient
+from bindery.nodecore.admission.result import ADMITTED
 from bindery.nodecore.errors import ConfigurationError
-from bindery.nodecore.pods import resources, total
+from bindery.nodecore.pods import Pod, resources, total
 
 
 def candidate(found: Json, **others: bool) -> Candidate:
@@ -83,3 +85,17 @@ def test_sysctls_are_allowed_by_the_list(case: Json) -> None:
     )
 
     assert (why is not None) == case["refused"]
+
+
+@cases("admission", "systems")
+def test_pods_for_other_systems_are_refused(case: Json) -> None:
+    asking = Candidate(
+        Pod("uid", ()),
+        labels=case["labels"],
+        os=case["os"],
+        strict_supplemental_groups=case["strict"],
+    )
+    node = NodeFacts("node", {"pods": 10}, has_supplemental_groups=case["supported"])
+    managers = Managers(lambda _pod: ADMITTED, lambda _uid, found: found, lambda _pod: None)
+
+    assert check_predicates(asking, node, managers).reason == case["reason"]

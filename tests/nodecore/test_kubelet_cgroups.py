@@ -5,12 +5,21 @@ from contextlib import nullcontext
 
 import pytest
 from kubelettables import Json, cases, pod
+from nodes import FakeNode
+from test_container_manager import FakeTree
 
-from bindery.nodecore.cgroups import allocatable, conversions, names, values
+from bindery.nodecore.cgroups import allocatable, conversions, names, oom, values
+from bindery.nodecore.cgroups.manager import CgroupManager
 from bindery.nodecore.cgroups.names import CgroupName
-from bindery.nodecore.cgroups.values import MemoryReservation
+from bindery.nodecore.cgroups.pods import PodCgroups
+from bindery.nodecore.cgroups.values import CgroupValues, MemoryReservation
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
+from bindery.nodecore.container_manager import ContainerManager, NodeConfig
+from bindery.nodecore.cpu import restore
+from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.features import Features
+from bindery.nodecore.machine import uniform
 from bindery.nodecore.pods import QosClass, resources
 
 
@@ -149,3 +158,44 @@ def test_memory_can_be_reserved_for_classes(case: Json) -> None:
 @cases("cgroups", "guaranteed_containers")
 def test_containers_are_guaranteed_by_their_own_resources(case: Json) -> None:
     assert pod(case["pod"]).containers[0].is_guaranteed == case["guaranteed"]
+
+
+@cases("cgroups", "pods_of_cgroups")
+def test_pods_are_known_by_their_cgroups(case: Json) -> None:
+    name = names.child(names.ROOT, *case["name"])
+    of = PodCgroups(
+        CgroupManager(FakeTree(), case["driver"], version=2),
+        {qos: names.of_qos(names.ROOT, qos) for qos in QosClass},
+        lambda _pod: (name, CgroupValues()),
+    )
+
+    assert of.pod_uid(names.to_driver(name, case["driver"])) == case["uid"]
+
+
+@cases("cgroups", "exclusive")
+def test_containers_have_cpus_for_themselves(case: Json) -> None:
+    asking = pod(case["pod"])
+    held = {
+        uid: {name: frozenset(cpus)}
+        for (uid, name), cpus in ((key.split("/"), cpus) for key, cpus in case["cpus"].items())
+    }
+    features = Features(pod_level_resource_managers=case["managers"])
+    config = NodeConfig(
+        uniform(), {"cpu": 4000}, {"cpu": 1000}, cpu_policy="static", features=features
+    )
+    free = config.cpus.cpus.difference(*(cpus for one in held.values() for cpus in one.values()))
+    checkpoints = CheckpointManager(MemoryStore())
+    restore.save(checkpoints, "static", CpuState(free, held), features=features)
+    manager = ContainerManager(config, FakeNode(), checkpoints, checkpoints, lambda: 0.0)
+    manager.cpu.start({})
+
+    assert manager.container_has_exclusive_cpus(asking, asking.containers[0]) is case["exclusive"]
+
+
+@cases("cgroups", "scores")
+def test_containers_are_killed_by_score(case: Json) -> None:
+    asking = pod(case["pod"])
+    for one in asking.all_containers:
+        lowest, highest = case["scores"].get(one.name, (-1000, 1000))
+        score = oom.score_adjustment(asking, one, case["memory"], is_node_critical=case["critical"])
+        assert lowest <= score <= highest

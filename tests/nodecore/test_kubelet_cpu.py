@@ -14,17 +14,20 @@ from kubelettables import (
     pod,
     topology_of,
 )
+from nodes import FakeNode
 
+from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.cpu import options as cpu_options
-from bindery.nodecore.cpu import static
+from bindery.nodecore.cpu import restore, static
 from bindery.nodecore.cpu.distributed import take_distributed
 from bindery.nodecore.cpu.hints import container_hints, pod_hints
+from bindery.nodecore.cpu.manager import ContainerStatus, CpuManager, RunState
 from bindery.nodecore.cpu.options import CpuOptions
-from bindery.nodecore.cpu.packed import take_packed
+from bindery.nodecore.cpu.packed import Accumulator, take_packed
 from bindery.nodecore.cpu.requests import check_shared_pool, exclusive_cpus_of_pod
 from bindery.nodecore.cpu.state import CpuState
 from bindery.nodecore.cpu.static import ReusableCpus, StaticPolicy
-from bindery.nodecore.cpu.topology import discover
+from bindery.nodecore.cpu.topology import CpuInfo, CpuTopology, discover
 from bindery.nodecore.cpusets import EMPTY, format_cpus, parse_cpus
 from bindery.nodecore.errors import AllocationError, ConfigurationError, StateError
 from bindery.nodecore.features import Features
@@ -78,6 +81,25 @@ def test_cpus_are_packed(case: Json) -> None:
         return format_cpus(taken)
 
     check_taken(case, take)
+
+
+@cases("cpu", "free_units")
+def test_free_units_are_ordered(case: Json) -> None:
+    taking = Accumulator(cpu_topology(case["machine"]), parse_cpus(case["available"]), 0)
+
+    found = getattr(taking, case["of"])()
+
+    assert (sorted(found) if case["is_sorted"] else found) == case["expected"]
+
+
+@cases("cpu", "taken")
+def test_taking_cpus_leaves_fewer_to_take(case: Json) -> None:
+    available = parse_cpus(case["available"])
+    taking = Accumulator(cpu_topology(case["machine"]), available, case["count"])
+
+    taking.take(parse_cpus(case["taken"]))
+
+    assert (taking.is_satisfied, taking.is_failed) == (case["satisfied"], case["failed"])
 
 
 @cases("cpu", "distributed")
@@ -338,3 +360,37 @@ def test_the_cpus_of_a_machine_are_discovered(case: Json) -> None:
             discover(machine)
     else:
         assert discover(machine) == topology_of(case["found"])
+
+
+@cases("cpu", "reconcile")
+def test_running_containers_get_the_cpus_of_the_state(case: Json) -> None:
+    held = by_container(case["containers"], frozenset)
+    last = by_container(case["last"], frozenset)
+    every = frozenset(case["default"]).union(*(c for one in held.values() for c in one.values()))
+    topology = CpuTopology({cpu: CpuInfo(0, 0, cpu) for cpu in every}, len(every), len(every), 1, 1)
+    node = FakeNode([pod(one) for one in case["pods"]])
+    checkpoints = CheckpointManager(MemoryStore())
+    restore.save(checkpoints, "static", CpuState(frozenset(case["default"]), held))
+    manager = CpuManager(StaticPolicy(topology, EMPTY), node, node, checkpoints)
+    manager.start({})
+    if last == held:
+        manager.add_container(node.pods[0], node.pods[0].containers[0], "fakeContainerID")
+    updated: list[frozenset[int]] = []
+
+    def update(_container_id: str, cpus: frozenset[int]) -> None:
+        if case["fails"]:
+            raise OSError("fake container update error")
+        updated.append(cpus)
+
+    found = {
+        name: ContainerStatus(container_id, RunState(state or "waiting"))
+        for name, (container_id, state) in (case["statuses"] or {}).items()
+    }
+    statuses = {} if case["statuses"] is None else {node.pods[0].uid: found}
+    done = manager.reconcile(statuses, update)
+
+    assert manager.state.containers == by_container(case["expected"], frozenset)
+    assert manager.state.default == frozenset(case["expected_default"])
+    for given, wanted in ((done.success, case["succeeded"]), (done.failure, case["failed"])):
+        assert [name for _, name, _ in given if name] == [wanted] * bool(wanted)
+    assert len(updated) == bool(case["succeeded"] and last != held)

@@ -5,15 +5,11 @@ from itertools import product
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from nodes import container, cpus, pod
+from nodes import cpus
 
-from bindery.nodecore.cpu import static
-from bindery.nodecore.cpu.hints import container_hints
-from bindery.nodecore.cpu.state import CpuState
-from bindery.nodecore.cpu.static import ReusableCpus, StaticPolicy
 from bindery.nodecore.cpu.topology import CpuTopology, discover
-from bindery.nodecore.cpusets import EMPTY, format_cpus
-from bindery.nodecore.errors import AllocationError, ConfigurationError
+from bindery.nodecore.cpusets import format_cpus
+from bindery.nodecore.errors import ConfigurationError
 from bindery.nodecore.machine import Core, Machine, NumaNode
 from bindery.nodecore.masks import iterate, mask_of, narrowness
 from bindery.nodecore.topology import policies, volcano
@@ -112,16 +108,9 @@ def test_the_best_of_all_combinations_is_found(found: list[list[Hint]]) -> None:
     ],
 )
 def test_cpus_have_hints(count: int, free: str, expected: set[Hint]) -> None:
-    asking = pod(container(cpu=count))
-    found = container_hints(
-        StaticPolicy(MACHINE, EMPTY),
-        CpuState(cpus(free)),
-        ReusableCpus(),
-        asking,
-        asking.containers[0],
-    )
+    found = volcano.cpu_hints(MACHINE, cpus(free), count)
 
-    assert set((found or {}).get("cpu") or ()) == expected
+    assert set(found or ()) == expected
 
 
 @pytest.mark.parametrize(
@@ -131,30 +120,23 @@ def test_cpus_have_hints(count: int, free: str, expected: set[Hint]) -> None:
         (4, "1-7", (1,), "4-7"),
         (5, "0-7", (0, 1), "0-4"),
         (5, "1-7", (0, 1), "1,4-7"),
-        (8, "1-7", (0, 1), None),
+        (8, "1-7", (0, 1), ""),
     ],
 )
 def test_cpus_are_taken_near_the_hint(
-    count: int, free: str, nodes: tuple[int, ...], taken: str | None
+    count: int, free: str, nodes: tuple[int, ...], taken: str
 ) -> None:
-    asking = pod(container(cpu=count))
+    found = volcano.take_cpus(MACHINE, cpus(free), count, mask_of(nodes))
 
-    def take() -> str:
-        done = static.allocate(
-            StaticPolicy(MACHINE, EMPTY),
-            CpuState(cpus(free)),
-            ReusableCpus(),
-            asking,
-            asking.containers[0],
-            mask_of(nodes),
-        )
-        return format_cpus(done.state.containers["pod"]["app"])
+    assert format_cpus(found) == taken
 
-    if taken is None:
-        with pytest.raises(AllocationError):
-            take()
-    else:
-        assert take() == taken
+
+def test_reserved_cpus_are_left_out() -> None:
+    free, reserved = cpus("0-7"), cpus("0-1")
+
+    assert volcano.cpu_hints(MACHINE, free, 4, reserved) == [hint(1, preferred=True), BOTH]
+    assert format_cpus(volcano.take_cpus(MACHINE, free, 2, mask_of([0]), reserved)) == "2-3"
+    assert volcano.cpu_hints(MACHINE, free, 0) is None
 
 
 def test_devices_prefer_the_fewest_nodes_that_have_them_now() -> None:

@@ -103,7 +103,9 @@ def of_pod(root: CgroupName, pod: Pod) -> CgroupName:
 
 
 def pod_uid(name: CgroupName) -> str | None:
-    """Return the UID of the pod that the cgroup belongs to, None if it is no pod's."""
-    last = name[-1] if name else ""
-    is_pod = last.startswith(POD_PREFIX) and len(last) > len(POD_PREFIX)
-    return last.removeprefix(POD_PREFIX) if is_pod else None
+    """Return the UID of the pod that the cgroup belongs to, None if it is no pod's.
+
+    A name with the word "pod" twice is no pod's, as in the kubelet.
+    """
+    before, *after = name[-1].split(POD_PREFIX) if name else ("",)
+    return after[0] if before == "" and len(after) == 1 and after[0] else None

@@ -33,7 +33,7 @@ def take_packed(
     taking = Accumulator(topology, available, count)
     if taking.is_satisfied:
         return taking.result
-    if count > len(taking.free):
+    if taking.is_failed:
         raise not_enough(count, available)
     steps = [*taking.whole_units()]
     if align_by_uncore:
@@ -70,6 +70,11 @@ class Accumulator:
     def is_satisfied(self) -> bool:
         """Whether enough CPUs are taken."""
         return self.needed < 1
+
+    @property
+    def is_failed(self) -> bool:
+        """Whether more CPUs are needed than are free."""
+        return self.needed > len(self.free)
 
     def take(self, cpus: CpuSet) -> None:
         """Take `cpus`."""
@@ -112,6 +117,29 @@ class Accumulator:
             )
         ]
 
+    def free_numa_nodes(self) -> list[int]:
+        """Return the NUMA nodes that are wholly free, in the order of `numa_nodes`."""
+        numa = self._topology.numa
+        return [node for node in self.numa_nodes() if numa[node] <= self.free]
+
+    def free_sockets(self) -> list[int]:
+        """Return the sockets that are wholly free, in the order of `sockets`."""
+        size = self._topology.cpus_per_socket
+        sockets = self._topology.sockets
+        return [one for one in self.sockets() if len(self.free_in(sockets, one)) == size]
+
+    def free_cores(self) -> list[int]:
+        """Return the cores that are wholly free, unit by unit; fuller units come first."""
+        size = self._topology.cpus_per_core
+        cores = self._topology.cores
+        return [core for core in self._cores() if len(self.free_in(cores, core)) == size]
+
+    def free_cpus(self, *, spread_over_cores: bool = False) -> list[int]:
+        """Return the free CPUs core by core, or by their ids within a socket."""
+        level = self._topology.sockets if spread_over_cores else self._topology.cores
+        units = self.sockets() if spread_over_cores else self._cores()
+        return [cpu for unit in units for cpu in sorted(self.free_in(level, unit))]
+
     def whole_units(self) -> list[Callable[[], None]]:
         """Return the steps that take whole NUMA nodes and whole sockets, the larger first."""
         steps = [self._take_numa_nodes, self._take_sockets]
@@ -130,30 +158,20 @@ class Accumulator:
 
     def take_cores(self) -> None:
         """Take whole cores."""
-        cores = self._topology.cores
-        size = self._topology.cpus_per_core
-        units = [core for core in self._cores() if len(self.free_in(cores, core)) == size]
-        self._take_units(units, cores)
+        self._take_units(self.free_cores(), self._topology.cores)
 
     def take_singles(self, *, spread_over_cores: bool) -> None:
         """Take single CPUs: core by core, or by their ids within a socket."""
-        level = self._topology.sockets if spread_over_cores else self._topology.cores
-        units = self.sockets() if spread_over_cores else self._cores()
-        order = [cpu for unit in units for cpu in sorted(self.free_in(level, unit))]
-        for cpu in order:
+        for cpu in self.free_cpus(spread_over_cores=spread_over_cores):
             self.take(frozenset([cpu]))
             if self.is_satisfied:
                 return
 
     def _take_numa_nodes(self) -> None:
-        numa = self._topology.numa
-        self._take_units([n for n in self.numa_nodes() if numa[n] <= self.free], numa)
+        self._take_units(self.free_numa_nodes(), self._topology.numa)
 
     def _take_sockets(self) -> None:
-        sockets = self._topology.sockets
-        size = self._topology.cpus_per_socket
-        units = [s for s in self.sockets() if len(self.free_in(sockets, s)) == size]
-        self._take_units(units, sockets)
+        self._take_units(self.free_sockets(), self._topology.sockets)
 
     def _take_units(self, units: Iterable[int], level: Level) -> None:
         for unit in units:
