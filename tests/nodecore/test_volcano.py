@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from nodes import cpus
 
+from bindery.nodecore.cpu import volcano as provider
 from bindery.nodecore.cpu.topology import CpuTopology, discover
 from bindery.nodecore.cpusets import format_cpus
 from bindery.nodecore.errors import ConfigurationError
@@ -108,7 +109,7 @@ def test_the_best_of_all_combinations_is_found(found: list[list[Hint]]) -> None:
     ],
 )
 def test_cpus_have_hints(count: int, free: str, expected: set[Hint]) -> None:
-    found = volcano.cpu_hints(MACHINE, cpus(free), count)
+    found = provider.hints(MACHINE, cpus(free), count)
 
     assert set(found or ()) == expected
 
@@ -126,7 +127,7 @@ def test_cpus_have_hints(count: int, free: str, expected: set[Hint]) -> None:
 def test_cpus_are_taken_near_the_hint(
     count: int, free: str, nodes: tuple[int, ...], taken: str
 ) -> None:
-    found = volcano.take_cpus(MACHINE, cpus(free), count, mask_of(nodes))
+    found = provider.take(MACHINE, cpus(free), count, mask_of(nodes))
 
     assert format_cpus(found) == taken
 
@@ -134,9 +135,9 @@ def test_cpus_are_taken_near_the_hint(
 def test_reserved_cpus_are_left_out() -> None:
     free, reserved = cpus("0-7"), cpus("0-1")
 
-    assert volcano.cpu_hints(MACHINE, free, 4, reserved) == [hint(1, preferred=True), BOTH]
-    assert format_cpus(volcano.take_cpus(MACHINE, free, 2, mask_of([0]), reserved)) == "2-3"
-    assert volcano.cpu_hints(MACHINE, free, 0) is None
+    assert provider.hints(MACHINE, free, 4, reserved) == [hint(1, preferred=True), BOTH]
+    assert format_cpus(provider.take(MACHINE, free, 2, mask_of([0]), reserved)) == "2-3"
+    assert provider.hints(MACHINE, free, 0) is None
 
 
 def test_devices_prefer_the_fewest_nodes_that_have_them_now() -> None:
