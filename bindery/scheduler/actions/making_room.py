@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import islice
 
+import numpy as np
+from numpy.typing import NDArray
+
 from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
@@ -22,6 +25,7 @@ from bindery.scheduler.planning.zones import Zones, zones
 from bindery.scheduler.solver.bounds import exceeds_idle
 from bindery.scheduler.solver.claims import do_without, next_claim, starts
 from bindery.scheduler.solver.context import SearchContext
+from bindery.scheduler.solver.order import victims
 from bindery.scheduler.solver.rearrange import Rearrangement
 from bindery.scheduler.solver.rules import Claim, Rule, is_empty
 from bindery.scheduler.solver.search import Search
@@ -144,18 +148,20 @@ class MakeRoom:
         if lost is not None:
             return None, lost
         table = _table(session)
-        freeable = self._freeable(session, claim) if claim.job.is_constrained else None
-        start, best = statement.savepoint(), None
-        for found in islice(zones(session, claim.job, claim.tasks, freeable=freeable), _MOST_ZONES):
+        freeable, first = self._freeable(session, claim)
+        start = statement.savepoint()
+        best: _Candidate | None = None
+        offered = zones(session, claim.job, claim.tasks, freeable=freeable, first_victim=first)
+        for found in islice(offered, _MOST_ZONES):
             context = SearchContext(session, statement, claim, self._rule, table, found)
             for search in self._searches(context):
                 if search.run():
                     if found.are_everywhere:
                         return search, None
-                    cost = _cost(statement, found)
-                    if best is None or cost < best.cost:
-                        best = _Best(cost, search, statement.extract())
+                    plan = _Candidate(_cost(statement, found), search, statement.extract())
                     statement.rollback(start)
+                    if best is None or _is_better(session, plan, best):
+                        best = plan
                     break
                 lost = search.lost or lost
                 statement.rollback(start)
@@ -164,12 +170,20 @@ class MakeRoom:
         statement.replay(best.plan)
         return best.search, None
 
-    def _freeable(self, session: Session, claim: Claim) -> IntColumns:
-        """Return what all pods hold that may go or move for `claim`: [resource, node]."""
+    def _freeable(
+        self, session: Session, claim: Claim
+    ) -> tuple[IntColumns | None, NDArray[np.intp] | None]:
+        """Return what all pods hold that may go or move for `claim`: [resource, node].
+
+        And the place of the first of them on each node; None and None for a job without constraint.
+        """
+        if not claim.job.is_constrained:
+            return None, None
         table = _table(session)
         eligible = self._rule.eligible(session, claim, table)
         eligible = (eligible | self._rule.movable(session, claim, table)) & table.alive
-        return table.evictable(eligible, range(len(session.state.axis)))
+        held = table.evictable(eligible, range(len(session.state.axis)))
+        return held, table.first_places(eligible)
 
     def _searches(self, context: SearchContext) -> Iterator[Search | Rearrangement]:
         """Yield the searches in order; plans that move protected pods come last.
@@ -188,8 +202,8 @@ _Cost = tuple[int, int, int]
 
 
 @dataclass(frozen=True, slots=True)
-class _Best:
-    """The plan with the fewest victims so far."""
+class _Candidate:
+    """A plan in some zones."""
 
     cost: _Cost
     search: Search | Rearrangement
@@ -204,6 +218,22 @@ def _cost(statement: Statement, found: Zones) -> _Cost:
         if o.kind is OperationKind.PIPELINE and o.task.uid in evicted
     }
     return len(evicted) - len(moved), len(moved), found.rank
+
+
+def _is_better(session: Session, plan: _Candidate, than: _Candidate) -> bool:
+    """Return whether `plan` is better: it costs less, or its victims go before the others'."""
+    if plan.cost != than.cost:
+        return plan.cost < than.cost
+    table = _table(session)
+    among = np.zeros(len(table.units), dtype=np.bool_)
+    among[[*plan.search.gone, *than.search.gone]] = True
+    place = {index: at for at, index in enumerate(victims(session, table, among))}
+    one, other = (
+        # The victim that would go last counts most.
+        sorted((place[index] for index in each.search.gone), reverse=True)
+        for each in (plan, than)
+    )
+    return one < other
 
 
 _MOST_ZONES = 8

@@ -32,6 +32,8 @@ class DomainAsk:
     """The domain of the group above (mask over node rows); None for all nodes."""
     freeable: IntColumns | None = None
     """What evictions could free [resource, node]; None if none are possible."""
+    first_victim: NDArray[np.intp] | None = None
+    """Node row -> place of its first pod that may go, in the order of eviction; None if unknown."""
     taken: IntColumns | None = None
     """What other pods of the plan need, that are not placed yet [resource, node]."""
     is_widest_only: bool = False

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.constraints import Constraint
@@ -73,13 +74,14 @@ def zones(
     tasks: Sequence[Task],
     *,
     freeable: IntColumns | None = None,
+    first_victim: NDArray[np.intp] | None = None,
     is_widest_only: bool = False,
 ) -> Iterator[Zones]:
     """Yield zones for `tasks` of `job`, best first; none if no domain has room.
 
-    `freeable` and `is_widest_only`: see `DomainAsk`.
+    `freeable`, `first_victim` and `is_widest_only`: see `DomainAsk`.
     """
-    chooser = _Chooser(session, job, freeable, is_widest_only=is_widest_only)
+    chooser = _Chooser(session, job, freeable, first_victim, is_widest_only=is_widest_only)
     groups = _groups(job, tasks)
 
     def in_job(task: Task) -> bool:
@@ -141,11 +143,18 @@ class _Chooser:
     """Chooses domains for parts of a gang, one after the other."""
 
     def __init__(
-        self, session: Session, job: Job, freeable: IntColumns | None, *, is_widest_only: bool
+        self,
+        session: Session,
+        job: Job,
+        freeable: IntColumns | None,
+        first_victim: NDArray[np.intp] | None,
+        *,
+        is_widest_only: bool,
     ) -> None:
         self._session = session
         self._job = job
         self._freeable = freeable
+        self._first_victim = first_victim
         self._is_widest_only = is_widest_only
 
     def domains(
@@ -172,6 +181,7 @@ class _Chooser:
             is_member=is_member,
             within=within.nodes,
             freeable=self._freeable,
+            first_victim=self._first_victim,
             taken=taken,
             is_widest_only=self._is_widest_only,
         )

@@ -227,6 +227,16 @@ class VictimTable:
         self._counted = eligible.copy()
         return self._held[list(resources)]
 
+    def first_places(self, eligible: BoolColumn) -> NDArray[np.intp]:
+        """Return node row -> the least `place` of its `eligible` units (mask).
+
+        It is the number of units where there is none.
+        """
+        first = np.full(self._held.shape[1], len(self.units), dtype=np.intp)
+        pods = eligible[self.unit]
+        np.minimum.at(first, self.row[pods], self.place[self.unit[pods]])
+        return first
+
     def mark_gone(self, indices: Iterable[int]) -> None:
         """Mark the units `indices` as evicted."""
         self.alive[list(indices)] = False

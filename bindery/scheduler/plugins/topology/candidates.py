@@ -168,7 +168,7 @@ class Candidates:
         keys = [-beside[found], ~sums.has_now[found]]
         if self._ask.freeable is not None:
             # Those with the most room need the fewest victims.
-            keys = [-beside[found], -sums.now[found]]
+            keys = [-beside[found], -sums.now[found], self._last_victim(sums)[found]]
         elif self._ask.constraint.tree.is_of_hyper_nodes:
             keys.append(-self._fullness(sums)[found])
         else:
@@ -190,6 +190,32 @@ class Candidates:
         parent = np.full(len(sums.now), NOWHERE, np.intp)
         parent[sums.domain[both]] = above[both]
         return np.where(parent == NOWHERE, 0, of_above[parent]).astype(np.int64)
+
+    def _last_victim(self, sums: Sums) -> NDArray[np.intp]:
+        """Return domain -> about the place of its last victim in the order of eviction.
+
+        Nodes are taken in the order of their first victims, until all pods fit.
+        """
+        count, first = len(sums.now), self._ask.first_victim
+        last = np.zeros(count, np.intp)
+        if first is None:
+            return last
+        now = np.asarray(sum(fit for fit, _ in self.fits.values()))
+        later = np.asarray(sum(fit for _, fit in self.fits.values()))
+        # Idle room comes before all victims.
+        domain = np.concatenate([sums.domain, sums.domain])
+        place = np.concatenate([np.full(self._rows, -1), first[: self._rows]])
+        fits = np.concatenate([now, np.maximum(later - now, 0)])
+        order = np.lexsort((place, domain))
+        order = order[domain[order] != NOWHERE]
+        at, reached = domain[order], np.cumsum(fits[order])
+        starts = np.searchsorted(at, np.arange(count))
+        before = np.concatenate([[0], reached])[starts]
+        enough = np.flatnonzero(reached - before[at] >= len(self._ask.tasks))
+        found, positions = np.unique(at[enough], return_index=True)
+        last[:] = np.iinfo(np.intp).max
+        last[found] = place[order[enough[positions]]]
+        return last
 
     def _fullness(self, sums: Sums) -> NDArray[np.float64]:
         """Return domain -> mean share of the requested resources in use after the placement.

@@ -57,7 +57,7 @@ def allowed(book: TreeBook, nodes: NodesView, constraint: Constraint) -> Levels:
         raise TopologyProblem(
             f"no node has the level {constraint.required} {_above(tree, required)}"
         )
-    # Without a preferred level, the deepest is tried first (KAI-Scheduler v0.17).
+    # Without a preferred level, the deepest is tried first.
     deepest = len(tree.levels) - 1 if preferred is None else preferred
     widest = 0 if required is None else required
     return Levels(tree, range(deepest, widest - 1, -1), required is None)
@@ -90,6 +90,9 @@ def _of_tiers(tree: HyperNodeTree, constraint: Constraint) -> Levels:
         return Levels(tree, range(len(tiers) - 1, -1, -1), True)
     if not tiers:
         raise TopologyProblem(f"there are no HyperNodes{problems_text(tree)}")
+    # The whole cluster is above all HyperNodes, as in Volcano.
+    if most == tiers[0] + 1 and not constraint.is_exclusive:
+        return Levels(tree, range(len(tiers) - 1, -1, -1), True)
     if most > tiers[0]:
         raise TopologyProblem(
             f"tier {most} is above the tree: the highest tier of a HyperNode is {tiers[0]}"
