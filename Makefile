@@ -57,9 +57,10 @@ format: $(VENV)/ready ## Bring the code into the house's form.
 	$(RUN)/ruff check --fix
 	$(RUN)/ruff format
 
-crds: $(VENV)/ready ## Write definitions, the chart's files and the page of configuration keys from the models.
+crds: $(VENV)/ready ## Write definitions, the chart's files and generated pages from the sources.
 	$(RUN)/python -m bindery.api.crds crds/ charts/bindery/crds/
 	$(RUN)/python -m bindery.api.reference docs/configuration.md
+	$(RUN)/python tests/house/nodecorereference.py docs/nodecore-reference.md
 	$(RUN)/python -m bindery.api.podkeys charts/bindery/files/pod-keys.yaml
 	$(RUN)/python -m bindery.grouper.ownerkinds charts/bindery/files/owner-kinds.yaml
 

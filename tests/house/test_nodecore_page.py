@@ -1,10 +1,14 @@
-"""Each function that docs/nodecore.md names exists where its section says."""
+"""docs/nodecore.md: its functions exist, its examples are true, and the signatures are current."""
 
+import doctest
 import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import nodecorereference
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "nodecore.md"
@@ -12,6 +16,7 @@ PACKAGE = "bindery.nodecore"
 
 IN_BACKTICKS = re.compile(r"`([^`]+)`")
 FOLDER = re.compile(r"`nodecore/([\w/.]+)`")
+EXAMPLES = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 NAME = re.compile(r"([A-Za-z_][\w.]*)")
 
 
@@ -31,6 +36,31 @@ def test_every_section_has_functions() -> None:
     sections = {section for section, *_ in named()}
 
     assert len(sections) >= 11
+
+
+def test_every_section_has_an_example() -> None:
+    sections = PAGE.read_text().split("\n## ")[1:]
+
+    without = [text.partition("\n")[0] for text in sections if not EXAMPLES.search(text)]
+    assert without == ["The proof"]
+
+
+def test_the_examples_are_true() -> None:
+    names: dict[str, Any] = {}
+    failures: list[str] = []
+    runner = doctest.DocTestRunner()
+    for number, text in enumerate(EXAMPLES.findall(PAGE.read_text())):
+        example = doctest.DocTestParser().get_doctest(text, names, f"example {number}", None, None)
+        runner.run(example, out=failures.append, clear_globs=False)
+        names.update(example.globs)
+
+    assert failures == []
+
+
+def test_the_signatures_are_those_of_the_source() -> None:
+    page = nodecorereference.PAGE.read_text(encoding="utf-8")
+
+    assert page == nodecorereference.page(), "nodecore changed: run `make crds`"
 
 
 def missing() -> Iterator[str]:
