@@ -11,10 +11,12 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bindery.api.configuration import BackfillConfiguration
 from bindery.api.times import timestamp
-from bindery.scheduler.model.columns import BoolColumn, IntColumns
+from bindery.scheduler.actions.later_places import LaterPlaces, at_later_moments, has_rules
+from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, pack, pack_with_shortfall
@@ -23,15 +25,14 @@ from bindery.scheduler.model.resources import Request, total
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Rows
 from bindery.scheduler.planning.next_pods import Barred
-from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.reservations import Reservation
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.zones import ZoneFinders, Zones, zones
 from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
 
-_MOMENTS_TRIED = 64
-"""How many moments are tried from the first at which the sums of room suffice."""
+_ONE_BY_ONE = 16
+"""How many moments are tried before some are left out, from the first at which sums suffice."""
 _ZONES_TRIED = 16
 """In how many domains a reservation is sought; those with the most free room come first."""
 _NODES_NAMED = 8
@@ -115,7 +116,10 @@ def find(session: Session, job: Job) -> Reservation | None:
 class _Gang:
     """The requests of a gang."""
 
+    tasks: tuple[Task, ...]
+    """In the order of placement."""
     items: tuple[Item, ...]
+    """In the same order."""
     kinds: Counter[tuple[Shape, Domain]]
     """Number of pods by shape and domain."""
     total: dict[int, int]
@@ -128,27 +132,43 @@ class _Timeline:
     def __init__(self, session: Session, job: Job, tasks: Sequence[Task], found: Zones) -> None:
         self._session = session
         self._job = job
+        self._zones = found
         nodes, others = session.state.nodes, session.reservations
         room = nodes.idle + nodes.releasing - nodes.pipelined
         self._now: IntColumns = room if others.kept is None else room + others.kept
         """Free room now: [resource, node]."""
         self._promised: IntColumns = sum((each.needs for each in others.all), np.zeros_like(room))
         """The needs of gangs with earlier reservations: [resource, node]."""
+        self._held: IntColumns = session.queue_ledger.allocated.copy()
+        """The amounts of queues now: [resource, queue]."""
+        self._has_rules = has_rules(session, tasks)
         finders = ZoneFinders(session, job, found)
         self._gang = _gang(tasks, found, finders, self._now, session)
         self._open = {
-            (task.shape, found.of(task)): _usable(finders.of(task), task) for task in tasks
+            (task.shape, found.of(task)): finders.of(task).allowed(task.shape) for task in tasks
         }
         """Shape and domain -> node rows that may take such a pod, as a mask."""
         self._chain = list(session.queue_ledger.chains[session.queue_row(job)])
+        self._places: LaterPlaces | None = None
+        """Finds places for a gang with rules; None if sums of resources are enough."""
 
     def earliest(self, latest: float = np.inf) -> Reservation | None:
         """Return the reservation with the earliest start; else with an unknown start; or None.
 
         `latest`: a start at this time or later is of no use.
         """
+        if not self._has_rules:
+            return self._earliest(latest)
+        session, gang = self._session, self._gang
+        pods = list(zip(gang.tasks, gang.items, strict=True))
+        with at_later_moments(session) as statement:
+            self._places = LaterPlaces(session, self._job, self._zones, statement, pods)
+            return self._earliest(latest)
+
+    def _earliest(self, latest: float) -> Reservation | None:
         moments = self._session.expected_ends.moments()
-        first, last = 0, len(moments)
+        useful = int(np.searchsorted(moments, latest))
+        first, last = 0, useful
         while first < last:  # room only grows with time, so bisection finds the first moment
             middle = (first + last) // 2
             if self._is_possible(float(moments[middle])):
@@ -158,17 +178,42 @@ class _Timeline:
         # It fits before any pod ends, so something other than room holds it back.
         if first == 0 and self._rows(-np.inf) is not None:
             return None
-        for moment in islice(moments, first, first + _MOMENTS_TRIED):
-            if moment >= latest:
-                return None
-            rows = self._rows(float(moment))
-            if rows is not None:
-                return self._reservation(rows, float(moment), float(moment), 0)
-        return self._of_unknown_start()
+        at = self._first_that_fits(moments[first:useful])
+        if at is not None:
+            moment, rows = at
+            return self._reservation(rows, moment, moment, 0)
+        return self._of_unknown_start() if useful == len(moments) else None
+
+    def _first_that_fits(self, moments: NDArray[np.float64]) -> tuple[float, list[int]] | None:
+        """Return the first of `moments` at which the gang fits, and its places then.
+
+        Mostly it fits soon. Later moments are tried in growing steps, and then those in between.
+        As rules may close nodes again, a time in which it fits may be missed there.
+        """
+        below, last = -1, len(moments) - 1
+        above, found = below, None
+        while found is None and above < last:
+            below = above
+            above = min(below + max(1, below // _ONE_BY_ONE), last)
+            found = self._rows(float(moments[above]))
+        if found is None:
+            return None
+        while above - below > 1:
+            middle = (below + above) // 2
+            rows = self._rows(float(moments[middle]))
+            if rows is None:
+                below = middle
+            else:
+                above, found = middle, rows
+        return float(moments[above]), found
 
     def _rows(self, moment: float) -> list[int] | None:
         """Return the node row of each pod if the gang fits at `moment`."""
-        return pack(self._gang.items, self._room(moment)) if self._is_possible(moment) else None
+        if not self._is_possible(moment):
+            return None
+        if self._places is not None:
+            return self._places.at(moment)
+        return pack(self._gang.items, self._room(moment))
 
     def _room(self, moment: float) -> IntColumns:
         ends = self._session.expected_ends
@@ -186,7 +231,7 @@ class _Timeline:
 
     def _queues_allow(self, moment: float) -> bool:
         session, chain = self._session, self._chain
-        held = session.queue_ledger.allocated - self._returned_to_queues(moment)
+        held = self._held - self._returned_to_queues(moment)
         for other in session.reservations.all:
             held = held + other.queue_needs
         return all(
@@ -205,12 +250,17 @@ class _Timeline:
         nodes = self._session.state.nodes
         most = nodes.allocatable - nodes.foreign - self._promised
         room = self._room(np.inf)
-        rows = pack_with_shortfall(self._gang.items, room, most)
+        if self._places is not None:
+            rows = self._places.with_shortfall(room, most)
+        else:
+            rows = pack_with_shortfall(self._gang.items, room, most)
         if rows is None:
             return None
         short = room - self._needs(rows)
-        awaited = sum(bool((short[:, row] < 0).any()) for row in set(rows))
-        return self._reservation(rows, None, np.inf, awaited)
+        awaited = {row for row in rows if (short[:, row] < 0).any()}
+        if self._places is not None:
+            awaited |= self._places.emptied
+        return self._reservation(rows, None, np.inf, len(awaited))
 
     def _needs(self, rows: Sequence[int]) -> IntColumns:
         needs = np.zeros_like(self._now)
@@ -238,7 +288,11 @@ class _Timeline:
 
 
 def _gang(
-    tasks: Sequence[Task], found: Zones, finders: ZoneFinders, now: IntColumns, session: Session
+    tasks: Sequence[Task],
+    found: Zones,
+    finders: ZoneFinders,
+    now: IntColumns,
+    session: Session,
 ) -> _Gang:
     """Return the requests of `tasks`, largest pods first: they are the hardest to place."""
     kinds = Counter((task.shape, found.of(task)) for task in tasks)
@@ -249,25 +303,16 @@ def _gang(
         return float((np.array(request.amounts) / wholes[list(request.indices)]).max(initial=0.0))
 
     in_order = {shape: _least_idle_first(shape.request, now, session) for shape, _ in kinds}
-    shared: dict[tuple[Shape, Domain], Rows] = {}
-    items: list[Item] = []
-    for task in sorted(tasks, key=lambda task: size(task.shape), reverse=True):
-        kind, rows = (task.shape, found.of(task)), in_order[task.shape]
-        if session.placement.is_filtered(task.shape):
-            rows = rows[finders.of(task).allowed_for(task)[rows]]
-        else:
-            if kind not in shared:
-                shared[kind] = rows[_usable(finders.of(task), task)[rows]]
-            rows = shared[kind]
-        items.append(Item(task.shape.request, rows))
-    return _Gang(tuple(items), kinds, total(task.shape.request for task in tasks))
-
-
-def _usable(finder: JobFinder, task: Task) -> BoolColumn:
-    """Return the rows that `task` may use once other pods have ended. Do not write to the mask."""
-    if task.shape.unruled is None or finder.is_tied(task.shape):
-        return finder.allowed(task.shape)
-    return finder.allowed_for(task, emptied=True)
+    rows: dict[tuple[Shape, Domain], Rows] = {}
+    for task in tasks:
+        kind, ordered = (task.shape, found.of(task)), in_order[task.shape]
+        if kind not in rows:
+            rows[kind] = ordered[finders.of(task).allowed(task.shape)[ordered]]
+    # A pod that requires another pod of the gang comes after it.
+    is_tied = any(shape.unruled is not None for shape, _ in kinds)
+    placed = tasks if is_tied else sorted(tasks, key=lambda task: size(task.shape), reverse=True)
+    items = (Item(task.shape.request, rows[task.shape, found.of(task)]) for task in placed)
+    return _Gang(tuple(placed), tuple(items), kinds, total(task.shape.request for task in tasks))
 
 
 def _least_idle_first(request: Request, now: IntColumns, session: Session) -> Rows:

@@ -15,7 +15,8 @@ from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import NO_ROW, Job, Task, TaskStatus
 from bindery.scheduler.model.state import PlanState
 
-_RUNS = (TaskStatus.RUNNING, TaskStatus.BINDING, TaskStatus.ALLOCATED)
+RUNS = (TaskStatus.RUNNING, TaskStatus.BINDING, TaskStatus.ALLOCATED)
+"""The states of pods that run or will soon."""
 
 
 def started_at(job: Job) -> float | None:
@@ -31,7 +32,7 @@ def expected_end(job: Job, task: Task, now: float, gang_start: float | None) -> 
     others. For independent and single pods it counts from their own start. Seconds since the
     epoch.
     """
-    own_start = _bound_at(task) if task.status in _RUNS else None
+    own_start = _bound_at(task) if task.status in RUNS else None
     own_start = now if own_start is None else own_start
     # With `minMember` 0 the pods are independent and have no common start.
     is_gang = job.key.is_group and job.min_member > 0 and gang_start is not None
@@ -56,7 +57,7 @@ class ExpectedEnds:
         for job in state.jobs.values():
             start: float | None = None
             for task in job.tasks.values():
-                if task.status not in _RUNS or task.row == NO_ROW:
+                if task.status not in RUNS or task.row == NO_ROW:
                     continue
                 if math.isinf(job.runtime_s) and math.isinf(task.runtime_s):
                     continue
@@ -67,6 +68,8 @@ class ExpectedEnds:
         self._queues = len(state.queues.entries)
         self.end: NDArray[np.float64] = np.array([end for end, _ in found])
         """End of each pod, in seconds since the epoch; ascending."""
+        self.tasks = tuple(task for _, task in found)
+        """The pods, in the same order."""
         self._row = np.array([task.row for _, task in found], dtype=np.intp)
         self._queue = np.array([task.queue_row for _, task in found], dtype=np.intp)
         self._request: IntColumns = np.zeros((len(state.axis), len(found)), dtype=np.int64)
@@ -92,10 +95,14 @@ class ExpectedEnds:
         """Return the amounts freed in the pods' own queues by `until`: [resource, queue]."""
         return self._summed(self._in_queues, until, self._queue, self._queues)
 
+    def count(self, until: float) -> int:
+        """Return how many pods end by `until`: the first ones of `tasks`."""
+        return int(np.searchsorted(self.end, until, side="right"))
+
     def _summed(
         self, requests: IntColumns, until: float, places: NDArray[np.intp], count: int
     ) -> IntColumns:
-        pods = int(np.searchsorted(self.end, until, side="right"))
+        pods = self.count(until)
         sums = np.zeros((len(requests), count), dtype=np.int64)
         for resource, amounts in enumerate(requests[:, :pods]):
             if amounts.any():  # most resources are requested by no such pod

@@ -50,12 +50,7 @@ def pack_with_shortfall(
     """
     left, at_most, rows = room.copy(), most.copy(), list[int]()
     for item in items:
-        lacks = np.zeros(len(item.rows))
-        for index, amount in zip(item.request.indices, item.request.amounts, strict=True):
-            here = np.maximum(left[index, item.rows], 0)
-            lacks += np.maximum(amount - here, 0) / amount
-            # No departure of pods makes this node large enough.
-            lacks[at_most[index, item.rows] < amount] = np.inf
+        lacks = shortfalls(item, left, at_most)
         at = int(lacks.argmin()) if len(lacks) else 0
         if not len(lacks) or np.isinf(lacks[at]):
             return None
@@ -63,6 +58,20 @@ def pack_with_shortfall(
         at_most[list(item.request.indices), row] -= item.request.amounts
         rows.append(row)
     return rows
+
+
+def shortfalls(item: Item, left: IntColumns, most: IntColumns) -> NDArray[np.float64]:
+    """Return the missing share of the request of `item` on each of its rows.
+
+    Infinite where even `most` is too little. `left`, `most`: [resource, node].
+    """
+    lacks = np.zeros(len(item.rows))
+    for index, amount in zip(item.request.indices, item.request.amounts, strict=True):
+        here = np.maximum(left[index, item.rows], 0)
+        lacks += np.maximum(amount - here, 0) / amount
+        # No departure of pods makes this node large enough.
+        lacks[most[index, item.rows] < amount] = np.inf
+    return lacks
 
 
 def _take(item: Item, at: int, left: IntColumns) -> int:

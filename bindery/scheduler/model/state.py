@@ -34,6 +34,8 @@ class PlanState:
     """Pods of other schedulers that are nominated for nodes."""
     supported: frozenset[Need] = frozenset()
     """The needs of pods that the configured plugins support."""
+    is_later: bool = False
+    """Whether the plan is about a later moment, at which releasing pods have gone."""
     disruption: DisruptionConfiguration = field(default_factory=DisruptionConfiguration)
     """The pods that are not evicted, and the order in which others are."""
 

@@ -302,6 +302,10 @@ class Placement:
         mask = passing if allowed is None else passing & allowed
         return ShapeVectors(self._session, shape, mask, self.rooms(shape), bonus, nominated)
 
+    def positions(self, rows: Rows) -> NDArray[np.intp]:
+        """Return the positions of `rows` in the order of node names."""
+        return self._session.position[rows]
+
     def mask(self, rows: Iterable[int]) -> BoolColumn:
         """Return `rows` as a mask over node rows."""
         mask = np.zeros(len(self._session.state.nodes.nodes), dtype=np.bool_)
@@ -380,6 +384,11 @@ class JobFinder:
             return best
         kept = self._vectors(task).at(kept_row, self._rules(task.shape))
         return kept if kept is not None and kept.fits_now >= best.fits_now else best
+
+    def fitting_later(self, task: Task) -> Rows:
+        """Return the rows where `task` fits after all pending releases."""
+        rows, rules = self._vectors(task).fitting(later=True), self._rules(task.shape)
+        return rows if rules is None else rows[rules.later[self._placement.positions(rows)]]
 
     def allowed(self, shape: Shape) -> BoolColumn:
         """Return the rows that a pod of `shape` may use, apart from room. Do not write to it."""

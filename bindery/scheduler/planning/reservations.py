@@ -126,6 +126,19 @@ class Reservations:
         finally:
             self._keep(self.all)
 
+    @contextmanager
+    def counted_as_started(self) -> Iterator[None]:
+        """Reserve all that the gangs need, as if they had started, inside the block."""
+        if not self.all:
+            yield
+            return
+        self._keep(())
+        self._enter(sum((each.needs for each in self.all), np.zeros_like(self._nodes.idle)))
+        try:
+            yield
+        finally:
+            self._keep(self.all)
+
     def lend(self, tasks: Iterable[Task], end: float) -> None:
         """Note that `tasks`, which were just placed, end by `end`, before some gangs start."""
         for task in tasks:
@@ -158,6 +171,10 @@ class Reservations:
             [(each.queue_needs, each.queue_returned) for each in reservations], queue_room
         )
         self.kept = kept
+        self._enter(kept)
+
+    def _enter(self, kept: IntColumns) -> None:
+        """Reserve `kept` [resource, node] on the nodes."""
         for row in np.flatnonzero(kept.any(axis=0)).tolist():
             indices = np.flatnonzero(kept[:, row])
             request = Request(tuple(indices.tolist()), tuple(kept[indices, row].tolist()))

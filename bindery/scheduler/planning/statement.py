@@ -109,6 +109,15 @@ class Statement:
             raise LedgerRefusalError(f"pod {task.name} is not on a node that this scheduler plans")
         self._do(Operation(OperationKind.EVICT, task, task.row, reason, task.status, task.row))
 
+    def end(self, task: Task) -> None:
+        """Plan as if `task`, which runs or will soon, had ended. The caller must not commit it.
+
+        Raises:
+            LedgerRefusalError: a ledger cannot take it; nothing has changed.
+        """
+        self._demand_open()
+        self._do(Operation(OperationKind.EVICT, task, task.row, "", task.status, task.row))
+
     @property
     def operations(self) -> tuple[Operation, ...]:
         """The operations so far, oldest first."""

@@ -129,7 +129,7 @@ class AffinityLedger:
         return all(s.includes(shape.namespace, shape.labels, of_namespace) for s in members)
 
     def _made_rules(self, shape: Shape) -> AffinityRules | None:
-        rules, own = AffinityRules(len(self._state.nodes.nodes)), shape.rules
+        rules, own = AffinityRules(self._state), shape.rules
         others = list(self._catalog.selecting(shape.namespace, shape.labels))
         if not others and not (own.affinity or own.anti_affinity or own.preferred):
             return None

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from bindery.scheduler.model.columns import BoolColumn
 from bindery.scheduler.model.label_domains import NO_DOMAIN, Domains
+from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.verdicts import NodeFailure
 from bindery.scheduler.plugins.pod_affinity.populations import NONE, DomainCounts, Pods
 
@@ -51,8 +52,9 @@ class Closings:
 class AffinityRules:
     """The rules for one shape. The listeners of its counts keep it up to date."""
 
-    def __init__(self, row_count: int) -> None:
-        self._row_count = row_count
+    def __init__(self, state: PlanState) -> None:
+        self._state = state
+        self._row_count = row_count = len(state.nodes.nodes)
         self._version = 0
         self._unmet: Closings | None = None
         """Terms of required affinity without a matching pod."""
@@ -102,8 +104,8 @@ class AffinityRules:
 
     @property
     def version(self) -> int:
-        """Grows with each change."""
-        return self._version
+        """Grows with each change, and is odd while the plan is about a later moment."""
+        return 2 * self._version + self._state.is_later
 
     def open_now(self) -> BoolColumn:
         """Return a mask of the rows on which a pod may be placed now."""
@@ -181,7 +183,10 @@ class AffinityRules:
         """
         if not self._is_own_peer:
             return False
-        return all(counts.total.present == 0 for counts in self._required)
+        totals = (counts.total for counts in self._required)
+        if self._state.is_later:
+            return all(pods.staying == 0 for pods in totals)
+        return all(pods.present == 0 for pods in totals)
 
     def _meet(self, domains: Domains, domain: int, before: Pods, after: Pods) -> None:
         assert self._unmet is not None
