@@ -107,6 +107,9 @@ NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
 NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
 """On a bound pod: the NUMA zones that the scheduler expects it to have; JSON, see
 `bindery.api.numaplacement`. The binder writes it when it binds the pod."""
+KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
+"""On a bound pod of a gang with stages: where room was kept for later ones; JSON, see
+`bindery.api.keptroom`. The binder writes it when it binds the pod."""
 
 SCALES_FOR_ANNOTATION: Final = f"{GROUP}/scales-for"
 """On a scaling pod: the UIDs of the waiting pods whose GPUs it requests."""

@@ -81,6 +81,7 @@ QUEUE_RECORDS: Final = Records(
             names.CHARGED_QUEUE_ANNOTATION,
             names.CHARGED_GROUP_ANNOTATION,
             names.NUMA_ZONES_ANNOTATION,
+            names.KEPT_ROOM_ANNOTATION,
         }
     ),
     frozenset(),

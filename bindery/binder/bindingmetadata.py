@@ -10,11 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from bindery.api import keptroom
 from bindery.api.bindrequest import ReceivedResourceType
 from bindery.api.gpushare import RECEIVED_TYPE_ANNOTATION
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
+    KEPT_ROOM_ANNOTATION,
     NODE_POOL_LABEL,
 )
 from bindery.kube.bindrequests import BindRequest, PodBinding
@@ -41,6 +43,9 @@ def recorded(request: BindRequest, binding: PodBinding) -> BindingMetadata:
         annotations[CHARGED_QUEUE_ANNOTATION] = request.spec.queue
         if request.spec.pod_group is not None:
             annotations[CHARGED_GROUP_ANNOTATION] = request.spec.pod_group.uid
+    room = keptroom.from_data(binding.plugin_data.get(keptroom.PLUGIN_DATA))
+    if room is not None:
+        annotations[KEPT_ROOM_ANNOTATION] = room.record(binding.pod_uid)
     pool = request.metadata.labels.get(NODE_POOL_LABEL)
     labels = {NODE_POOL_LABEL: pool} if pool else {}
     return BindingMetadata(labels, annotations) if labels or annotations else NOTHING

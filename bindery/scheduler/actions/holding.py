@@ -6,7 +6,7 @@ objects count: after a restart of the scheduler the room is kept as before, unti
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.allocate import Attempts
@@ -24,32 +24,40 @@ from bindery.scheduler.planning.staging import awaited, kept_until
 def hold_rooms(session: Session) -> None:
     """Keep the room of all awaited stages until their time is over.
 
-    Gangs with a topology come first, because other room may be elsewhere; then the oldest.
+    Gangs that find their room where it was come first, as others must not take it. Then gangs with
+    a topology, because other room may be elsewhere; then the oldest.
     """
     if not session.state.staged:
         return
     staged = session.state.staged.values()
-    jobs = sorted(staged, key=lambda job: (not job.is_constrained, job.created, job.key))
+    in_order = sorted(staged, key=lambda job: (not job.is_constrained, job.created, job.key))
+    jobs = [job for job in in_order if job.exists and job.invalid is None and job.placed.total]
     is_new = not any(session.memory.knows_rooms(job) for job in jobs)
-    without = _hold_all(session, jobs)
-    if not without or not is_new or len(jobs) == 1:
+    for job in jobs:
+        if not session.memory.knows_rooms(job):
+            session.memory.recall_rooms(job, awaited(job))
+    moved = _hold_all(session, jobs, only_in_place=True)
+    without = _hold_all(session, moved)
+    if not without or not is_new or len(moved) == 1:
         return
     # After a restart it is not known where the room was, and this order does not find it.
-    _let_all_go(session, jobs)
-    if _hold_all(session, sorted(jobs, key=lambda job: job not in without)):
-        _let_all_go(session, jobs)
-        _hold_all(session, jobs)
+    _let_all_go(session, moved)
+    if _hold_all(session, sorted(moved, key=lambda job: job not in without)):
+        _let_all_go(session, moved)
+        _hold_all(session, moved)
 
 
-def _hold_all(session: Session, jobs: Sequence[Job]) -> list[Job]:
-    """Keep the room of `jobs` in this order; return those of which a stage has none."""
+def _hold_all(session: Session, jobs: Sequence[Job], *, only_in_place: bool = False) -> list[Job]:
+    """Keep the room of `jobs` in this order; return those of which a stage has none.
+
+    `only_in_place`: keep only room that is where it was, and return the others.
+    """
     attempts = Attempts(session)
     without = []
     for job in jobs:
-        if job.exists and job.invalid is None and job.placed.total:
-            with session.guarded(job):
-                if not _hold(session, job, attempts):
-                    without.append(job)
+        with session.guarded(job):
+            if not _hold(session, job, attempts, only_in_place=only_in_place):
+                without.append(job)
     return without
 
 
@@ -60,8 +68,11 @@ def _let_all_go(session: Session, jobs: Sequence[Job]) -> None:
             session.memory.let_room_go(job, stage.name)
 
 
-def _hold(session: Session, job: Job, attempts: Attempts) -> bool:
-    """Keep the room of `job`; return whether each stage whose time is not over has room."""
+def _hold(session: Session, job: Job, attempts: Attempts, *, only_in_place: bool) -> bool:
+    """Keep the room of `job`; return whether each stage whose time is not over has room.
+
+    `only_in_place`: if a part of it is not where it was, keep nothing and return False.
+    """
     stages = awaited(job)
     reports: list[StageReport] = []
     has_all = True
@@ -73,6 +84,8 @@ def _hold(session: Session, job: Job, attempts: Attempts) -> bool:
     due = [stage for stage in stages if _is_kept(session, until[stage.name])]
     try:
         placed = _places(session, job, due, attempts) if due else {}
+        if only_in_place and not _are_in_place(session, job, placed):
+            return False
         rooms = [(each, placed[each.name]) for each in due]
         kept = [reservation(session, job, each, room) for each, room in rooms if room]
         if kept:
@@ -110,6 +123,15 @@ def _places(
                 statement.rollback(start)
             found[stage.name] = [(o.task, o.row) for o in statement.operations[start:]]
     return found
+
+
+def _are_in_place(session: Session, job: Job, placed: Mapping[str, Sequence[Placed]]) -> bool:
+    """Return whether all of `placed` (stage -> future pods) is where the room was before."""
+    before = session.memory.promised_rows(job)
+    return all(
+        bool(room) and all(before.get(task.uid) == row for task, row in room)
+        for room in placed.values()
+    )
 
 
 def _has_domain(stage: Stage) -> bool:

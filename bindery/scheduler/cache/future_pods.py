@@ -19,6 +19,11 @@ from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.state import PlanState
 
 
+def future_uid(group: Uid, leaf: str, index: int) -> Uid:
+    """Return the UID that stands for a pod of the sub-group `leaf` of the PodGroup `group`."""
+    return Uid(f"{group}/{leaf}-{index}")
+
+
 class FuturePods:
     """The templates by PodGroup and sub-group."""
 
@@ -69,7 +74,7 @@ class FuturePods:
         shape, place = self._shapes.of(template, ours=True), Place(job.key, leaf)
         meta, found = template.metadata, []
         for index in range(count):
-            name, uid = f"{meta.name}-{index}", f"{meta.uid}-{index}"
+            name, uid = f"{meta.name}-{index}", future_uid(job.uid, leaf, index)
             pod = replace(template, metadata=replace(meta, name=name, uid=uid))
             task = read_pod(pod, TaskStatus.PENDING, shape, self._scheduler_name, place)
             task.is_future = True

@@ -6,13 +6,14 @@ one object.
 
 import math
 
-from bindery.api import disruption, gpushare, ranks
+from bindery.api import disruption, gpushare, keptroom, ranks
 from bindery.api.exclusive import exclusive_unit
 from bindery.api.names import (
     CHARGED_GROUP_ANNOTATION,
     CHARGED_QUEUE_ANNOTATION,
     EXPECTED_RUNTIME_ANNOTATION,
     GPU_INDEXES_ANNOTATION,
+    KEPT_ROOM_ANNOTATION,
     LAST_CHECKPOINT_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     QUEUE_LABEL,
@@ -86,6 +87,9 @@ def read_pod(pod: Pod, status: TaskStatus, shape: Shape, scheduler_name: str, pl
         gpu_indexes=_gpu_indexes(pod),
         recorded_queue=_recorded(pod, CHARGED_QUEUE_ANNOTATION),
         recorded_group=_recorded(pod, CHARGED_GROUP_ANNOTATION),
+        kept_room=keptroom.from_record(
+            pod.metadata.annotations.get(KEPT_ROOM_ANNOTATION), pod.metadata.uid
+        ),
         reserves_gpu=gpushare.is_reservation(pod.metadata.namespace, pod.metadata.labels),
         spreads_devices=pod.metadata.annotations.get(SPREAD_DEVICES_ANNOTATION) == "true",
         rank=ranks.rank(pod.metadata.labels),

@@ -15,9 +15,10 @@ from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from bindery.api import bindrequest
+from bindery.api import bindrequest, keptroom
 from bindery.api.configuration import BindRequestConfiguration
 from bindery.api.gpushare import WHOLE, GpuShare
+from bindery.api.keptroom import KeptRoom
 from bindery.api.names import (
     API_VERSION,
     MIG_PREFIX,
@@ -38,6 +39,8 @@ from bindery.scheduler.planning.statement import Commit
 _NAME_LENGTH = 200
 """Maximum length of the owner's name in a request's name; the API server allows 253 in total."""
 _LABEL_LENGTH = 63
+_ROOM_RECORDS = 3
+"""How many pods of a gang record the room of its later stages: one of them may be replaced."""
 
 
 @dataclass(frozen=True)
@@ -211,6 +214,7 @@ class Committer:
             identity += f".{self._fencing_token}"
         size = self._configuration.max_pods
         chunks = [allocations[i : i + size] for i in range(0, len(allocations), size)]
+        room = self._session.memory.kept_rooms(job)
         for part, chunk in enumerate(chunks):
             # A cut name may end with ".", and ".-" is not valid in a name.
             name = f"{owner.name[:_NAME_LENGTH].rstrip('.-')}-{owner.uid[:8]}-{count}"
@@ -221,7 +225,10 @@ class Committer:
                 namespace=tasks[0].namespace,
                 name=name,
                 spec=bindrequest.BindRequestSpec(
-                    pods=tuple(self._pod(operation) for operation in chunk),
+                    pods=tuple(
+                        self._pod(operation, room if not part and index < _ROOM_RECORDS else None)
+                        for index, operation in enumerate(chunk)
+                    ),
                     summary=self._summary(job, chunk),
                     pod_group=bindrequest.PodGroupReference(name=job.key.name, uid=job.uid)
                     if job.key.is_group
@@ -261,7 +268,8 @@ class Committer:
         jobs = {operation.task.job for operation in operations}
         return max(self._cluster.priority(self._session.state.jobs[key]) for key in jobs)
 
-    def _pod(self, operation: Operation) -> bindrequest.PodBinding:
+    def _pod(self, operation: Operation, room: KeptRoom | None = None) -> bindrequest.PodBinding:
+        """Return the binding of a pod. `room`: kept for later stages, to be recorded on the pod."""
         task, session = operation.task, self._session
         if task.uid in self._bindings:
             return self._bindings.pop(task.uid)
@@ -271,6 +279,8 @@ class Committer:
             for name, plugin in session.plugins.bind_data
             if (given := plugin.bind_data(session, task, operation.row)) is not None
         }
+        if room is not None:
+            data[keptroom.PLUGIN_DATA] = room.as_data()
         share, groups = task.shape.request.share, devices.groups_of(task.uid)
         return bindrequest.PodBinding(
             pod_name=task.name,

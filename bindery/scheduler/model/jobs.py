@@ -14,6 +14,7 @@ from typing import NamedTuple, NewType
 from bindery.api.disruption import Asks
 from bindery.api.exclusive import ExclusiveUnit
 from bindery.api.gpushare import WHOLE
+from bindery.api.keptroom import KeptRoom
 from bindery.api.names import DEFAULT_QUEUE
 from bindery.api.ranks import Rank
 from bindery.api.states import ENDED_POD_PHASES
@@ -140,6 +141,8 @@ class Task:
     """Whether no such pod exists: it stands for one of a later stage while a plan is made."""
     rank: Rank = ()
     """Its index in its gang, by the labels of its controller; empty without one."""
+    kept_room: KeptRoom | None = None
+    """Where room was kept for later stages of its gang when it was bound."""
     exclusive_unit: ExclusiveUnit | None = None
     """The pods with which it has a domain that no others may use."""
     asks: Asks = Asks.NOTHING
@@ -157,6 +160,7 @@ class Task:
         """Take over from a newer state of the pod what no sum depends on."""
         self.runs, self.asks, self.checkpoint_at = newer.runs, newer.asks, newer.checkpoint_at
         self.labels, self.asks_until = newer.labels, newer.asks_until
+        self.kept_room = newer.kept_room
 
     def asks_at(self, now: float) -> Asks:
         """Return why it asks to be left in place. `now`: seconds since the epoch."""

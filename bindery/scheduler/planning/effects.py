@@ -2,7 +2,9 @@
 
 import msgspec
 
+from bindery.api import keptroom
 from bindery.api.gpushare import group_labels
+from bindery.api.names import KEPT_ROOM_ANNOTATION
 from bindery.kube.bindrequests import PodBinding
 from bindery.kube.objects import KubeObject, Pod
 from bindery.scheduler.plugins.registry import PluginSet
@@ -17,6 +19,13 @@ def bind_effects(plugins: PluginSet, pod: Pod, binding: PodBinding) -> list[Kube
     if binding.selected_gpu_groups:
         labels = {**pod.metadata.labels, **group_labels(binding.selected_gpu_groups)}
         metadata = msgspec.structs.replace(pod.metadata, labels=labels)
+        pod = msgspec.structs.replace(pod, metadata=metadata)
+        effects.append(pod)
+    room = keptroom.from_data(binding.plugin_data.get(keptroom.PLUGIN_DATA))
+    if room is not None:
+        record = {KEPT_ROOM_ANNOTATION: room.record(binding.pod_uid)}
+        annotations = {**pod.metadata.annotations, **record}
+        metadata = msgspec.structs.replace(pod.metadata, annotations=annotations)
         pod = msgspec.structs.replace(pod, metadata=metadata)
         effects.append(pod)
     for name, plugin in plugins.effects:

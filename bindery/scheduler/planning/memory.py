@@ -3,16 +3,26 @@
 Used by `session`. The cache has the memory; all answers are for the time of the session.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 
+from bindery.api import keptroom
+from bindery.api.keptroom import KeptRoom
 from bindery.scheduler.cache.cluster import Cluster
+from bindery.scheduler.cache.stage_rooms import KeptPlace
 from bindery.scheduler.cache.staleness import Staleness
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task, TaskStatus, Uid
 from bindery.scheduler.model.reasons import JobReason
+from bindery.scheduler.model.stages import Stage
 
 _LOST = frozenset({TaskStatus.RELEASING, TaskStatus.STUCK, TaskStatus.FAILED})
+
+
+def _bound_at(task: Task) -> float:
+    """Return when `task` was bound; it is infinite while it is being bound."""
+    return math.inf if task.bound_at is None else task.bound_at
 
 
 class Memory:
@@ -70,9 +80,28 @@ class Memory:
         """Return whether it is known where room was kept for later stages of `job`."""
         return bool(self._cluster.stage_rooms.places(job.key))
 
-    def keep_room(self, job: Job, stage: str, places: Mapping[Uid, str]) -> None:
-        """Note the nodes on which room is kept for the future pods of `stage`."""
+    def recall_rooms(self, job: Job, stages: Sequence[Stage]) -> None:
+        """Note where room was kept for `stages` of `job` by the newest record of its pods."""
+        found = [(task, self._record(task)) for task in job.tasks.values()]
+        records = [(_bound_at(task), task.uid, record) for task, record in found if record]
+        if records:
+            *_, newest = max(records, key=lambda each: each[:2])
+            self._cluster.stage_rooms.recall(job, stages, newest)
+
+    def _record(self, task: Task) -> KeptRoom | None:
+        """Return the record of `task`, or the one in its BindRequest."""
+        if task.kept_room is not None or not task.status.is_active:
+            return task.kept_room
+        hold = self._cluster.holds.get(task.uid)
+        return keptroom.from_data(hold.data.get(keptroom.PLUGIN_DATA)) if hold is not None else None
+
+    def keep_room(self, job: Job, stage: str, places: Mapping[Uid, KeptPlace]) -> None:
+        """Note the places for which room is kept for the future pods of `stage`."""
         self._cluster.stage_rooms.keep(job.key, stage, places)
+
+    def kept_rooms(self, job: Job) -> KeptRoom | None:
+        """Return where room is kept for later stages of `job`; None for none."""
+        return self._cluster.stage_rooms.record(job.key) if job.stages else None
 
     def let_room_go(self, job: Job, stage: str, text: str = "") -> None:
         """Keep no room for `stage` any longer; if there was any, report an event with `text`."""

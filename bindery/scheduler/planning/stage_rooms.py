@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
 
+from bindery.scheduler.cache.stage_rooms import KeptPlace
 from bindery.scheduler.model.jobs import Job
 from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.stages import Stage
@@ -49,9 +50,10 @@ def note_room(
     if not placed:
         problem = "it has no template, so the room that it needs is not known"
         return StageReport(stage.name, lacking_pods(job, stage), (), until, problem)
-    places = {task.uid: nodes.name(row) for task, row in placed}
+    places = {task.uid: KeptPlace(task.sub_group, nodes.name(row)) for task, row in placed}
     session.memory.keep_room(job, stage.name, places)
-    return StageReport(stage.name, len(placed), tuple(sorted(set(places.values()))), until)
+    names = {place.node_name for place in places.values()}
+    return StageReport(stage.name, len(placed), tuple(sorted(names)), until)
 
 
 def lacking_pods(job: Job, stage: Stage) -> int:

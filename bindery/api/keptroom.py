@@ -1,0 +1,54 @@
+"""The nodes on which room was kept for the later stages of a gang, as its pods record them.
+
+The scheduler hands them to the binder in the `pluginData` of some pods of an earlier stage; the
+binder records them on these pods when it binds them (`names.KEPT_ROOM_ANNOTATION`). So a scheduler
+that starts later keeps the room on the same nodes. Pure.
+"""
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import msgspec
+
+PLUGIN_DATA: Final = "stages"
+"""The key in `pluginData`. No plugin is needed to record it."""
+
+Count = Annotated[int, msgspec.Meta(ge=0, le=100_000)]
+
+
+class KeptRoom(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where room was kept when the pod was planned."""
+
+    rooms: dict[str, dict[str, Count]]
+    """Sub-group of a later stage -> node -> number of its pods."""
+    pod: str = ""
+    """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the JSON object for `pluginData`."""
+        return {"rooms": self.rooms}
+
+    def record(self, pod_uid: str) -> str:
+        """Return the value of the annotation for the pod with `pod_uid`."""
+        return msgspec.json.encode(msgspec.structs.replace(self, pod=pod_uid)).decode()
+
+
+def from_data(data: object) -> KeptRoom | None:
+    """Return the rooms in `pluginData`; None if there are none. Anybody may write BindRequests."""
+    if not isinstance(data, Mapping):
+        return None
+    try:
+        return msgspec.convert(dict(data), KeptRoom)
+    except msgspec.ValidationError:
+        return None
+
+
+def from_record(text: str | None, pod_uid: str) -> KeptRoom | None:
+    """Return the recorded rooms; None if `text` is missing, broken or of another pod."""
+    if not text:
+        return None
+    try:
+        found = msgspec.json.decode(text, type=KeptRoom)
+    except msgspec.DecodeError:
+        return None
+    return found if found.pod == pod_uid else None

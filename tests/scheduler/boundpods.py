@@ -1,0 +1,36 @@
+"""Pods as they are after the binder has bound them, with what it records on them."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from bindery.binder.bindingmetadata import recorded
+from bindery.kube import objects as kube
+from bindery.kube.bindrequests import BindRequest
+from bindery.scheduler.commit.drafts import BindRequestDraft
+
+
+def request_of(draft: BindRequestDraft) -> BindRequest:
+    """Return the BindRequest of `draft` as a watch shows it."""
+    return msgspec.convert(draft.to_object(), BindRequest)
+
+
+def records_of(draft: BindRequestDraft) -> dict[str, dict[str, str]]:
+    """Return pod name -> annotations that the binder writes with the binding."""
+    request = request_of(draft)
+    return {each.pod_name: dict(recorded(request, each).annotations) for each in request.spec.pods}
+
+
+def bound_pod(
+    item: kube.Pod,
+    node_name: str,
+    records: dict[str, str],
+    conditions: Sequence[kube.Condition] = (),
+) -> kube.Pod:
+    """Return `item` on its node, with the `records` of the binder."""
+    metadata = msgspec.structs.replace(
+        item.metadata, annotations={**item.metadata.annotations, **records}
+    )
+    spec = msgspec.structs.replace(item.spec, node_name=node_name)
+    status = msgspec.structs.replace(item.status, phase="Running", conditions=list(conditions))
+    return msgspec.structs.replace(item, metadata=metadata, spec=spec, status=status)
