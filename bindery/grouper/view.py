@@ -34,7 +34,7 @@ from bindery.kube.watch import Change, EventType, Reflector
 
 _WHY: Final = {
     Missing.FORBIDDEN: "the grouper may not read objects of this kind",
-    Missing.NOT_INSTALLED: "the cluster does not have this kind any more",
+    Missing.NOT_INSTALLED: "the cluster does not have this kind",
     Missing.GONE: "it does not exist any more",
 }
 _FINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})

@@ -166,21 +166,24 @@ def test_a_class_that_does_not_exist_is_ignored_and_said() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value"),
+    ("key", "value", "why"),
     [
-        (names.MIN_MEMBER_KEY, "many"),
-        (names.MIN_MEMBER_KEY, "-1"),
-        (names.EXPECTED_RUNTIME_ANNOTATION, "0"),
-        (names.EXPECTED_RUNTIME_ANNOTATION, "nan"),
-        (names.PREEMPTIBLE_ANNOTATION, "perhaps"),
-        (names.SEGMENT_SIZE_KEY, "0"),
-        (names.PREEMPTION_DELAY_KEY, "-1"),
-        (names.STALENESS_GRACE_PERIOD_KEY, "for ever"),
-        (names.DISRUPTION_MODE_KEY, "Pods"),
-        (QUEUE, " "),
+        (names.MIN_MEMBER_KEY, "many", "it must be a whole number"),
+        (names.MIN_MEMBER_KEY, "-1", "it must be from 0 to 1000000"),
+        (names.EXPECTED_RUNTIME_ANNOTATION, "0", "it must be a positive number of seconds"),
+        (names.EXPECTED_RUNTIME_ANNOTATION, "nan", "it must be a positive number of seconds"),
+        (names.EXPECTED_RUNTIME_ANNOTATION, "long", "it must be a number of seconds"),
+        (names.PREEMPTIBLE_ANNOTATION, "perhaps", "it must be true or false"),
+        (names.SEGMENT_SIZE_KEY, "0", "it must be at least 1"),
+        (names.PREEMPTION_DELAY_KEY, "-1", "it must not be negative"),
+        (names.STALENESS_GRACE_PERIOD_KEY, "for ever", "or a duration such as 1h30m"),
+        (names.DISRUPTION_MODE_KEY, "Pods", "it must be Pod or Group"),
+        (QUEUE, " ", "it is empty"),
     ],
 )
-def test_a_value_without_meaning_is_ignored_and_said_at_its_object(key: str, value: str) -> None:
+def test_a_value_without_meaning_is_ignored_and_said_at_its_object(
+    key: str, value: str, why: str
+) -> None:
     asking = job(annotations={key: value})
 
     found = planned(pods_of(asking), asking)
@@ -188,6 +191,7 @@ def test_a_value_without_meaning_is_ignored_and_said_at_its_object(key: str, val
     assert only(found).spec == spec_of(job())
     assert reasons(found) == [("Job/train", "InvalidValue")]
     assert key in found.problems[0].message
+    assert found.problems[0].message.endswith(why)
 
 
 def test_a_minimum_above_the_pods_is_kept_and_said() -> None:

@@ -48,8 +48,20 @@ class Found(Generic[Value]):
         return self.text or str(self.source)
 
 
+def _number(text: str, read: Callable[[str], Value], what: str) -> Value:
+    """Return what `read` makes of `text`; its own errors are for programmers."""
+    try:
+        return read(text)
+    except ValueError as error:
+        raise ValueError(f"it must be {what}") from error
+
+
+def _duration(text: str) -> float:
+    return float(durationpy.from_str(text).total_seconds())
+
+
 def _count(text: str) -> int:
-    number = int(text)
+    number = _number(text, int, "a whole number")
     if not 0 <= number <= _MOST_NUMBER:
         raise ValueError(f"it must be from 0 to {_MOST_NUMBER}")
     return number
@@ -63,7 +75,7 @@ def _positive(text: str) -> int:
 
 
 def _seconds(text: str) -> float:
-    number = float(text)
+    number = _number(text, float, "a number of seconds")
     if not 0 < number < float("inf"):
         raise ValueError("it must be a positive number of seconds")
     return number
@@ -74,7 +86,7 @@ def _span(text: str) -> float:
     try:
         seconds = float(text)
     except ValueError:
-        seconds = float(durationpy.from_str(text).total_seconds())
+        seconds = _number(text, _duration, "a number of seconds, or a duration such as 1h30m")
     if not abs(seconds) < float("inf"):
         raise ValueError("it must be a number of seconds")
     return seconds

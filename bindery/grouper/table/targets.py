@@ -63,12 +63,27 @@ class Finder:
             return Target(links[1], self._row(links[1]), links[2:], is_pod=True)
         while True:
             row = self._row(links[position])
+            known = self._known_below(links, position) if row is DEFAULT_ROW else 0
+            if known:
+                self._tell_wrapper(links[position], links[known])
+                position = known
+                continue
             passing = row.pass_to
             if passing is None or position == 0:
                 return self._per(chain, links[position], row, links[position + 1 :])
             if passing.object is not None:
                 return self._named(chain, passing.object, links[position:])
             position = _below(links, position, passing)
+
+    def _known_below(self, links: tuple[Link, ...], position: int) -> int:
+        """Return the position of the highest owner with a row below a kind without one; 0 if none.
+
+        What asks for a minimum is a gang itself, whatever it consists of.
+        """
+        if settings.look_up(settings.MIN_MEMBER, links[position : position + 1], set()):
+            return 0
+        below = range(position - 1, 0, -1)
+        return next((each for each in below if self._row(links[each]) is not DEFAULT_ROW), 0)
 
     def _row(self, link: Link) -> Row:
         at = link.reference
@@ -114,12 +129,19 @@ class Finder:
         message = f"the pod {chain.pod.name} has no label {label}"
         self.problems.add(Problem(link.reference, ProblemReason.PATH_NOT_FOUND, message))
 
+    def _tell_wrapper(self, link: Link, known: Link) -> None:
+        text = f"each {known.reference.kind} below it is grouped by itself"
+        self._tell_no_row(link, text, "makes them one group")
+
     def _tell_unknown(self, link: Link) -> None:
+        self._tell_no_row(link, "its pods are one group with minimum 1", "changes that")
+
+    def _tell_no_row(self, link: Link, result: str, otherwise: str) -> None:
         at = link.reference
         kind = f"{at.kind}.{at.group}" if at.group else at.kind
         message = (
-            f"there is no row for {kind}: its pods are one group with minimum 1; the annotation "
-            f"{settings.MIN_MEMBER.keys[0]} or a row of your own changes that"
+            f"there is no row for {kind}: {result}; the annotation "
+            f"{settings.MIN_MEMBER.keys[0]} or a row of your own {otherwise}"
         )
         self.problems.add(Problem(at, ProblemReason.UNKNOWN_KIND, message))
 
