@@ -1,7 +1,9 @@
 """Sets of CPUs, and the list format of Linux for them ("0-3,8")."""
 
+import re
 from collections.abc import Iterable
 from itertools import pairwise
+from typing import Final
 
 from bindery.nodecore.errors import NodeCoreError
 
@@ -9,6 +11,11 @@ CpuSet = frozenset[int]
 """The ids of logical CPUs (hardware threads)."""
 
 EMPTY: CpuSet = frozenset()
+
+HIGHEST_CPU: Final = (1 << 16) - 1
+"""The highest id that is read. Linux has at most 8,192 CPUs."""
+
+_NUMBER: Final = re.compile("[+-]?[0-9]{1,18}")
 
 
 class CpuSetError(NodeCoreError, ValueError):
@@ -32,7 +39,7 @@ def parse_cpus(text: str) -> CpuSet:
     """Return the CPUs of a list such as "0-3,8"; the empty text is the empty set.
 
     Raises:
-        CpuSetError: the text is no list of CPUs.
+        CpuSetError: the text is no list of CPUs, or has ids that no machine has.
     """
     if text == "":
         return EMPTY
@@ -43,12 +50,13 @@ def parse_cpus(text: str) -> CpuSet:
         end = _number(last) if dash else start
         if start > end:
             raise CpuSetError(f'invalid range "{part}" ({start} > {end})')
+        if end > HIGHEST_CPU:  # a range of billions would take all memory
+            raise CpuSetError(f'invalid range "{part}" ({end} > {HIGHEST_CPU})')
         cpus.update(range(start, end + 1))
     return frozenset(cpus)
 
 
 def _number(text: str) -> int:
-    digits = text.removeprefix("+").removeprefix("-")
-    if not (digits.isascii() and digits.isdigit()):
+    if not _NUMBER.fullmatch(text):
         raise CpuSetError(f'strconv.Atoi: parsing "{text}": invalid syntax')
     return int(text)

@@ -1,6 +1,7 @@
 """Whatever stands in a file, decoders return it or raise an error of nodecore."""
 
 import json
+import re
 import zlib
 from collections.abc import Callable
 from contextlib import suppress
@@ -24,8 +25,8 @@ from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
 from bindery.nodecore.checkpoints.devices import DeviceCheckpoint, DeviceEntry
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.cpu import restore as cpu_restore
-from bindery.nodecore.cpusets import parse_cpus
-from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.cpusets import CpuSetError, parse_cpus
+from bindery.nodecore.errors import NodeCoreError, RestoreError
 from bindery.nodecore.features import Features
 from bindery.nodecore.memory import restore as memory_restore
 from bindery.nodecore.numamemory import Block, MemoryTable, NumaNodeState
@@ -112,6 +113,25 @@ values = st.recursive(
 def tried(decode: Decode, blob: bytes) -> None:
     with suppress(NodeCoreError):
         decode(blob)
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("1-+-3", 'strconv.Atoi: parsing "+-3": invalid syntax'),
+        ("1_0", 'strconv.Atoi: parsing "1_0": invalid syntax'),
+        ("3-1", 'invalid range "3-1" (3 > 1)'),
+        ("0-99999999999", 'invalid range "0-99999999999" (99999999999 > 65535)'),
+        ("65536", 'invalid range "65536" (65536 > 65535)'),
+    ],
+)
+def test_what_is_no_list_of_cpus_stops_the_start(text: str, message: str) -> None:
+    with pytest.raises(CpuSetError, match=re.escape(message)):
+        parse_cpus(text)
+    store = MemoryStore()
+    store.write(cpu.FILE, cpu.CpuCheckpointV2("static", text, {}).encode())
+    with pytest.raises(RestoreError, match=re.escape(f'could not parse default cpu set "{text}"')):
+        cpu_restore.load(CheckpointManager(store), "static", {})
 
 
 @every_decoder
