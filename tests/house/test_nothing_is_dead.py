@@ -110,13 +110,14 @@ def test_what_the_scheduler_finds_of_plugins_is_consulted() -> None:
 
 @cache
 def looked_for(component: str) -> frozenset[str]:
-    """Return the names of all types that `component` asks for with `isinstance`."""
+    """Return the names of all types that `component` asks for, one by one or in a list."""
     return frozenset(
         name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
         for path in (PACKAGE / component).rglob("*.py")
         for node in ast.walk(tree_of(path))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "isinstance"
-        for name in ast.walk(node.args[1])
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("isinstance", "implementing")
+        for argument in node.args
+        for name in ast.walk(argument)
     )
 
 

@@ -1,11 +1,11 @@
 """Builds the configured plugins and lists them by extension point."""
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from bindery.api.configuration import PluginConfiguration
 from bindery.api.names import SCHEDULER_PLUGINS
@@ -23,7 +23,25 @@ from bindery.scheduler.plugins.view import PackingStrategies, SessionView
 VictimKey = Callable[[SessionView, int, Job, Mapping[int, int]], SortKey]
 """`VictimOrder.victim_key`, or its substitute by `queue_key`."""
 
+Point = TypeVar("Point")
+"""An extension point: a Protocol."""
+
 _UNCONFIGURED = PackingStrategies()
+
+
+def implementing(point: type[Point], plugins: Iterable[object]) -> list[Point]:
+    """Return those of `plugins` that have all members of `point`, a Protocol.
+
+    A plugin registers and inherits nothing: only names are compared. `isinstance` does the same,
+    but collects the names for each plugin, which took most of the time to build an engine.
+    """
+    protocols = [base for base in point.__mro__ if getattr(base, "_is_protocol", False)]
+    names = [name for base in protocols for name in vars(base) if not name.startswith("_")]
+    return [
+        cast("Point", each)
+        for each in plugins
+        if all(getattr(each, name, None) is not None for name in names)
+    ]
 
 
 @dataclass
@@ -79,56 +97,52 @@ class PluginSet:
     """The strategy of the first `GpuStrategy` plugin."""
 
     def __post_init__(self) -> None:
-        # isinstance compares names of methods, so a plugin registers and inherits nothing.
-        self.queue_order = [p for p in self.plugins if isinstance(p, jobs.QueueOrder)]
+        self.queue_order = implementing(jobs.QueueOrder, self.plugins)
         self.victim_order = [_victim_key(p) for p in self.queue_order]
-        self.job_order = [p for p in self.plugins if isinstance(p, jobs.JobOrder)]
-        self.pod_order = [p for p in self.plugins if isinstance(p, jobs.PodOrder)]
-        self.node_filters = [p for p in self.plugins if isinstance(p, nodes.NodeFilter)]
-        self.job_node_filters = [p for p in self.plugins if isinstance(p, nodes.JobNodeFilter)]
-        scoring = [p for p in self.plugins if isinstance(p, nodes.NodeScore)]
+        self.job_order = implementing(jobs.JobOrder, self.plugins)
+        self.pod_order = implementing(jobs.PodOrder, self.plugins)
+        self.node_filters = implementing(nodes.NodeFilter, self.plugins)
+        self.job_node_filters = implementing(nodes.JobNodeFilter, self.plugins)
+        scoring = implementing(nodes.NodeScore, self.plugins)
         weighted = [(p, self.weights.get(p.name, 1.0)) for p in scoring]
         self.node_scores = [(plugin, weight) for plugin, weight in weighted if weight]
-        ruling = [p for p in self.plugins if isinstance(p, nodes.PlacementRules)]
+        ruling = implementing(nodes.PlacementRules, self.plugins)
         self.placement_rules = [(p, self.weights.get(p.name, 1.0)) for p in ruling]
-        self.nominated_rules = [p for p in self.plugins if isinstance(p, nodes.NominatedRules)]
-        self.device_choices = [p for p in self.plugins if isinstance(p, nodes.DeviceChoice)]
-        self.domains = [p for p in self.plugins if isinstance(p, nodes.CandidateDomains)]
-        self.gang_domains = [p for p in self.plugins if isinstance(p, nodes.GangDomains)]
-        self.group_domains = [p for p in self.plugins if isinstance(p, nodes.GroupDomains)]
-        self.validity = [p for p in self.plugins if isinstance(p, jobs.JobValid)]
-        self.capacity_gates = [p for p in self.plugins if isinstance(p, jobs.CapacityGate)]
-        self.readiness = [p for p in self.plugins if isinstance(p, jobs.JobReady)]
-        self.pipelining = [p for p in self.plugins if isinstance(p, jobs.JobPipelined)]
-        self.starvation = [p for p in self.plugins if isinstance(p, jobs.JobStarving)]
-        self.room_explanations = [p for p in self.plugins if isinstance(p, jobs.RoomExplanation)]
-        self.victim_filters = [p for p in self.plugins if isinstance(p, jobs.VictimFilter)]
-        self.ledgers = [p for p in self.plugins if isinstance(p, state.LedgerProvider)]
-        self.mutations = [p for p in self.plugins if isinstance(p, state.BindRequestMutation)]
-        self.bind_data = [(p.name, p) for p in self.plugins if isinstance(p, state.BindData)]
-        self.explanations = [p for p in self.plugins if isinstance(p, jobs.WaitExplanation)]
-        self.watchers = [p for p in self.plugins if isinstance(p, state.Watches)]
+        self.nominated_rules = implementing(nodes.NominatedRules, self.plugins)
+        self.device_choices = implementing(nodes.DeviceChoice, self.plugins)
+        self.domains = implementing(nodes.CandidateDomains, self.plugins)
+        self.gang_domains = implementing(nodes.GangDomains, self.plugins)
+        self.group_domains = implementing(nodes.GroupDomains, self.plugins)
+        self.validity = implementing(jobs.JobValid, self.plugins)
+        self.capacity_gates = implementing(jobs.CapacityGate, self.plugins)
+        self.readiness = implementing(jobs.JobReady, self.plugins)
+        self.pipelining = implementing(jobs.JobPipelined, self.plugins)
+        self.starvation = implementing(jobs.JobStarving, self.plugins)
+        self.room_explanations = implementing(jobs.RoomExplanation, self.plugins)
+        self.victim_filters = implementing(jobs.VictimFilter, self.plugins)
+        self.ledgers = implementing(state.LedgerProvider, self.plugins)
+        self.mutations = implementing(state.BindRequestMutation, self.plugins)
+        self.bind_data = [(p.name, p) for p in implementing(state.BindData, self.plugins)]
+        self.explanations = implementing(jobs.WaitExplanation, self.plugins)
+        self.watchers = implementing(state.Watches, self.plugins)
         self.supported = frozenset(
-            need
-            for p in self.plugins
-            if isinstance(p, state.Supports)
-            for need in p.supported_needs()
+            need for p in implementing(state.Supports, self.plugins) for need in p.supported_needs()
         )
-        self.task_validity = [p for p in self.plugins if isinstance(p, jobs.TaskValid)]
-        self.task_node_filters = [p for p in self.plugins if isinstance(p, nodes.TaskNodeFilter)]
-        self.rooms = [p for p in self.plugins if isinstance(p, nodes.NodeRoom)]
-        self.gpu_offers = [p for p in self.plugins if isinstance(p, state.OffersGpus)]
-        self.waits = [p for p in self.plugins if isinstance(p, nodes.WorthWaiting)]
-        self.release_gates = [p for p in self.plugins if isinstance(p, jobs.WaitsForRelease)]
-        strategies = (p.gpu_strategy() for p in self.plugins if isinstance(p, nodes.GpuStrategy))
+        self.task_validity = implementing(jobs.TaskValid, self.plugins)
+        self.task_node_filters = implementing(nodes.TaskNodeFilter, self.plugins)
+        self.rooms = implementing(nodes.NodeRoom, self.plugins)
+        self.gpu_offers = implementing(state.OffersGpus, self.plugins)
+        self.waits = implementing(nodes.WorthWaiting, self.plugins)
+        self.release_gates = implementing(jobs.WaitsForRelease, self.plugins)
+        strategies = (p.gpu_strategy() for p in implementing(nodes.GpuStrategy, self.plugins))
         self.gpu_strategy = next(strategies, None)
         # A plugin whose scores do not count leaves packing to the others.
-        packing = [p for p in self.plugins if isinstance(p, nodes.Packing)]
+        packing = implementing(nodes.Packing, self.plugins)
         self.packing = [p for p in packing if self.weights.get(p.name, 1.0)]
-        having = (p for p in self.plugins if isinstance(p, nodes.HasStrategies))
+        having = implementing(nodes.HasStrategies, self.plugins)
         self.packing_strategies = next((p.packing_strategies() for p in having), _UNCONFIGURED)
-        self.finders = [p for p in self.plugins if isinstance(p, HasFindings)]
-        self.effects = [(p.name, p) for p in self.plugins if isinstance(p, state.BindEffects)]
+        self.finders = implementing(HasFindings, self.plugins)
+        self.effects = [(p.name, p) for p in implementing(state.BindEffects, self.plugins)]
 
     def watched_resources(self) -> tuple[Resource[Any], ...]:
         """Return the kinds observed by plugins, each once."""

@@ -103,7 +103,7 @@ class NodeScore(Plugin, Protocol):
 
 
 @runtime_checkable
-class Packing(Protocol):
+class Packing(Plugin, Protocol):
     """Decides alone how some pods are packed; other plugins then have no score for packing."""
 
     def packs(self, session: SessionView, shape: Shape) -> bool:

@@ -11,6 +11,7 @@ from bindery.scheduler.model.jobs import Task
 from bindery.scheduler.model.shapes import Need
 from bindery.scheduler.model.state import PlanState
 from bindery.scheduler.model.views import StateView
+from bindery.scheduler.plugins.interface.base import Plugin
 from bindery.scheduler.plugins.view import SessionView
 
 # ---- objects of the cluster ----
@@ -81,7 +82,7 @@ class BindRequestMutation(Protocol):
 
 
 @runtime_checkable
-class BindData(Protocol):
+class BindData(Plugin, Protocol):
     """Hands data to the binder plugin of the same name, for each pod."""
 
     def bind_data(self, session: SessionView, task: Task, row: int) -> Mapping[str, Any] | None:
@@ -90,7 +91,7 @@ class BindData(Protocol):
 
 
 @runtime_checkable
-class BindEffects(Protocol):
+class BindEffects(Plugin, Protocol):
     """Simulates the binder plugin of the same name, for rehearsals and scenarios only."""
 
     def bind_effects(
