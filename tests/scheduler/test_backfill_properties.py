@@ -21,6 +21,25 @@ MOST_SECONDS = 90
 CYCLES = 30
 IDLE_CYCLES = 5
 
+RULES: list[dict[str, Any]] = [
+    {},
+    {"hostPorts": [8080]},
+    {
+        "labels": {"app": "apart"},
+        "affinity": {
+            "podAntiAffinity": {
+                "requiredDuringSchedulingIgnoredDuringExecution": [
+                    {
+                        "topologyKey": "kubernetes.io/hostname",
+                        "labelSelector": {"matchLabels": {"app": "apart"}},
+                    }
+                ]
+            }
+        },
+    },
+]
+"""Rules of pods that keep them apart from others with the same rule."""
+
 some_clusters = settings(max_examples=examples(30), deadline=None)
 
 
@@ -33,19 +52,24 @@ def clusters(draw: st.DrawFn) -> tuple[dict[str, Any], list[dict[str, Any]], dic
     nodes = [{"name": name, "gpus": gpus} for name, gpus in free.items()]
     biggest, lengths, jobs = max(free.values()), dict[str, int](), list[dict[str, Any]]()
     total = dict(free)
+    taken = {name: draw(st.sampled_from(RULES)) for name in free}
+    """Node -> the rule of its first pod; two such pods cannot be on one node."""
     for name in list(free):
         while free[name] and draw(st.booleans()):
             gpus, job = draw(st.integers(1, free[name])), f"run{len(jobs)}"
             free[name] -= gpus
             lengths[job] = draw(st.integers(1, 40))
-            pod = {"gpus": gpus, "state": "Running", "node": name}
+            pod = {"gpus": gpus, "state": "Running", "node": name, **taken.get(name, {})}
+            taken[name] = {}
             jobs.append({"name": job, "expectedRuntime": lengths[job], "pods": [pod]})
-    gpus = draw(st.integers(1, biggest))
-    most = sum(amount // gpus for amount in total.values())
-    jobs.append({"name": "big", "pods": [{"gpus": gpus, "count": draw(st.integers(1, most))}]})
+    gpus, rules = draw(st.integers(1, biggest)), draw(st.sampled_from(RULES))
+    most = sum(min(amount // gpus, 1 if rules else amount) for amount in total.values())
+    pods = {"gpus": gpus, "count": draw(st.integers(1, most)), **rules}
+    jobs.append({"name": "big", "pods": [pods]})
     later: list[dict[str, Any]] = []
     for i in range(draw(st.integers(0, 8))):
-        pods = [{"gpus": draw(st.integers(1, 3)), "count": draw(st.integers(1, 3))}]
+        counts = {"gpus": draw(st.integers(1, 3)), "count": draw(st.integers(1, 3))}
+        pods = [{**counts, **draw(st.sampled_from(RULES))}]
         lengths[f"later{i}"] = draw(st.integers(1, 60))
         said = {"expectedRuntime": lengths[f"later{i}"]} if draw(st.booleans()) else {}
         least = {"minMember": 0} if draw(st.booleans()) else {}

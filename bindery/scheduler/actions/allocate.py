@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
+from bindery.scheduler.actions.reserved_places import TAKEN, ReservedPlaces
 from bindery.scheduler.actions.reserving import Reserver
 from bindery.scheduler.actions.wishes import Placing, Wish, wishes
 from bindery.scheduler.ledgers.base import LedgerRefusalError
@@ -112,6 +113,7 @@ class Attempts:
         self._session = session
         self._shortages: dict[Shape, _Shortage] = {}
         """Allocate only takes room, so these bounds hold until the session ends."""
+        self._reserved_places = session.once(ReservedPlaces, ReservedPlaces)
 
     def serve(self, job: Job) -> Commit | Outcome:
         """Place the gang of `job`, or one extra pod; else note why it waits."""
@@ -252,10 +254,34 @@ class Attempts:
             return shortage
         kept = session.memory.promised_rows(job)
         for task in tasks:
-            if not _is_placed(attempt.statement, task, attempt.finder, kept.get(task.uid)):
+            if not self._is_placed(attempt, task, kept.get(task.uid)):
                 barred.add_shape(task)
                 return task
         return None
+
+    def _is_placed(self, attempt: "_Attempt", task: Task, kept_row: int | None) -> bool:
+        """Place `task` on the best node that all ledgers accept; return False if there is none.
+
+        `kept_row`: the node with room that was promised to it earlier.
+        """
+        statement, finder, later = attempt.statement, attempt.finder, list[int]()
+        start = statement.savepoint()
+        while (place := finder.best_or_kept(task, kept_row)) is not None:
+            try:
+                if place.fits_now:
+                    statement.allocate(task, place.row)
+                else:
+                    statement.pipeline(task, place.row)
+            except LedgerRefusalError as refusal:
+                finder.exclude(task, place.row, str(refusal))
+                if refusal.fits_later:  # tried last: idle room elsewhere is better than a promise
+                    later.append(place.row)
+            else:
+                if self._reserved_places.allow(task):
+                    return True
+                statement.rollback(start)
+                finder.exclude(task, place.row, TAKEN)
+        return any(promise(statement, task, row) for row in later)
 
     def _promise(self, job: Job, statement: Statement, tasks: Sequence[Task]) -> Outcome:
         """Turn the placed gang into promises and keep them for this session."""
@@ -347,24 +373,3 @@ class _Attempt:
 
 _Problem = Refusal | _Shortage | Task
 """Why an attempt failed: a refusal, a known shortage, or the pod without a node."""
-
-
-def _is_placed(statement: Statement, task: Task, finder: JobFinder, kept_row: int | None) -> bool:
-    """Place `task` on the best node that all ledgers accept; return False if there is none.
-
-    `kept_row`: the node with room that was promised to it earlier.
-    """
-    later: list[int] = []
-    while (place := finder.best_or_kept(task, kept_row)) is not None:
-        try:
-            if place.fits_now:
-                statement.allocate(task, place.row)
-            else:
-                statement.pipeline(task, place.row)
-        except LedgerRefusalError as refusal:
-            finder.exclude(task, place.row, str(refusal))
-            if refusal.fits_later:  # tried last: idle room elsewhere is better than a promise
-                later.append(place.row)
-        else:
-            return True
-    return any(promise(statement, task, row) for row in later)

@@ -5,7 +5,7 @@ For a gang with such rules, the pods that end by the moment leave their nodes in
 the gang is placed on the nodes as they are then. The Statement is never committed.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 
 import numpy as np
@@ -37,14 +37,24 @@ def has_rules(session: Session, tasks: Sequence[Task]) -> bool:
 
 
 @contextmanager
-def at_later_moments(session: Session) -> Iterator[Statement]:
-    """Open a Statement about later moments, in which gangs with reservations have started."""
+def at_later_moments(session: Session, waiting: Job) -> Iterator[Statement]:
+    """Open a Statement about later moments, in which gangs with reservations have started.
+
+    `waiting`: the gang that has not.
+    """
     session.state.is_later = True
     try:
-        with session.reservations.counted_as_started(), session.statement() as statement:
+        with session.reservations.counted_as_started(waiting), session.statement() as statement:
             yield statement
     finally:
         session.state.is_later = False
+
+
+def end_all(statement: Statement, tasks: Iterable[Task]) -> None:
+    """Let `tasks` leave their nodes. Those that a ledger keeps stay: others must do without."""
+    for task in tasks:
+        with suppress(LedgerRefusalError):
+            statement.end(task)
 
 
 class LaterPlaces:
@@ -117,11 +127,7 @@ class LaterPlaces:
             del self._ended[count:]
         for task in ends.tasks[len(self._ended) : count]:
             self._ended.append(self._statement.savepoint())
-            self._end(task)
-
-    def _end(self, task: Task) -> None:
-        with suppress(LedgerRefusalError):  # it stays: the gang must do without its room
-            self._statement.end(task)
+            end_all(self._statement, [task])
 
     def _place(self, task: Task, item: Item, finder: JobFinder) -> int | None:
         rank = self._rank(item)
@@ -148,8 +154,7 @@ class LaterPlaces:
         start = self._statement.savepoint()
         if self._promise(task, row):
             return True
-        for other in self._running_on(row):
-            self._end(other)
+        end_all(self._statement, self._running_on(row))
         if self._promise(task, row):
             self.emptied.add(row)
             return True

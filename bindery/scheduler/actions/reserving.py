@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from bindery.api.configuration import BackfillConfiguration
 from bindery.api.times import timestamp
 from bindery.scheduler.actions.later_places import LaterPlaces, at_later_moments, has_rules
+from bindery.scheduler.actions.reserved_places import ReservedPlaces
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.domains import Domain
 from bindery.scheduler.model.jobs import Job, Task
@@ -71,6 +72,8 @@ class Reserver:
         is_near = start is not None and start <= session.now + wanted.window_seconds
         if is_near or is_starving:
             session.reservations.add(reservation)
+            if not session.once(ReservedPlaces, ReservedPlaces).hold(reservation):
+                reservation.places = ()  # they depend on more than is tried
             text = f"{refusal.message}; {reservation_text(session, reservation)}"
             session.refusals[job] = replace(refusal, message=text)
 
@@ -161,7 +164,7 @@ class _Timeline:
             return self._earliest(latest)
         session, gang = self._session, self._gang
         pods = list(zip(gang.tasks, gang.items, strict=True))
-        with at_later_moments(session) as statement:
+        with at_later_moments(session, self._job) as statement:
             self._places = LaterPlaces(session, self._job, self._zones, statement, pods)
             return self._earliest(latest)
 
@@ -284,7 +287,13 @@ class _Timeline:
             queue_needs=queue_needs,
             queue_returned=self._returned_to_queues(until),
             awaited=awaited,
+            places=self._tried_places(rows, start),
         )
+
+    def _tried_places(self, rows: Sequence[int], start: float | None) -> list[tuple[Task, int]]:
+        if self._places is None or start is None:
+            return []
+        return list(zip(self._gang.tasks, rows, strict=True))
 
 
 def _gang(

@@ -41,6 +41,8 @@ class Reservation:
     awaited: int = 0
     """Number of its nodes that wait for pods with an unknown end."""
 
+    places: Sequence[tuple[Task, int]] = ()
+    """The node row of each pod; only if its start is known and planning asks more than sums."""
     stage: str = ""
     """The later stage that the room is for; "" for a gang that does not fit now."""
     leaves: frozenset[str] = frozenset()
@@ -68,6 +70,8 @@ class Reservations:
         self._queues = queues
         self._kept: list[tuple[int, Request]] = []
         """Node row and reserved amounts."""
+        self._in_force: Sequence[Reservation] = ()
+        """The reservations whose room is kept at the moment."""
         self.all: list[Reservation] = []
         self.kept: IntColumns | None = None
         """Reserved amounts on nodes: [resource, node]; None without reservations."""
@@ -127,17 +131,19 @@ class Reservations:
             self._keep(self.all)
 
     @contextmanager
-    def counted_as_started(self) -> Iterator[None]:
-        """Reserve all that the gangs need, as if they had started, inside the block."""
+    def counted_as_started(self, waiting: Job) -> Iterator[None]:
+        """Reserve all needs, as if the gangs other than `waiting` had started, inside the block."""
         if not self.all:
             yield
             return
+        before = self._in_force
+        started = [each.needs for each in self.all if each.job is not waiting]
         self._keep(())
-        self._enter(sum((each.needs for each in self.all), np.zeros_like(self._nodes.idle)))
+        self._enter(sum(started, np.zeros_like(self._nodes.idle)))
         try:
             yield
         finally:
-            self._keep(self.all)
+            self._keep(before)
 
     def lend(self, tasks: Iterable[Task], end: float) -> None:
         """Note that `tasks`, which were just placed, end by `end`, before some gangs start."""
@@ -160,6 +166,7 @@ class Reservations:
         for row, request in self._kept:
             self._node_ledger.keep(row, request, -1)
         self._kept.clear()
+        self._in_force = reservations
         self.kept = self.kept_in_queues = None
         if not reservations:
             return
