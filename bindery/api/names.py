@@ -63,6 +63,14 @@ MIN_MEMBER_KEY: Final = f"{GROUP}/min-member"
 """How many pods must run together."""
 QUEUE_KEY: Final = QUEUE_LABEL
 """The queue of the gang."""
+QUEUE_KEYS: Final = (
+    QUEUE_KEY,
+    "kai.scheduler/queue",
+    "scheduling.volcano.sh/queue-name",
+    "volcano.sh/queue-name",
+    "kueue.x-k8s.io/queue-name",
+)
+"""The same, and the keys of other schedulers that mean it; the first counts."""
 USER_KEY: Final = f"{GROUP}/user"
 """The user of the gang, for fairness between the users of a queue."""
 PRIORITY_CLASS_KEY: Final = f"{GROUP}/priority-class"

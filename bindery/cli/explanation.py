@@ -39,6 +39,7 @@ from bindery.scheduler.insight.advice import advice
 from bindery.scheduler.insight.queue import explain_queue
 from bindery.scheduler.insight.waiting import Explanation
 from bindery.scheduler.insight.waiting import explain as explain_job
+from bindery.scheduler.model.reasons import JobReason
 
 
 def answer(context: typer.Context, origin: Origin, about: tuple[str, str], output: Format) -> None:
@@ -175,6 +176,10 @@ def _source_lines(group: PodGroup | None) -> Iterator[str]:
 
 
 def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
+    if about.group is None and about.pod is not None and (waits := _waits_for_group(about.pod)):
+        yield f"The scheduler says: {waits.reason}: {waits.message}"
+        yield from _advice(waits.reason, is_group=False, min_member=1)
+        return
     said = scheduled_condition(about.group) if about.group is not None else None
     if explained is not None and not explained.placed_pods + explained.waiting_pods:
         yield from _missing_lines(explained, said)
@@ -199,6 +204,17 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     if said is None or said.message != explained.message:
         yield f"Held by: {explained.reason}: {explained.message}".rstrip(": ")
     yield from waiting_lines(explained)
+
+
+def _waits_for_group(pod: Pod) -> Condition | None:
+    """Return the condition of a pod that the scheduler leaves alone until a PodGroup selects it.
+
+    Whether it does is in its configuration, which is not read here.
+    """
+    if is_bound(pod):
+        return None
+    reasons = {each.reason: each for each in pod.status.conditions or () if each.status == "False"}
+    return reasons.get(JobReason.WAITING_FOR_GROUP)
 
 
 def _missing_lines(explained: Explanation, said: Condition | None) -> Iterator[str]:

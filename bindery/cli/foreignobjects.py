@@ -1,7 +1,8 @@
 """Objects of other schedulers, for `bindery migrate`: from files or from a cluster."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +62,22 @@ def read_objects(
     if not mine:
         names = ", ".join(f"{kind.kind} of {kind.group}" for kind in kinds)
         raise CommandError(f"{len(found)} objects read, and none is a {names}", ExitCode.BAD_INPUT)
+    if len(mine) < len(found):
+        typer.echo(
+            f"Left out, as they are no queues or gangs: {_counted(found, wanted)}.", err=True
+        )
     return mine
+
+
+def _counted(found: Sequence[Mapping[str, Any]], wanted: Collection[tuple[str, object]]) -> str:
+    """Return how many objects of which kinds are not `wanted`."""
+    kinds = ((_group(body), body.get("kind")) for body in found)
+    counts = Counter(kind for kind in kinds if kind not in wanted)
+    parts = (
+        f"{count} {kind}.{group}" if group else f"{count} {kind}"
+        for (group, kind), count in counts.items()
+    )
+    return ", ".join(parts)
 
 
 def _group(body: Mapping[str, Any]) -> str:

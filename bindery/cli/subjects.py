@@ -29,6 +29,9 @@ _ALIASES: Final[Mapping[str, str]] = {
     for alias in aliases
 }
 _OWN_KINDS: Final = "pod, pg, queue, br"
+_NO_PODS: Final = (
+    "a workload is known from its pods on: while it is suspended or scaled to 0 it has none"
+)
 
 
 @dataclass(frozen=True)
@@ -174,14 +177,14 @@ def _no_workload(
             return CommandError(f"{name} is a queue; write queue/{name}")
         names = [*_groups(snapshot, namespace), *_pods(snapshot, namespace)]
         names += [each.name for each in known]
-        return _missing("PodGroup, pod or workload", name, names, where)
+        return _missing("PodGroup, pod or workload", name, names, where, _NO_PODS)
     kind = prefix.lower().partition(".")[0]
     of_kind = [each for each in known if each.is_of(kind)]
     if of_kind:
         names = [each.name for each in of_kind]
-        return _missing(f"pod or PodGroup of {of_kind[0].kind}", name, names, where)
+        return _missing(f"pod or PodGroup of {of_kind[0].kind}", name, names, where, _NO_PODS)
     here = f" or a workload's kind (here: {', '.join(kinds)})" if kinds else ""
-    text = f"{prefix}/ is not known: no pod and no PodGroup{where} has such an owner"
+    text = f"{prefix}/ is not known: no pod and no PodGroup{where} has such an owner; {_NO_PODS}"
     return CommandError(f"{text}; write NAME, or KIND/NAME with {_OWN_KINDS}{here}")
 
 
@@ -196,7 +199,10 @@ def _has_place(pod: Pod) -> bool:
     return bool(pod.spec.node_name) or pod.status.phase in FINISHED
 
 
-def _missing(what: str, name: str, known: Iterable[str], where: str) -> CommandError:
+def _missing(
+    what: str, name: str, known: Iterable[str], where: str, otherwise: str = ""
+) -> CommandError:
+    """Return the error for `name`; `otherwise`: a hint if no known name is similar."""
     near = get_close_matches(name, list(known), n=3, cutoff=0.5)
-    hint = f"; did you mean {' or '.join(near)}?" if near else ""
-    return CommandError(f"there is no {what} {name}{where}{hint}")
+    hint = f"did you mean {' or '.join(near)}?" if near else otherwise
+    return CommandError("; ".join(filter(None, (f"there is no {what} {name}{where}", hint))))

@@ -150,7 +150,8 @@ def _usage(found: Migration, shard: Body) -> dict[str, Any]:
         duration = seconds(value)
         if place is None or duration is None:
             if (key, value) != ("windowType", "sliding"):
-                reason = UNREADABLE if place else "windows slide here; there is no other kind"
+                reason = _LOST_USAGE.get(key, "there is no such setting")
+                reason = UNREADABLE if place else reason
                 found.lose(shard, f"spec.usageDBConfig.usageParams.{key}", value, reason)
         elif place.startswith("prometheus."):
             if prometheus:
@@ -162,6 +163,10 @@ def _usage(found: Migration, shard: Body) -> dict[str, Any]:
     return usage
 
 
+_LOST_USAGE: Final[Mapping[str, str]] = {
+    "windowType": "windows slide here; there is no other kind",
+    "tumblingWindowCronString": "windows slide here; there is no other kind",
+}
 _USAGE: Final[Mapping[str, str]] = {
     "halfLifePeriod": "halfLifeSeconds",
     "windowSize": "windowSeconds",

@@ -52,7 +52,14 @@ REQUEST_NODES_EVERY_S = 1.0
 """Minimum time between two looks at the ProvisioningRequests, as each loops over all gangs."""
 SCALE_EVERY_S = 5.0
 """Minimum time between two looks at all waiting shares; autoscalers look every ten seconds."""
-_FOR_OWNERS = frozenset(AccessReason)
+_FOR_OWNERS = frozenset(
+    (
+        *AccessReason,
+        JobReason.QUEUE_DOES_NOT_EXIST,
+        JobReason.QUEUE_CLOSED,
+        JobReason.TOPOLOGY,
+    )
+)
 """The reasons that are also written as events on the object that creates the pods."""
 _FORGET_EVERY = 100
 """Cycles between two removals of memories about deleted objects; each loops over all objects."""

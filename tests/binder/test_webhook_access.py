@@ -113,6 +113,37 @@ def test_a_workload_is_refused_for_the_use_that_its_pods_would_make(
     assert bool(problem) == bool(message(answer))
 
 
+@pytest.mark.parametrize("kind", ["labels", "annotations"])
+def test_a_queue_of_another_schedulers_key_counts(kind: str) -> None:
+    item = job(template())
+    item["metadata"][kind] = {"kai.scheduler/queue": "closed"}
+
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item, namespace="other"))
+
+    assert "may not use queue closed" in message(answer)
+
+
+def test_a_workload_is_warned_of_a_queue_that_is_missing_once() -> None:
+    access, lost = Access(DIRECTORY, "bindery"), job(template("lost"))
+
+    made = access.validate_workload(review(lost, namespace="other"))
+    changed = access.validate_workload(review(lost, lost, namespace="other"))
+
+    assert made["response"]["allowed"]
+    assert made["response"]["warnings"] == [
+        "queue lost does not exist: the gang waits until it does"
+    ]
+    assert "warnings" not in changed["response"]
+
+
+def test_a_workload_of_another_scheduler_is_not_warned_of() -> None:
+    item = job(template("lost", scheduler="volcano"))
+
+    answer = Access(DIRECTORY, "bindery").validate_workload(review(item))
+
+    assert "warnings" not in answer["response"]
+
+
 def test_a_workload_that_was_wrong_before_may_be_changed() -> None:
     old, new = job(template("closed")), job(template("closed", nodeName="n"))
 

@@ -79,6 +79,22 @@ def test_a_file_without_such_objects_is_refused(command_line: CommandLine) -> No
     assert "none is a Queue of scheduling.run.ai" in done.stderr
 
 
+def test_what_is_no_queue_or_gang_is_counted(command_line: CommandLine, tmp_path: Path) -> None:
+    others = (
+        "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: volcano-scheduler-configmap}\n"
+        "---\napiVersion: batch.volcano.sh/v1alpha1\nkind: Job\nmetadata: {name: train}\n"
+    )
+    file = tmp_path / "all.yaml"
+    file.write_text((GIVEN / "volcano.yaml").read_text() + others)
+
+    done = command_line("migrate", "volcano", str(file))
+
+    assert done.stdout == (GOLDEN / "migrate-volcano.yaml").read_text()
+    assert "Left out, as they are no queues or gangs: 1 ConfigMap, 1 Job.batch.volcano.sh." in (
+        done.stderr
+    )
+
+
 def test_an_unreadable_value_is_said_and_the_rest_is_translated(
     command_line: CommandLine, tmp_path: Path
 ) -> None:

@@ -12,7 +12,7 @@ from inlinescenarios import scenario_of, source_of
 from bindery.cli.errors import CommandError
 from bindery.cli.explanation import describe
 from bindery.cli.subjects import named_queue, subject
-from bindery.kube.objects import OwnerReference, Pod
+from bindery.kube.objects import Condition, OwnerReference, Pod
 from bindery.kube.snapshot import ClusterSnapshot
 
 CLUSTER = """
@@ -227,3 +227,33 @@ def test_a_queue_that_does_not_exist_ends_with_1_and_similar_names(
 
     assert done.returncode == 1
     assert done.stderr == "bindery: there is no Queue reserch; did you mean research?\n"
+
+
+@pytest.mark.parametrize("asked", ["later", "job/later", "sts/later"])
+def test_a_workload_without_pods_is_not_called_unknown_without_a_hint(asked: str) -> None:
+    with pytest.raises(CommandError, match="while it is suspended or scaled to 0 it has none"):
+        subject(look_with("Job", "fit"), asked, "default")
+
+
+def test_a_pod_that_waits_for_its_group_is_explained_by_its_condition() -> None:
+    """Only the scheduler's configuration says whether pods wait for PodGroups."""
+    waits = Condition(
+        type="PodScheduled", status="False", reason="WaitingForGroup", message="no PodGroup yet"
+    )
+    pods = tuple(
+        msgspec.structs.replace(
+            pod,
+            metadata=msgspec.structs.replace(pod.metadata, annotations={}),
+            status=msgspec.structs.replace(pod.status, conditions=[waits]),
+        )
+        if pod.metadata.name.startswith("train-")
+        else pod
+        for pod in look_with("Job", "fit").pods
+    )
+    source = replace(SOURCE, snapshot=replace(SOURCE.snapshot, pods=pods))
+
+    lines = list(describe(source, subject(source.snapshot, "job/fit", "default"), 0.0))
+
+    assert "The scheduler says: WaitingForGroup: no PodGroup yet" in lines
+    assert lines[-1].startswith("What to do: Check that the grouper runs")
+    assert not any("A cycle now would place" in line for line in lines)

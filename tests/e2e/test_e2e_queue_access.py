@@ -62,6 +62,7 @@ async def test_without_the_webhook_the_pod_waits_with_the_reason_and_its_job_say
 ) -> None:
     queue = await corner.add_queue("closed", {"namespaces": {"names": ["nobody"]}})
     await corner.client.create(JOBS, job(corner, "a", queue), corner.namespace)
+    await corner.client.create(JOBS, job(corner, "b", "no-such-queue"), corner.namespace)
 
     async def waits() -> bool:
         pods = await corner.client.list(PODS, namespace=corner.namespace)
@@ -70,14 +71,17 @@ async def test_without_the_webhook_the_pod_waits_with_the_reason_and_its_job_say
 
     async def told() -> bool:
         events = await corner.client.list(EVENTS, namespace=corner.namespace)
-        return any(
-            event.reason == "NamespaceNotAllowed" and (event.regarding or {}).get("kind") == "Job"
+        at_jobs = {
+            (event.reason, (event.regarding or {}).get("name"))
             for event in events
-        )
+            if (event.regarding or {}).get("kind") == "Job"
+        }
+        return at_jobs >= {("NamespaceNotAllowed", "a"), ("QueueDoesNotExist", "b")}
 
     await wait_for(waits, "the pod's condition has the reason")
-    await wait_for(told, "an event stands at the Job")
+    await wait_for(told, "events stand at the Jobs")
     await corner.client.delete(JOBS, "a", corner.namespace)
+    await corner.client.delete(JOBS, "b", corner.namespace)
 
 
 @pytest.mark.usefixtures("scheduler", "binder")

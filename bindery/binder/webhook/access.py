@@ -11,6 +11,7 @@ from bindery.binder.webhook.answers import Manifest, Review, answer, request_in,
 from bindery.binder.webhook.applicants import (
     DEFAULT_SCHEDULER,
     Template,
+    Wish,
     is_excepted,
     owners,
     part,
@@ -62,7 +63,7 @@ class Access:
         return answer(request, allowed=True, **patch(pod, {**pod, "spec": spec}))
 
     def validate_workload(self, body: bytes) -> Review:
-        """Refuse an object whose pods may not use their queue.
+        """Refuse an object whose pods may not use their queue; warn of a queue that serves none.
 
         Raises:
             MalformedReviewError: the review cannot be read.
@@ -71,7 +72,8 @@ class Access:
         namespace = text(request, "namespace")
         known = set(self._problems_in(request.get("oldObject"), namespace))
         found = dict.fromkeys(self._problems_in(request.get("object"), namespace))
-        return verdict(request, [problem for problem in found if problem not in known])
+        problems = [problem for problem in found if problem not in known]
+        return verdict(request, problems, self._new_warnings(request, namespace))
 
     def validate_group(self, body: bytes) -> Review:
         """Refuse a PodGroup that may not use its queue or has no tree; warn of one that will wait.
@@ -93,21 +95,36 @@ class Access:
             problems += _flaws(new.get("subGroups"))
         return verdict(request, problems, list(self._obstacles(wish.queue, wish.priority_class)))
 
+    def _new_warnings(self, request: Review, namespace: str) -> list[str]:
+        """Return why the pods of a workload will wait for a queue that they did not ask for yet."""
+        known = set(self._queues_in(request.get("oldObject"), namespace))
+        asked = dict.fromkeys(self._queues_in(request.get("object"), namespace))
+        return [text for each in asked if each not in known for text in self._of_queue(each)]
+
     def _obstacles(self, queue_name: str, priority_class: str) -> Iterator[str]:
         """Yield why a gang will wait although it is allowed."""
-        queue = self._directory.queue(queue_name)
-        if queue is None and queue_name != "default":
-            yield f"queue {queue_name} does not exist: the gang waits until it does"
-        elif queue is not None and queue.spec.state == "Closed":
-            yield f"queue {queue_name} is closed: the gang waits until it is open"
+        yield from self._of_queue(queue_name)
         if priority_class and self._directory.priority(priority_class) is None:
             yield f"PriorityClass {priority_class} does not exist: the gang waits until it does"
 
+    def _of_queue(self, name: str) -> Iterator[str]:
+        queue = self._directory.queue(name)
+        if queue is None and name != "default":
+            yield f"queue {name} does not exist: the gang waits until it does"
+        elif queue is not None and queue.spec.state == "Closed":
+            yield f"queue {name} is closed: the gang waits until it is open"
+
     def _problems_in(self, item: object, namespace: str) -> Iterator[str]:
+        for wish in self._wishes_in(item, namespace):
+            yield from wish.problems(namespace, self._directory)
+
+    def _queues_in(self, item: object, namespace: str) -> Iterator[str]:
+        return (wish.queue for wish in self._wishes_in(item, namespace))
+
+    def _wishes_in(self, item: object, namespace: str) -> Iterator[Wish]:
         for template in templates(item) if isinstance(item, dict) else ():
             if self._is_ours(template, namespace):
-                wish = wish_of_template(template, namespace, self._directory)
-                yield from wish.problems(namespace, self._directory)
+                yield wish_of_template(template, namespace, self._directory)
 
     def _is_ours(self, template: Template, namespace: str) -> bool:
         named = text(template.spec, "schedulerName") or DEFAULT_SCHEDULER

@@ -13,6 +13,7 @@ from bindery.api.names import (
     POD_GROUP_ANNOTATION,
     PREEMPTIBLE_ANNOTATION,
     PRIORITY_CLASS_KEY,
+    QUEUE_KEYS,
     QUEUE_LABEL,
 )
 from bindery.api.states import NON_PREEMPTIBLE_FROM
@@ -58,13 +59,17 @@ class Template:
     """The metadata of the object and of all templates around this one, outside in."""
     spec: Manifest
 
-    def said(self, key: str) -> str:
-        """Return the value of a label or annotation, the nearest to the pods first; "" if none."""
+    def said(self, *keys: str) -> str:
+        """Return the value of the first of these annotations or labels; "" if none.
+
+        The nearest to the pods comes first, as for the grouper.
+        """
         for metadata in reversed(self.chain):
-            for kind in ("labels", "annotations"):
-                value = part(metadata, kind).get(key)
-                if isinstance(value, str) and value:
-                    return value
+            for key in keys:
+                for kind in ("annotations", "labels"):
+                    value = part(metadata, kind).get(key)
+                    if isinstance(value, str) and value:
+                        return value
         return ""
 
 
@@ -96,7 +101,7 @@ def wish_of_template(template: Template, namespace: str, directory: Directory) -
     """Return what the pods of `template` will ask for."""
     named = template.said(PRIORITY_CLASS_KEY) or text(template.spec, "priorityClassName")
     return Wish(
-        template.said(QUEUE_LABEL) or directory.queue_of(namespace),
+        template.said(*QUEUE_KEYS) or directory.queue_of(namespace),
         named or directory.default_class(),
         _SAYS.get(template.said(PREEMPTIBLE_ANNOTATION).lower()),
     )

@@ -162,16 +162,7 @@ MIN_MEMBER_OF_PODS: Final = Setting(
     tuple(key for key in MIN_MEMBER.keys if key != KAI_MIN_MEMBER), _count
 )
 """For kinds of which KAI-Scheduler counts something else than pods."""
-QUEUE: Final = Setting(
-    (
-        names.QUEUE_KEY,
-        f"{_KAI}/queue",
-        "scheduling.volcano.sh/queue-name",
-        "volcano.sh/queue-name",
-        "kueue.x-k8s.io/queue-name",
-    ),
-    _name,
-)
+QUEUE: Final = Setting(names.QUEUE_KEYS, _name)
 PRIORITY_CLASS: Final = Setting(
     (names.PRIORITY_CLASS_KEY, "priorityClassName", "ray.io/priority-class-name"), _name
 )
