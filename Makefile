@@ -28,9 +28,9 @@ demo-down: $(VENV)/ready ## Take down what demo-up left up.
 # The tests start hundreds of processes: compiled modules are kept, whatever the environment says.
 unexport PYTHONDONTWRITEBYTECODE
 
-# Tests on a control plane mostly wait, so three run at once on two cores. Each worker has a control
-# plane of its own (about 1 GiB), from the first test on that needs one.
-WORKERS ?= 3
+# Tests on a control plane mostly wait, so three run at once on two cores, beside a fourth worker for
+# the others (tests/spreading.py). Each of the three has a control plane of its own (about 1 GiB).
+WORKERS ?= 4
 PYTEST  := $(RUN)/pytest --numprocesses=$(WORKERS)
 
 check: lint ## Check the style and run every test that needs no control plane.

@@ -3,11 +3,18 @@
 A file stays together, because its tests share components and the control plane of their worker.
 Files of `APART` do not: each of their tests is long and has all its components to itself. What
 takes longest begins first, so that no worker is left with it at the end.
+
+Tests on a control plane mostly wait, and the others compute. Of three workers or more, the last
+takes only files without a control plane, while the others wait.
 """
+
+from functools import cached_property
+from pathlib import Path
 
 import pytest
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
+from xdist.workermanage import WorkerController
 
 KILL_MATRIX = "tests/e2e/test_e2e_kill_matrix.py"
 DEMO = "tests/controlplane/test_demo.py"
@@ -48,6 +55,7 @@ LONGEST = (
     "tests/scenario/test_capture.py",
 )
 """The files that take longest, which comes first. Others may come in any order."""
+_FEWEST_WITH_A_COMPUTER = 3
 
 
 class Spread(LoadScopeScheduling):
@@ -56,6 +64,43 @@ class Spread(LoadScopeScheduling):
     def _split_scope(self, nodeid: str) -> str:
         file = file_of(nodeid)
         return nodeid if file in APART else file
+
+    def _assign_work_unit(self, node: WorkerController) -> None:
+        wants_plane = not self._only_computes(node)
+        fitting = (s for s in self.workqueue if self._needs_control_plane(s) == wants_plane)
+        first = next(fitting, None)
+        if first is not None:
+            self.workqueue.move_to_end(first, last=False)
+        super()._assign_work_unit(node)
+
+    def _reschedule(self, node: WorkerController) -> None:
+        is_fit = not self._only_computes(node) or not all(
+            self._needs_control_plane(scope) for scope in self.workqueue
+        )
+        if is_fit or node.shutting_down:
+            super()._reschedule(node)
+        else:
+            node.shutdown()  # after the tests that it has; it never starts a control plane
+
+    def _only_computes(self, node: WorkerController) -> bool:
+        """Return whether `node` is the worker for files without a control plane."""
+        is_last = str(node.gateway.id) == f"gw{self.numnodes - 1}"
+        return is_last and self.numnodes >= _FEWEST_WITH_A_COMPUTER and self._has_both
+
+    @cached_property
+    def _has_both(self) -> bool:
+        return len({self._needs_control_plane(nodeid) for nodeid in self.collection or ()}) > 1
+
+    def _needs_control_plane(self, nodeid: str) -> bool:
+        file = file_of(nodeid)
+        if file not in self._e2e_files:
+            text = Path(self.config.rootpath, file).read_text(encoding="utf-8")
+            self._e2e_files[file] = "mark.e2e" in text
+        return self._e2e_files[file]
+
+    @cached_property
+    def _e2e_files(self) -> dict[str, bool]:
+        return {}
 
 
 def spread(config: pytest.Config, log: Producer) -> Spread:
