@@ -1,11 +1,11 @@
 """Sets of CPUs, and the list format of Linux for them ("0-3,8")."""
 
-import re
 from collections.abc import Iterable
 from itertools import pairwise
 from typing import Final
 
 from bindery.nodecore.errors import NodeCoreError
+from bindery.nodecore.options import parse_int
 
 CpuSet = frozenset[int]
 """The ids of logical CPUs (hardware threads)."""
@@ -14,8 +14,6 @@ EMPTY: CpuSet = frozenset()
 
 HIGHEST_CPU: Final = (1 << 16) - 1
 """The highest id that is read. Linux has at most 8,192 CPUs."""
-
-_NUMBER: Final = re.compile("[+-]?[0-9]{1,18}")
 
 
 class CpuSetError(NodeCoreError, ValueError):
@@ -57,6 +55,7 @@ def parse_cpus(text: str) -> CpuSet:
 
 
 def _number(text: str) -> int:
-    if not _NUMBER.fullmatch(text):
-        raise CpuSetError(f'strconv.Atoi: parsing "{text}": invalid syntax')
-    return int(text)
+    try:
+        return parse_int(text)
+    except ValueError as error:
+        raise CpuSetError(str(error)) from error

@@ -1,5 +1,6 @@
 """cgroups: names for both drivers, and the values of pods, QoS classes and the node."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -301,3 +302,41 @@ def test_sidecars_are_killed_after_the_containers_they_serve() -> None:
     assert oom.score_adjustment(asking, side, 1000 * MIB, is_node_critical=True) == -997
     shared = replace(asking, requests={"memory": 510 * MIB})
     assert oom.score_adjustment(shared, shared.containers[0], 1000 * MIB) == 600
+
+
+@pytest.mark.parametrize(
+    ("signal", "threshold", "message"),
+    [
+        ("memory.free", "1Gi", "unsupported eviction signal memory.free"),
+        ("memory.available", "0", "eviction threshold memory.available must be positive: 0"),
+        ("memory.available", "-1Mi", "eviction threshold memory.available must be positive: -1Mi"),
+        (
+            "memory.available",
+            "-5%",
+            "eviction percentage threshold memory.available must be >= 0%: -5%",
+        ),
+        (
+            "nodefs.available",
+            "1e400%",
+            "eviction percentage threshold nodefs.available must be <= 100%: 1e400%",
+        ),
+        ("imagefs.available", "inf%", 'strconv.ParseFloat: parsing "inf": invalid syntax'),
+        ("pid.available", "nan%", 'strconv.ParseFloat: parsing "nan": invalid syntax'),
+        ("memory.available", " 5%", 'strconv.ParseFloat: parsing " 5": invalid syntax'),
+    ],
+)
+def test_thresholds_that_cannot_be_are_refused(signal: str, threshold: str, message: str) -> None:
+    with pytest.raises(ConfigurationError, match=re.escape(message)):
+        allocatable.eviction_reservation({signal: threshold}, {"memory": 1 << 30})
+
+
+def test_nothing_and_everything_are_no_thresholds() -> None:
+    thresholds = {"memory.available": "100%", "nodefs.available": "0%", "pid.available": "10%"}
+
+    assert allocatable.eviction_reservation(thresholds, {"memory": 1 << 30}) == {}
+
+
+@pytest.mark.parametrize("text", [" 50%", "\uff15\uff10%", "5_0%", "50"])
+def test_percentages_are_numbers_as_go_reads_them(text: str) -> None:
+    with pytest.raises(ConfigurationError):
+        allocatable.parse_percentage(text)

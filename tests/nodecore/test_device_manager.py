@@ -104,6 +104,12 @@ def test_devices_are_grouped_by_where_they_are() -> None:
     )
 
 
+def test_a_device_that_the_plugin_does_not_list_any_more_is_near_no_node() -> None:
+    found = filter_by_affinity({"a": Device("a", (0,))}, frozenset("ab"), mask=1)
+
+    assert found == ByAffinity(aligned=frozenset("a"), without=frozenset("b"))
+
+
 @pytest.mark.parametrize(
     ("count", "mask", "reusable", "preferred", "expected"),
     [

@@ -1,6 +1,7 @@
 """Merging hints: the fold equals all combinations, and the policies admit what they should."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import reduce
 from itertools import product
 
@@ -15,7 +16,7 @@ from bindery.nodecore.masks import iterate, mask_of, narrowness, nodes_of
 from bindery.nodecore.topology.hints import Hint, ProviderHints
 from bindery.nodecore.topology.manager import TopologyManager
 from bindery.nodecore.topology.merge import filtered, merge, widest_minimum
-from bindery.nodecore.topology.numa import NumaInfo
+from bindery.nodecore.topology.numa import NumaInfo, numa_info
 from bindery.nodecore.topology.options import TopologyOptions, parse
 from bindery.nodecore.topology.policies import (
     BEST_EFFORT,
@@ -177,6 +178,20 @@ def test_more_than_eight_numa_nodes_are_refused_unless_allowed() -> None:
 def test_bad_options_are_refused(options: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         parse(options)
+
+
+@pytest.mark.parametrize("text", [" 9", "1_0", "\uff19", "9" * 40])
+def test_counts_of_nodes_are_numbers_as_go_reads_them(text: str) -> None:
+    with pytest.raises(ConfigurationError, match="unable to convert policy option to integer"):
+        parse({"max-allowable-numa-nodes": text})
+
+
+def test_distances_that_lack_a_node_are_refused() -> None:
+    nodes = [replace(node, distances=(10,)) for node in uniform(sockets=2).nodes]
+
+    assert numa_info(nodes, with_distances=False) == TWO
+    with pytest.raises(ConfigurationError, match="error getting NUMA distances from cadvisor"):
+        numa_info(nodes, with_distances=True)
 
 
 def test_names_that_do_not_exist_are_refused() -> None:

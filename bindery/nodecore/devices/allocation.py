@@ -143,7 +143,8 @@ def filter_by_affinity(devices: Devices, available: Ids, mask: int | None) -> By
         return ByAffinity(without=available)
     at_node: dict[int, set[str]] = {}
     for one in available:
-        for node in devices[one].numa_nodes or (NO_NUMA_NODE,):
+        device = devices.get(one)
+        for node in (device.numa_nodes if device else None) or (NO_NUMA_NODE,):
             at_node.setdefault(node, set()).add(one)
 
     def order(node: int) -> tuple[bool, bool, int, int]:

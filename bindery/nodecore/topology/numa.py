@@ -59,7 +59,7 @@ def numa_info(nodes: Sequence[NumaNode], *, with_distances: bool) -> NumaInfo:
     if not with_distances:
         return NumaInfo(ids)
     distances = {node.id: node.distances for node in nodes if node.distances is not None}
-    if len(distances) != len(ids):
+    if len(distances) != len(ids) or any(len(each) <= max(ids) for each in distances.values()):
         raise ConfigurationError(
             "cannot discover NUMA topology: error getting NUMA distances from cadvisor"
         )

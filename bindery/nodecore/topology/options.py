@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from bindery.nodecore.errors import ConfigurationError
-from bindery.nodecore.options import parse_bool
+from bindery.nodecore.options import parse_bool, parse_int
 
 PREFER_CLOSEST: Final = "prefer-closest-numa-nodes"
 MAX_ALLOWABLE: Final = "max-allowable-numa-nodes"
@@ -45,11 +45,10 @@ def parse(options: Mapping[str, str]) -> TopologyOptions:
 
 def _max_nodes(text: str) -> int:
     try:
-        number = int(text)
+        number = parse_int(text)
     except ValueError as error:
         raise ConfigurationError(
-            f'unable to convert policy option to integer "{MAX_ALLOWABLE}": strconv.Atoi: '
-            f'parsing "{text}": invalid syntax'
+            f'unable to convert policy option to integer "{MAX_ALLOWABLE}": {error}'
         ) from error
     if number < DEFAULT_MAX_NODES:
         raise ConfigurationError(
