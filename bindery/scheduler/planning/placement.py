@@ -155,17 +155,24 @@ class ShapeVectors:
         if not len(positions):
             return
         session, rows = self._session, self._session.order[positions]
-        fits, fits_later = self._fits(rows)
+        differs_later = session.is_releasing or session.node_ledger.has_kept
+        fits, fits_later = self._fits(rows, differs_later=differs_later)
         for room in self._rooms:
             fits &= room.has_room(session, self._shape, rows, False)
-            fits_later &= room.has_room(session, self._shape, rows, True)
+            if differs_later:
+                fits_later &= room.has_room(session, self._shape, rows, True)
+        if not differs_later:
+            fits_later = fits
         self._later[positions] = fits_later
         self.now[positions] = np.where(fits, self._scores(rows), _NOWHERE)
 
-    def _fits(self, rows: Rows) -> tuple[BoolColumn, BoolColumn]:
-        """Return masks of `rows`: nodes have room for the request now, and after all releases."""
-        session, request, nodes = self._session, self._shape.request, self._session.state.nodes
-        all_idle, differs_later = nodes.idle, session.is_releasing or session.node_ledger.has_kept
+    def _fits(self, rows: Rows, *, differs_later: bool) -> tuple[BoolColumn, BoolColumn]:
+        """Return masks of `rows`: nodes have room for the request now, and after all releases.
+
+        `differs_later`: whether any room is being released or kept.
+        """
+        request, nodes = self._shape.request, self._session.state.nodes
+        all_idle = nodes.idle
         if len(rows) == 1 and not differs_later and self._nominated is None:
             row = int(rows[0])  # the usual case, once for each pod that is placed
             room, here = all_idle[:, row], nodes.demand(row, request)

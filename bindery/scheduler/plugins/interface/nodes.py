@@ -71,8 +71,9 @@ class NodeRoom(Protocol):
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether one more pod of `shape` fits.
 
-        `later`: whether it fits after all releasing pods have gone. The answer for a row may depend
-        on this row only; it is computed again after each operation on the row.
+        `later`: whether it fits after all releasing pods have gone; not asked if there are none.
+        The answer for a row may depend on this row only; it is computed again after each operation
+        on the row.
         """
         ...
 

@@ -9,7 +9,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,6 +20,7 @@ from bindery.nodecore.prediction.zones import NodeZones, is_memory
 
 NO_SLOT: Final = -1
 _NO_SPANS: Final[Counter[int]] = Counter()
+_MOST_MOVES: Final = 1 << 16
 _MOST_TOUCHED: Final = 1 << 20
 """Longer logs are cut, and caches start again."""
 
@@ -62,10 +63,21 @@ class Part:
         return sum(1 << zone for zone in np.flatnonzero(self.amounts.any(axis=1)).tolist())
 
 
+class _State(NamedTuple):
+    """What is free on a node."""
+
+    free: Amounts
+    groups: NDArray[np.uint8]
+    split: Amounts
+    key: bytes
+
+
 @dataclass
 class Side:
     """The zones at one time: now, or after all releases."""
 
+    kinds: list[int]
+    """Slot -> number of its kind; see `ZoneTable`."""
     arrays: ZoneArrays = field(default_factory=lambda: stack([]))
     spans: defaultdict[int, Counter[int]] = field(default_factory=lambda: defaultdict(Counter))
     """Slot -> mask of zones -> number of pods that use the memory of these zones together."""
@@ -74,9 +86,36 @@ class Side:
 
     _keys: dict[int, bytes] = field(default_factory=dict)
     """Slot -> its key, until the slot changes."""
+    _moves: dict[tuple[int, bytes, Part, int], _State] = field(default_factory=dict)
+    """Kind, key, part and sign of a move -> the state after it."""
 
     def move(self, slot: int, part: Part, sign: int) -> None:
         """Give back (`sign` 1) or take (-1) a part."""
+        if part.spans or slot in self.spans:
+            self._move(slot, part, sign)
+            return
+        # Equal nodes are filled in the same way, and arrays of this size are slow to compute with.
+        move = self.kinds[slot], self.key(slot), part, sign
+        after = self._moves.get(move)
+        if after is None:
+            self._move(slot, part, sign)
+            if len(self._moves) >= _MOST_MOVES:
+                self._moves.clear()
+            self._moves[move] = self._state(slot)
+            return
+        arrays = self.arrays
+        arrays.free[slot], arrays.groups[slot] = after.free, after.groups
+        if part.has_split:
+            arrays.split[slot] = after.split
+        self._keys[slot] = after.key
+
+    def _state(self, slot: int) -> _State:
+        arrays = self.arrays
+        each = arrays.free[slot], arrays.groups[slot], arrays.split[slot]
+        free, groups, split = (one.copy() for one in each)
+        return _State(free, groups, split, self.key(slot))
+
+    def _move(self, slot: int, part: Part, sign: int) -> None:
         free = self.arrays.free[slot]
         if sign > 0:
             free += part.amounts
@@ -108,12 +147,12 @@ class Side:
         return key
 
     def set(self, slot: int, node: NodeZones) -> None:
-        """Set what is free on a node; no pods use memory of several zones together."""
+        """Set what is free on a node; call `regroup` when the spans of its pods are known."""
         self.arrays.free[slot] = 0
         self.arrays.split[slot] = 0
         self.arrays.write(slot, node)
         self.spans.pop(slot, None)
-        self.regroup(slot)
+        self._keys.pop(slot, None)
 
     def copy(self, slot: int, other: "Side") -> None:
         """Set what is free on a node to what `other` has."""
@@ -139,9 +178,10 @@ class Side:
                 groups[zone] |= mask
         arrays.groups[slot] = groups
 
-    def forget_keys(self) -> None:
-        """Forget all keys, because the arrays have another shape."""
+    def forget_states(self) -> None:
+        """Forget all keys and moves, because the arrays have another shape."""
         self._keys.clear()
+        self._moves.clear()
 
 
 class ZoneTable:
@@ -152,12 +192,12 @@ class ZoneTable:
         """Node name -> slot."""
         self.names: list[str] = []
         """Slot -> node name; "" for a free slot."""
-        self.now = Side()
-        self.later = Side()
         self.apart: NDArray[np.int64] = np.zeros(0, dtype=np.int64)
         """Slot -> number of pods that make `later` differ from `now`."""
         self.kinds: list[int] = []
         """Slot -> number of its kind; nodes of a kind differ at most in what is free."""
+        self.now = Side(self.kinds)
+        self.later = Side(self.kinds)
         self.touched: list[int] = []
         """Changed slots in order."""
         self.epoch = 0
@@ -289,8 +329,8 @@ class ZoneTable:
         if (capacity, zones, len(names)) == old.free.shape:
             return
         self.epoch += 1  # parts and keys have the shape of the arrays
-        self.now.forget_keys()
-        self.later.forget_keys()
+        self.now.forget_states()
+        self.later.forget_states()
         sizes = {"N": capacity, "Z": zones, "R": len(names)}
         self.now.arrays = _grown(old, names, sizes)
         own: dict[str, Any] = {

@@ -251,10 +251,11 @@ class Truth:
         for pod in (*book.pods.values(), *book.ended.values()):
             if pod.record is not None:
                 pod.part = self._recorded(pod.record, slot)
-        used = self._used(book.report)
-        self._guess(book, used)
-        book.compare(used)
-        self._guess(book, used)
+        if book.pods or book.ended:
+            used = self._used(book.report)
+            self._guess(book, used)
+            book.compare(used)
+            self._guess(book, used)
         leaving = self._leaving(slot, tasks)
         with table.changing(slot):
             self._set_now(slot, book, coming, tasks)
