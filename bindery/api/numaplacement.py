@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+ORDER: Final = "order"
+"""The key of `NumaPlacement.order` in `pluginData`."""
 PLUGIN: Final = "numa"
 """The scheduler plugin that predicts, the binder plugin that records, and the key of the data."""
 
@@ -23,6 +25,8 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Zone -> resource -> amount for the pod alone: whole CPUs, bytes, devices."""
     pod: str = ""
     """The UID of the pod, in the record on the pod: annotations are copied from pod to pod."""
+    order: int = 0
+    """The place of the prediction in the scheduler's plan; not in the record on the pod."""
 
     def as_data(self) -> dict[str, Any]:
         """Return the JSON object for `pluginData`."""
@@ -30,7 +34,7 @@ class NumaPlacement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     def record(self, pod_uid: str) -> str:
         """Return the value of the annotation for the pod with `pod_uid`."""
-        return msgspec.json.encode(msgspec.structs.replace(self, pod=pod_uid)).decode()
+        return msgspec.json.encode(msgspec.structs.replace(self, pod=pod_uid, order=0)).decode()
 
 
 def from_data(data: Mapping[str, Any]) -> NumaPlacement | None:

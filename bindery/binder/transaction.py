@@ -196,13 +196,16 @@ class BindTransaction:
         pod.failure = await self._plugins.confirm(pod.contexts)
 
     async def _bind(self, pod: PodProgress) -> None:
-        pod.failure = await self._plugins.before_bind(pod.contexts)
-        if pod.failure is None:
-            metadata = self._plugins.binding_metadata(pod.contexts)
-            if isinstance(metadata, PodFailure):
-                pod.failure = metadata
-            else:
-                await self._send_binding(pod, metadata)
+        try:
+            pod.failure = await self._plugins.before_bind(pod.contexts)
+            if pod.failure is None:
+                metadata = self._plugins.binding_metadata(pod.contexts)
+                if isinstance(metadata, PodFailure):
+                    pod.failure = metadata
+                else:
+                    await self._send_binding(pod, metadata)
+        finally:
+            self._plugins.end_turn(pod.contexts)
         if pod.step is Step.WAITING:
             await self._plugins.not_bound(pod.contexts)
 

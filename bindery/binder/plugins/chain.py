@@ -21,6 +21,7 @@ from bindery.binder.plugins.interface import (
     BindsInTurn,
     ConcernsSomePods,
     ConfirmsPreparation,
+    EndsTurns,
     PluginError,
     PostBinds,
     PreBinds,
@@ -109,6 +110,7 @@ class PluginChain:
         self._pre = [(p, p.pre_bind) for p in plugins if isinstance(p, PreBinds)]
         self._confirm = [(p, p.confirm) for p in plugins if isinstance(p, ConfirmsPreparation)]
         self._turn = [p for p in plugins if isinstance(p, BindsInTurn)]
+        self._ends = [p for p in plugins if isinstance(p, EndsTurns)]
         self._records = [p for p in plugins if isinstance(p, RecordsAtBinding)]
         self._post = [(p, p.post_bind) for p in plugins if isinstance(p, PostBinds)]
         self._back = [(p, p.rollback) for p in reversed(plugins) if isinstance(p, RollsBack)]
@@ -142,7 +144,10 @@ class PluginChain:
 
     async def confirm(self, contexts: PodContexts) -> PodFailure | None:
         """Check that what was prepared still holds; the first failure ends it."""
-        return await self._call_until_failure("confirm", self._confirm, contexts)
+        failure = await self._call_until_failure("confirm", self._confirm, contexts)
+        if failure is not None:
+            self.end_turn(contexts)
+        return failure
 
     async def before_bind(self, contexts: PodContexts) -> PodFailure | None:
         """Wait for the pod's turn to be bound; the first failure ends it."""
@@ -162,6 +167,15 @@ class PluginChain:
             if further:
                 metadata = replace(metadata, annotations={**metadata.annotations, **further})
         return metadata
+
+    def end_turn(self, contexts: PodContexts) -> None:
+        """Tell the plugins that the turn of the pod is over."""
+        for plugin in self._ends:
+            if plugin.name in contexts.concern.plugins:
+                try:
+                    plugin.end_turn(contexts.of(plugin))
+                except Exception as error:
+                    _failure(plugin, "end_turn", error)
 
     async def not_bound(self, contexts: PodContexts) -> None:
         """Give the pod's turn back, in reverse order; what fails is left to `rollback`."""

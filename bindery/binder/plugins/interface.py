@@ -169,6 +169,18 @@ class BindsInTurn(Protocol):
 
 
 @runtime_checkable
+class EndsTurns(Protocol):
+    """Is told when the turn of a pod is over, so that the next pod can be bound."""
+
+    def end_turn(self, context: BindContext) -> None:
+        """Let the next pod go on; pure and quick.
+
+        Called when a binding was tried, whatever its outcome, when `before_bind` failed or was cut
+        off, and when `confirm` failed. If the turn never came, only `rollback` is called.
+        """
+
+
+@runtime_checkable
 class RecordsAtBinding(Protocol):
     """Records something on the pod in the write that binds it."""
 

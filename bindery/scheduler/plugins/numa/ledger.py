@@ -3,6 +3,8 @@
 It enters what each pod takes of the zones of its node, so that the next prediction counts it.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -15,6 +17,15 @@ from bindery.scheduler.plugins.numa.table import NO_SLOT, Part, ZoneTable
 from bindery.scheduler.plugins.numa.truth import Truth
 
 
+class Planned(NamedTuple):
+    """What a planned pod takes."""
+
+    slot: int
+    part: Part
+    order: int
+    """Grows with each prediction; the pods of a node should be bound in this order."""
+
+
 class NumaLedger:
     """Follows a plan in the arrays of zones."""
 
@@ -25,8 +36,7 @@ class NumaLedger:
         self._table: ZoneTable = truth.table
         self.slot_of_row: NDArray[np.intp] = truth.slots_of_rows(nodes)
         """Node row -> slot; `NO_SLOT` for a node without zones."""
-        self._planned: dict[Uid, tuple[int, Part]] = {}
-        """Planned pod -> slot and what it takes."""
+        self._planned: dict[Uid, Planned] = {}
         self._evicted: dict[Uid, tuple[int, Part]] = {}
         """Evicted pod -> slot and what it gives back."""
         self._slots: set[int] = set()
@@ -35,8 +45,8 @@ class NumaLedger:
         """Return what the pod of `operation` asks of zones; None for nothing."""
         return self._truth.asks.of(operation.task.shape)
 
-    def planned(self, uid: Uid) -> tuple[int, Part] | None:
-        """Return slot and part of a planned pod; None if it takes nothing of zones."""
+    def planned(self, uid: Uid) -> Planned | None:
+        """Return what a planned pod takes; None if it takes nothing of zones."""
         return self._planned.get(uid)
 
     def close(self) -> None:
@@ -66,7 +76,7 @@ class NumaLedger:
                 slot, part = self._evicted.pop(uid)
                 self._move(slot, part, operation.kind, -1)
         elif uid in self._planned:
-            slot, part = self._planned.pop(uid)
+            slot, part, _ = self._planned.pop(uid)
             self._move(slot, part, operation.kind, 1)
 
     def _place(self, operation: Operation, ask: Ask, slot: int) -> None:
@@ -78,7 +88,9 @@ class NumaLedger:
                 f"node {self._table.names[slot]} would refuse it: {outcome.reason}",
                 fits_later=not promised and later,
             )
-        self._planned[operation.task.uid] = slot, outcome.part
+        self._truth.predictions += 1
+        planned = Planned(slot, outcome.part, self._truth.predictions)
+        self._planned[operation.task.uid] = planned
         self._move(slot, outcome.part, operation.kind, -1)
 
     def _evict(self, uid: Uid, slot: int) -> None:

@@ -162,9 +162,9 @@ class Numa:
         planned = session.ledger(NumaLedger).planned(task.uid)
         if planned is None:
             return None
-        slot, part = planned
-        data = self._predictor.data(part, self._truth.books[slot].report.ids)
-        return data if data["zones"] else None
+        ids = self._truth.books[planned.slot].report.ids
+        data = self._predictor.data(planned.part, ids)
+        return {**data, numaplacement.ORDER: planned.order} if data["zones"] else None
 
     def bind_effects(
         self,

@@ -67,6 +67,8 @@ class Truth:
         """Slot -> the pods of the node."""
         self.problems: list[ObjectProblem] = []
         """Reports that cannot be used, for events; each once."""
+        self.predictions = 0
+        """The number of pods planned so far."""
         self._told: dict[str, str] = {}
         """Node name -> the last problem of its report."""
         self._reports: dict[str, NodeResourceTopology] = {}
