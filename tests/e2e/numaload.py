@@ -41,10 +41,11 @@ CPUS_OF_ZONE = 8
 
 REFUSALS = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
 
-UNREPORTED_S = 5.0 + 3.0
-"""So long after a pod came to a node, a report may lack it, and its zones are only predicted."""
 RACE_S = 3.0
-"""So long after the plan of a pod, others may come to the node before it."""
+"""How long before a refused pod a pod of another scheduler may come to its node unforeseen: the
+plan, its request and the bindings take so long on a busy machine."""
+_CLOCK_S = 1.0
+"""The precision of times in objects."""
 
 
 @dataclass(frozen=True)
@@ -66,9 +67,9 @@ class Outcome:
     phases: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     knowable: list[str] = field(default_factory=list)
-    """Refused pods for which the scheduler knew, or could predict, all zones of the node: nobody
-    else came at that time, and the node gave earlier pods the zones that were predicted. (It gives
-    others if the bindings of two plans reach it in another order.)"""
+    """Refused pods beside which no pod of another scheduler came to the node."""
+    otherwise: int = 0
+    """Number of pods that run on other zones than predicted."""
     took_s: float = 0.0
 
 
@@ -163,23 +164,22 @@ class Load:
     async def _outcome(self) -> Outcome:
         found = Outcome()
         every = await self.corner.client.list(PODS, namespace=self.corner.namespace)
+        others = [pod for pod in every if pod.spec.scheduler_name != "bindery"]
         for pod in await self._own():
             found.phases[pod.status.phase] += 1
+            found.otherwise += not _as_predicted(pod)
             if pod.status.reason in REFUSALS:
                 found.reasons[pod.status.reason] += 1
-                others = (each for each in every if _came_before(each, pod))
-                if all(each.spec.scheduler_name == "bindery" and _as_predicted(each)
-                       for each in others):  # fmt: skip
+                if not any(_came_beside(other, pod) for other in others):
                     found.knowable.append(f"{pod.metadata.name} on {pod.spec.node_name}")
         return found
 
 
-def _came_before(pod: Pod, refused: Pod) -> bool:
-    """Return whether a pod came to the node of a refused one so late that no report had it."""
-    if pod.spec.node_name != refused.spec.node_name or pod.metadata.uid == refused.metadata.uid:
+def _came_beside(other: Pod, refused: Pod) -> bool:
+    """Return whether a pod came to the node of a refused one too late to be planned with."""
+    if other.spec.node_name != refused.spec.node_name:
         return False
-    at, start = _start(pod), _start(refused)
-    return -UNREPORTED_S <= at - start <= RACE_S
+    return -RACE_S <= _start(other) - _start(refused) <= _CLOCK_S
 
 
 def _start(pod: Pod) -> float:
