@@ -15,6 +15,9 @@ from bindery.controlplane.plane import ControlPlane
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("recording_binder", "plugin_path")]
 
+LOAD_TIMEOUT_S = 1800 if IS_LONG else 600
+"""How long a test with a load may take: a large one takes several minutes on a busy machine."""
+
 SAMPLE = Size(nodes=4, pods=24, gap_s=0.2, run_s=(1, 3))
 FULL = Size(nodes=12, pods=500, gap_s=0.35, run_s=(3, 9))
 
@@ -54,6 +57,7 @@ async def played(
     return outcome
 
 
+@pytest.mark.timeout(LOAD_TIMEOUT_S)
 async def test_nodes_refuse_nothing_that_could_be_known(
     corner: Corner, components: Components
 ) -> None:
@@ -87,6 +91,7 @@ async def test_a_gang_that_no_node_can_align_waits_and_says_so(
 
 
 @pytest.mark.skipif(not IS_LONG, reason="a comparison of minutes; make test-long")
+@pytest.mark.timeout(LOAD_TIMEOUT_S)
 @pytest.mark.parametrize("instead", ["none", "believer"])
 async def test_without_the_prediction_or_its_ledger_nodes_refuse_pods(
     corner: Corner, components: Components, instead: str
