@@ -98,6 +98,31 @@ def test_a_serving_certificate_needs_an_address(case: Json) -> None:
     )
 
 
+def template(found: Json) -> Template:
+    return Template(
+        found["common_name"],
+        tuple(found["organizations"]),
+        tuple(found["dns_names"]),
+        tuple(found["ip_addresses"]),
+    )
+
+
+@cases("certificates", "satisfied")
+def test_a_certificate_has_all_that_is_wanted(case: Json) -> None:
+    leaf = Leaf(template(case["certificate"]), 0.0, 1.0)
+
+    assert leaf.satisfies(template(case["template"])) is case["satisfied"]
+
+
+@cases("certificates", "deadlines")
+def test_a_certificate_is_rotated_after_seven_tenths_of_its_life(case: Json) -> None:
+    before, after = case["before"], case["after"]
+
+    found = deadline_s(Leaf(client_template("node"), before, after), jitter=0.0)
+
+    assert found == pytest.approx(before + (after - before) * 0.7)
+
+
 def test_a_request_asks_for_all_names() -> None:
     wanted = Template("system:node:a", dns_names=("a.local",), ip_addresses=("10.0.0.1", "fd00::1"))
 

@@ -9,7 +9,7 @@ from bindery.nodecore.volumes.actual import ActualVolumes
 from bindery.nodecore.volumes.desired import DesiredVolumes, VolumeConflictError
 from bindery.nodecore.volumes.specs import VolumeSpec
 
-Found = TypeVar("Found")
+_Found = TypeVar("_Found")
 
 
 class VolumeError(NodeCoreError):
@@ -224,7 +224,7 @@ class Populator:
             self._processed[pod.uid] = True  # seen before: the next look is asked for
 
 
-def _about(pod: PodVolumes, claim: str, find: Callable[[], Found]) -> Found:
+def _about(pod: PodVolumes, claim: str, find: Callable[[], _Found]) -> _Found:
     """Return what `find` returns; its errors name the claim."""
     try:
         return find()
