@@ -57,7 +57,7 @@ class HamiDevicePlugin:
             watch.cancel()
 
     def take(self, change: Change[Pod]) -> None:
-        """Take in what a watch tells of a pod of the node."""
+        """Apply a watch event of a pod of the node."""
         pod = change.object
         if change.type is not EventType.DELETED and pod.metadata.uid not in self._seen:
             self._seen.add(pod.metadata.uid)

@@ -47,7 +47,7 @@ class BindFailureReason(StrEnum):
     PREDECESSOR_FAILED = "PredecessorFailed"
     """The Statement that it builds on has failed: of the gang whose extra pods these are."""
     PREDECESSOR_GONE = "PredecessorGone"
-    """The Statement that it builds on is gone, and nobody can say how it ended."""
+    """The Statement that it builds on is gone, and its outcome is unknown."""
     PLUGIN_FAILED = "PluginFailed"
     BIND_FAILED = "BindFailed"
     UNCERTAIN = "Uncertain"

@@ -180,18 +180,20 @@ class SchedulerConfiguration(ApiModel):
     """The DeviceClasses whose devices queues count as GPUs, as shell patterns such as
     `*.nvidia.com`: each device that resource claims have counts as one."""
     cycle_seconds: float = Field(default=1.0, gt=0)
-    """The longest time between two cycles when nothing happens."""
+    """The longest time between two cycles without events."""
     min_cycle_seconds: float = Field(default=0.05, ge=0)
     """The shortest time between two cycles, so that events are taken in batches."""
     cycle_budget_seconds: float = Field(default=5.0, gt=0)
-    """How long a cycle takes up further jobs: then it commits what it has, and the next one
-    continues there."""
+    """How long a cycle plans further jobs. Then it commits its plans, and the next cycle continues
+    with the remaining jobs."""
     max_cycle_seconds: float = Field(default=120.0, gt=0)
-    """A cycle that has not ended after so long hangs, as of a plugin: the process ends."""
+    """Longest duration of a cycle. Then the cycle hangs, for example in a plugin, and the process
+    ends."""
     failed_node_cooldown_seconds: float = Field(default=60.0, ge=0)
     """How long a (job, node) pair is avoided after a bind to it failed."""
     stuck_in_releasing_seconds: float = Field(default=120.0, ge=0)
-    """A pod that should have been gone for so long is not counted on to go any more."""
+    """How long after its grace period a terminating pod is expected to go. Then plans no longer
+    count on its resources."""
     consolidation_max_moved: NonNegative = 16
     """How many jobs may be moved for one that waits."""
     staleness_grace_period_seconds: float = 60.0

@@ -1,4 +1,4 @@
-"""Annotations and labels of a pod that look like Bindery's and that nobody reads.
+"""Annotations and labels of a pod with Bindery's prefix that no component reads.
 
 A key that is misspelt, or an annotation where a label belongs, loses a pod its gang or its queue's
 limit. Asked by the admission webhook, which refuses such pods, and by the scheduler, which warns at

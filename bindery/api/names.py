@@ -124,7 +124,7 @@ SCALES_FOR_ANNOTATION: Final = f"{GROUP}/scales-for"
 SCALED_BY_LABEL: Final = f"{GROUP}/scaled-by"
 """On a scaling pod: the scheduler that wrote it."""
 SCALING_GATE: Final = f"{GROUP}/scaling-pod"
-"""The scheduling gate of scaling pods, which nobody removes."""
+"""The scheduling gate of scaling pods. It is never removed."""
 
 CHARGED_QUEUE_ANNOTATION: Final = f"{GROUP}/charged-queue"
 """On a bound pod: the queue that it counts in until it ends. The binder writes it when it binds the

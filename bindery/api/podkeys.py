@@ -1,7 +1,7 @@
 """The annotations and labels of pods that Bindery reads or writes, and who may write each.
 
 The admission policy of the chart is made from them: `python -m bindery.api.podkeys FILE` writes
-what it guards, run by `make crds`. `mistakes.py` beside this module finds keys that nobody reads.
+what it guards, run by `make crds`. `mistakes.py` beside this module finds unknown keys.
 """
 
 import sys

@@ -25,7 +25,7 @@ class QueueResource(ApiModel):
     quota: Quantity | None = None
     """What the queue is entitled to; -1 is unlimited."""
     over_quota_weight: float | None = Field(default=None, ge=0)
-    """The queue's part, beside its siblings, of what nobody's quota claims."""
+    """Weight of the queue, among its siblings, for resources beyond all quotas."""
     limit: Quantity = UNLIMITED
     """The most that the queue and all below it may hold at once; -1 is unlimited."""
 

@@ -31,7 +31,7 @@ def _default_queries() -> dict[str, UsageQueries]:
 
 
 class PrometheusConfiguration(ApiModel):
-    """A Prometheus, or anything that speaks its query API."""
+    """A Prometheus, or a server with the same query API."""
 
     address: str = Field(default="", pattern=r"^(https?://.+)?$")
     """Such as http://prometheus.monitoring:9090; a path is kept."""

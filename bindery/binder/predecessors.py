@@ -104,7 +104,7 @@ class Predecessors:
             if Phase.FAILED in phases:
                 message = f"prerequisite Statement {identity[1]} failed"
                 return PodFailure(BindFailureReason.PREDECESSOR_FAILED, message, permanent=True)
-            # All parts have one outcome: one tells of all.
+            # All parts have the same outcome.
             if Phase.SUCCEEDED in phases:
                 return None
             if not phases:

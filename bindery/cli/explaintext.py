@@ -256,7 +256,7 @@ def _percent(part: float) -> str:
 
 
 def _reservation_text(kept: ReservationReport) -> str:
-    start = "nobody knows when it can start"
+    start = "its start time is unknown"
     if kept.start is not None:
         start = f"it is expected to start at {_clock(kept.start)}"
     return f"Room is kept for it on {listed(kept.nodes)}; {start}."

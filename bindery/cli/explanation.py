@@ -46,7 +46,7 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     """Print the state of an object; `about`: its name and namespace.
 
     Raises:
-        CommandError: there is no such object, or nobody plans it.
+        CommandError: there is no such object, or it is not planned.
     """
     with working("reading the cluster"):
         source = read_source(context, origin)
@@ -118,7 +118,7 @@ def _untold(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
 
 
 def _for_programs(source: Source, about: Subject, now: datetime) -> object:
-    """Return the answer with the Statements of `about`; None if nobody plans it."""
+    """Return the answer with the Statements of `about`; None if it is not planned."""
     explained = _asked(source, about)
     if explained is None:
         return None

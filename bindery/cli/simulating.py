@@ -34,9 +34,9 @@ from bindery.simulation.tables import Table, comparison_tables, tables
 from bindery.simulation.trace import Trace, TraceError
 
 _PACKING_WINDOW_S: Final = 100.0
-"""With --arrivals-only a job arrives each second; a cycle takes up so many of them."""
+"""With --arrivals-only a job arrives each second; a cycle starts with so many of them."""
 _PACKING_ACTIONS: Final = frozenset({"allocate", "backfill"})
-"""With --arrivals-only nobody is moved or evicted."""
+"""With --arrivals-only, no pod is moved or evicted."""
 
 
 @dataclass(frozen=True)

@@ -129,7 +129,7 @@ def controller_manager_arguments(
         "--leader-elect=false",
         # Nodes without a kubelet, as tests create them, stay Ready for the time of a slow test.
         "--node-monitor-grace-period=10m",
-        # One instance that nobody asks for metrics needs no port.
+        # One instance without a reader of metrics needs no port.
         "--secure-port=0",
         # Namespaces full of pods go away in seconds, not minutes.
         "--kube-api-qps=500",

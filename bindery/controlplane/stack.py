@@ -56,7 +56,7 @@ class Stack:
         """Whether devices, volumes and the webhook are there too.
 
         Not on a cluster that somebody else runs: its API server cannot call this machine, and
-        nobody plays hardware on its nodes.
+        no fake hardware runs on its nodes.
         """
         return not self.control_plane.is_shared
 

@@ -1,8 +1,8 @@
-"""What the grouper tells users: events at the objects concerned, each once.
+"""Notices for users: events of the grouper for the objects concerned.
 
-`loop` hands over all notices of a workload after each plan. The invariant: a notice is told when it
-becomes true, and again only after it was not true for a while. What an event of an earlier process
-says is not told again.
+`loop` posts all notices of a workload after each plan. The invariant: an event is written when a
+notice becomes true, and again only after the notice was not true for a while. An event that an
+earlier process wrote is not repeated.
 """
 
 from collections.abc import Collection, Iterable
@@ -22,18 +22,18 @@ _log: Final = structlog.get_logger(__name__)
 
 
 class Reason(StrEnum):
-    """Why a workload is not grouped as it asks, beside the reasons of the table."""
+    """Reasons, beside those of the table, why a workload is not grouped as requested."""
 
     GROUP_REFUSED = "PodGroupRefused"
     """The API server does not take the PodGroup."""
     NAME_TAKEN = "PodGroupNameTaken"
-    """A PodGroup of the same name is there that the grouper has not made."""
+    """A PodGroup with the same name exists, and the grouper did not create it."""
     QUEUE_KEPT = "QueueKept"
-    """Pods are bound in another queue than the one that the workload asks for now."""
+    """Pods are bound in another queue than the one that the workload has now."""
 
 
 class Notice(NamedTuple):
-    """Something that a user should know."""
+    """A fact about an object, for its user."""
 
     object: Reference
     reason: str
@@ -41,8 +41,8 @@ class Notice(NamedTuple):
     is_warning: bool = True
 
 
-class Told(NamedTuple):
-    """What an event says."""
+class WrittenEvent(NamedTuple):
+    """An event that an earlier process wrote."""
 
     uid: str
     reason: str
@@ -52,40 +52,40 @@ class Told(NamedTuple):
 class NoticeBoard:
     """The notices that hold now, by workload."""
 
-    def __init__(self, events: EventRecorder, told: Collection[Told] = ()) -> None:
-        """`told`: the events that an earlier process wrote."""
+    def __init__(self, events: EventRecorder, written: Collection[WrittenEvent] = ()) -> None:
+        """`written`: the events that an earlier process wrote."""
         self._events = events
-        self._told = set(told)
+        self._written = set(written)
         self._posted: dict[str, frozenset[Notice]] = {}
 
     def post(self, workload: str, notices: Iterable[Notice]) -> None:
-        """Tell those of `notices` that did not hold before; the others do not hold any more."""
+        """Write events for new `notices`; other notices of `workload` are no longer true."""
         now = frozenset(notices)
         for notice in sorted(now - self._posted.get(workload, frozenset())):
-            if self._was_told(notice):
+            if self._was_written(notice):
                 continue
-            tell = self._events.warning if notice.is_warning else self._events.normal
-            tell(_regarding(notice.object), notice.reason, notice.message)
+            write = self._events.warning if notice.is_warning else self._events.normal
+            write(_regarding(notice.object), notice.reason, notice.message)
         if now:
             self._posted[workload] = now
         else:
             self.clear(workload)
 
     def clear(self, workload: str) -> None:
-        """Take note that a workload is gone."""
+        """Forget the notices of a workload."""
         self._posted.pop(workload, None)
 
-    def _was_told(self, notice: Notice) -> bool:
-        """Return whether an event of an earlier process says so; true once for each event."""
-        told = Told(notice.object.uid, notice.reason, shortened(notice.message))
-        if told not in self._told:
+    def _was_written(self, notice: Notice) -> bool:
+        """Return whether an earlier process wrote the event; true once for each event."""
+        event = WrittenEvent(notice.object.uid, notice.reason, shortened(notice.message))
+        if event not in self._written:
             return False
-        self._told.remove(told)
+        self._written.remove(event)
         return True
 
 
-async def told_before(client: Client, component: str) -> frozenset[Told]:
-    """Return what the events of `component` in the cluster say; nothing if they cannot be read."""
+async def written_events(client: Client, component: str) -> frozenset[WrittenEvent]:
+    """Return the events of `component` in the cluster; none if they cannot be read."""
     try:
         events = await client.list(
             WRITTEN_EVENTS, field_selector=f"reportingController={component}"
@@ -93,7 +93,7 @@ async def told_before(client: Client, component: str) -> frozenset[Told]:
     except KubeError as error:
         _log.warning("events are not read, so some may be repeated", error=str(error))
         return frozenset()
-    return frozenset(Told(each.regarding.uid, each.reason, each.note) for each in events)
+    return frozenset(WrittenEvent(each.regarding.uid, each.reason, each.note) for each in events)
 
 
 def _regarding(target: Reference) -> ObjectReference:

@@ -2,7 +2,7 @@
 
 `forest` asks for owners by reference and is told when an answer may have changed. A kind is looked
 up by discovery when an owner of it is first asked for, so that kinds installed later are found, and
-kinds that nobody uses need no right and cost nothing. The invariant: an owner counts as gone only
+unused kinds need no right and cost nothing. The invariant: an owner counts as gone only
 after the API server has answered that it is.
 """
 

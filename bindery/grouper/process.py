@@ -15,7 +15,7 @@ from bindery import __version__
 from bindery.api.configuration import GrouperConfiguration
 from bindery.grouper.loop import GroupingLoop
 from bindery.grouper.metrics import GROUPS, KINDS, LEADING, WORKLOADS
-from bindery.grouper.notices import NoticeBoard, told_before
+from bindery.grouper.notices import NoticeBoard, written_events
 from bindery.grouper.table.loading import Table
 from bindery.grouper.view import View
 from bindery.grouper.writer import Writer
@@ -100,7 +100,7 @@ class Grouper:
             self._view,
             options.table,
             self._writer,
-            NoticeBoard(self._events, await told_before(self._client, COMPONENT)),
+            NoticeBoard(self._events, await written_events(self._client, COMPONENT)),
             options.configuration.debounce_seconds,
         )
         LEADING.set(1)

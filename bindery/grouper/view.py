@@ -121,7 +121,7 @@ class View:
         return [*self._forest.take_changed(), *self._named.take_changed()]
 
     def discard_changes(self) -> None:
-        """Forget what has changed: nobody plans."""
+        """Forget what has changed, because no plan follows."""
         self.take_changed()
 
     def is_there(self, root: str) -> bool:

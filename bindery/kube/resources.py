@@ -58,7 +58,7 @@ class Resource(Generic[T]):
     partial: bool = field(default=False)
     """Ask the server for metadata alone (PartialObjectMetadata)."""
     rescue: "Callable[[msgspec.Raw, str], T] | None" = field(default=None, compare=False)
-    """Makes an object of bytes that do not decode, for the given reason; None: nobody can."""
+    """Makes an object of bytes that do not decode, for the given reason; None if it cannot."""
 
     @cached_property
     def api_version(self) -> str:
@@ -84,7 +84,7 @@ class Resource(Generic[T]):
         """Decode one object; one that only `rescue` can make anything of, by that.
 
         Raises:
-            msgspec.DecodeError: nobody can.
+            msgspec.DecodeError: that is impossible.
         """
         try:
             return self.decoder.decode(raw)
@@ -100,7 +100,7 @@ class Resource(Generic[T]):
         """Decode one page of a list; objects of it as `decode` does.
 
         Raises:
-            msgspec.DecodeError: it is no list, or nobody can decode one of them.
+            msgspec.DecodeError: it is no list, or one of them cannot be decoded.
         """
         try:
             return self.list_decoder.decode(body)

@@ -82,7 +82,7 @@ class Store(Generic[T]):
                 return []
             self._objects[key] = found
             return [Change(EventType.MODIFIED, found, previous)]
-        # Deleted and created again under the same name, while nobody looked.
+        # Deleted and created again under the same name, between two lists.
         removed = self._remove(key, None)
         self._objects[key] = found
         return [*removed, Change(EventType.ADDED, found, None)]

@@ -213,7 +213,7 @@ async def _in_thread(blocking: Callable[[], T]) -> T:
     outcome: asyncio.Future[T] = loop.create_future()
 
     def settle(value: T | None, error: Exception | None) -> None:
-        if outcome.done():  # nobody waits any more
+        if outcome.done():  # the caller no longer waits
             return
         if error is not None:
             outcome.set_exception(error)

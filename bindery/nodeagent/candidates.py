@@ -124,7 +124,7 @@ def _amounts(quantities: Mapping[str, str] | None) -> Mapping[str, int]:
 
 @lru_cache(maxsize=4096)
 def _parsed(quantities: _HASHABLE) -> Mapping[str, int]:
-    """Return amounts; equal pods share one mapping, which nobody changes."""
+    """Return amounts; equal pods share one mapping, which must not be changed."""
     return pods.resources(dict(quantities))
 
 

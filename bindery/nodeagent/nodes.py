@@ -126,7 +126,7 @@ class NodeKeeper:
         return found or Node(metadata=Meta(name=node.name, labels=node.labels))
 
     def complain(self, node: HollowNode, problem: str, reason: str = "StateLost") -> None:
-        """Tell users of `node` that something is wrong with it."""
+        """Write a warning event for `node`."""
         log.error("a hollow node has a problem", node=node.name, problem=problem)
         reference = ObjectReference(NODES.api_version, NODES.kind, "", node.name, node.name)
         self._events.warning(reference, reason, problem)

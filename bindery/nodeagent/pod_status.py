@@ -95,7 +95,7 @@ def _patch(pod: HollowPod, status: Mapping[str, Any]) -> Patch:
 
 
 def _conditions(pod: HollowPod, now_s: float, *, ready: bool, reason: str) -> list[dict[str, str]]:
-    """Return the conditions; one that already says so keeps its time (and the scheduler's own)."""
+    """Return the conditions; an unchanged one keeps its time, as do conditions of the scheduler."""
     wanted = dict.fromkeys(_ALWAYS_TRUE, "True")
     wanted |= dict.fromkeys(_TRUE_WHILE_RUNNING, "True" if ready else "False")
     present = {condition.type: condition.status for condition in pod.status.conditions or ()}

@@ -1,7 +1,7 @@
 """The scheduler of a scenario: the engine on the in-memory cluster, and its reports.
 
 Used by `runner`. It does what the scheduler process does around its engine: creates the drafts,
-removes requests that nobody will finish, reads the report. Invariant: no decision is made here.
+removes requests that no binder will finish, reads the report. Invariant: no decision is made here.
 """
 
 from collections import defaultdict

@@ -22,7 +22,7 @@ class PodState(StrEnum):
     RELEASING = "Releasing"
     """It is being deleted."""
     STUCK_IN_RELEASING = "StuckInReleasing"
-    """It is being deleted for so long that nobody counts on its resources."""
+    """It is being deleted for so long that its resources are not expected to become free."""
     SUCCEEDED = "Succeeded"
     FAILED = "Failed"
 

@@ -24,7 +24,7 @@ _TIER = "tier"
 
 
 def constraint(asked: TopologyConstraint) -> objects.TopologyConstraint | None:
-    """Return the constraint of a PodGroup or sub-group; None if it asks for nothing."""
+    """Return the constraint of a PodGroup or sub-group; None if it has none."""
     if asked == TopologyConstraint() and not asked.model_fields_set:
         return None
     uses_tiers = asked.hyper_node_tier is not None or "mode" in asked.model_fields_set

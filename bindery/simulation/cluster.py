@@ -55,7 +55,7 @@ class SimulatedCluster:
         self._ended: dict[JobKey, list[Pod]] = {}
         """PodGroup -> its pods that have ended; they are removed with it."""
         self._requests: list[BindRequest] = []
-        """The requests of the beginning that nobody has finished."""
+        """The initial requests that are not finished yet."""
         self._lives = 0
 
     def add(self, item: KubeObject) -> None:

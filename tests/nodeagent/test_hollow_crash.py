@@ -156,7 +156,7 @@ def _die_at(at: int, *, is_renamed: bool) -> None:
             os.kill(os.getpid(), signal.SIGKILL)
         return renamed
 
-    Path.replace = dying  # type: ignore[method-assign]
+    Path.replace = dying
 
 
 POLICIES = (

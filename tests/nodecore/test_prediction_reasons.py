@@ -1,6 +1,7 @@
-"""The sentences that tell why a node would refuse a pod."""
+"""The sentences that explain why a node would refuse a pod."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -72,9 +73,9 @@ def request(*containers: Wanted) -> PodRequest:
     ],
 )
 def test_the_reason_names_what_the_zones_lack(
-    changes: dict[str, object], wanted: Wanted, text: str
+    changes: dict[str, Any], wanted: Wanted, text: str
 ) -> None:
-    node = replace(NODE, **changes)  # type: ignore[arg-type]
+    node = replace(NODE, **changes)
     assert refusal(node, request(wanted)) == text
     assert plain.predict(node, request(wanted)).admit == (not text)
 

@@ -4,7 +4,7 @@ import pytest
 from test_volume_manager import CLUSTER, DISK, DISK_NAME, POD, Clock
 
 from bindery.nodecore.volumes.manager import VolumeManager
-from bindery.nodecore.volumes.populator import VolumeError
+from bindery.nodecore.volumes.populator import PodVolumes, VolumeError
 from bindery.nodecore.volumes.reconciler import StepKind
 from bindery.nodecore.volumes.reconstruction import FoundVolume, volumes_in
 from bindery.nodecore.volumes.specs import VolumeSpec, pod_volume_path
@@ -19,8 +19,8 @@ def construct(found: FoundVolume) -> VolumeSpec:
     return DISK
 
 
-def kinds(of: VolumeManager, *pods: object, ready: bool = True) -> list[StepKind]:
-    steps = of.run_once(pods, sources_ready=ready)  # type: ignore[arg-type]
+def kinds(of: VolumeManager, *pods: PodVolumes, ready: bool = True) -> list[StepKind]:
+    steps = of.run_once(pods, sources_ready=ready)
     return [step.kind for step in steps]
 
 

@@ -31,7 +31,7 @@ class NodeLock:
 
     @property
     def is_anonymous(self) -> bool:
-        """Whether nobody knows whose it is."""
+        """Whether its holder is unknown."""
         return not self.name
 
     def is_of(self, namespace: str, name: str) -> bool:

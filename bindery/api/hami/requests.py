@@ -31,7 +31,7 @@ class DeviceRequest:
     cores: int = 0
     """Of each device, 100 for a whole one, or the vendor's own unit."""
     is_exclusive: bool = False
-    """Whether each device must be used by nobody else."""
+    """Whether each device must be used by this pod alone."""
     named_count: int = 0
     """The count that the container names, which its device plugin serves; 0: `count`."""
 

@@ -23,7 +23,7 @@ class DevicePolicy(StrEnum):
     SPREAD = "spread"
     NUMA = "numa"
     MUTEX = "mutex"
-    """Only devices that nobody uses, busy ones looked at first."""
+    """Only unused devices; busy ones are looked at first."""
     TOPOLOGY = "topology-aware"
     """By the links between devices."""
 

@@ -37,7 +37,7 @@ class Part:
     """The name of the role, the same for all replicas."""
     parent: str | None = None
     count: int | None = None
-    """How many pods there can be; None if nobody knows."""
+    """Maximum number of pods; None if it is unknown."""
     least: int = 0
     """How many must run together."""
     labels: Mapping[str, str] = field(default_factory=dict)

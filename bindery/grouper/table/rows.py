@@ -70,7 +70,7 @@ class StageCondition(StrEnum):
 
 
 class WorkloadClass(StrEnum):
-    """What a kind is used for; the name of the PriorityClass if nobody names one."""
+    """What a kind is used for; the default for the name of the PriorityClass."""
 
     TRAIN = "train"
     BUILD = "build"
@@ -186,7 +186,7 @@ class Role(ApiModel):
     skip: PathText | None = None
     """The role, or element, is left out if this leads to something true."""
     count: Paths = ("`1`",)
-    """How many pods there can be; empty if nobody knows."""
+    """Maximum number of pods; empty if it is unknown."""
     left: Paths = ()
     """How many pods are left to run, if they can be fewer than `count`."""
     min: Paths = ()

@@ -196,7 +196,7 @@ class _Reading:
     sources: dict[str, str] = field(default_factory=dict)
 
     def value(self, name: str, setting: Setting[Any]) -> Any:
-        """Return the value of `setting` for the field `name`; None if nobody asks for it."""
+        """Return the value of `setting` for the field `name`; None if nothing sets it."""
         found: Found[Any] | None = settings.look_up(setting, self.links, self.problems)
         if found is None:
             return None

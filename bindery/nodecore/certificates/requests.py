@@ -56,7 +56,7 @@ class Leaf:
     """What a certificate says.
 
     Attributes:
-        template: whom it is for.
+        template: the subject and the names of the certificate.
         not_before_s: since when it counts, in seconds since 1970.
         not_after_s: until when it counts.
     """

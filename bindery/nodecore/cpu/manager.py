@@ -80,7 +80,7 @@ def configure(
     topology_policy: str = "none",
     features: Features = DEFAULT,
 ) -> StaticPolicy | None:
-    """Return the policy of a configuration; None is the policy that gives nobody CPUs.
+    """Return the policy of a configuration; None is the policy without exclusive CPUs.
 
     Args:
         policy: "none" or "static".
@@ -237,7 +237,7 @@ class CpuManager:
         return self._state.cpus(pod_uid, container) or EMPTY
 
     def isolation(self, pod: Pod, container: Container) -> Isolation:
-        """Return with whom a container shares its CPUs."""
+        """Return which other containers may use the CPUs of a container."""
         if self._state.cpus(pod.uid, container.name) is None:
             return Isolation.HOST
         is_whole = self._features.pod_level_resource_managers and pod.has_pod_level_resources

@@ -32,7 +32,7 @@ def configure(
     reservations: Reservations,
     features: Features = DEFAULT,
 ) -> StaticMemoryPolicy | None:
-    """Return the policy of a configuration; None is the policy that gives nobody memory.
+    """Return the policy of a configuration; None is the policy without reserved memory.
 
     Args:
         policy: "None" or "Static".

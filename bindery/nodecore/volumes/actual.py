@@ -101,7 +101,7 @@ class ActualVolumes:
             found.device_path = device_path
 
     def update_reconstructed(self, volume: str, device_path: str | None) -> None:
-        """Record what the node's status tells of a volume that was found after a restart.
+        """Record the node's status of a volume that was found after a restart.
 
         Args:
             volume: its name on the node.
@@ -183,7 +183,7 @@ class ActualVolumes:
     def mark_device_as_uncertain(
         self, volume: str, device_path: str = "", selinux_label: str = ""
     ) -> None:
-        """Record that nobody knows whether the volume is mounted for the node.
+        """Record that it is unknown whether the volume is mounted for the node.
 
         Raises:
             VolumeStateError: the volume is not attached.

@@ -98,7 +98,7 @@ def update_from_node_status(
 
 
 def orphans(failed: Iterable[FoundVolume], desired: DesiredVolumes) -> list[FoundVolume]:
-    """Return the volumes to unmount that nobody knows; those that pods want are mounted anyway."""
+    """Return the volumes to unmount: those of no known pod. Desired volumes are mounted anyway."""
     return [
         one for one in failed if not desired.volume_exists_with_spec_name(one.pod_uid, one.name)
     ]

@@ -200,7 +200,7 @@ def statement_changes(change: Change[KubeObject]) -> Iterator[Change[KubeObject]
 
 
 def _is_equal(one: BindRequest, other: BindRequest) -> bool:
-    """Return whether two states of a Statement differ at most in metadata that nobody reads."""
+    """Return whether two states of a Statement differ at most in unused metadata."""
     if one.metadata.labels != other.metadata.labels:
         return False
     states = ((each.spec, each.status, each.is_withdrawn) for each in (one, other))

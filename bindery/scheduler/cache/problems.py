@@ -12,7 +12,7 @@ _MOST_MISTAKES: Final = 5
 
 
 def mistakes(pod: Pod, known: Pod | None) -> Iterator[ObjectProblem]:
-    """Yield the problem with misspelt or misplaced keys of `pod`, which nobody reads.
+    """Yield the problem with misspelt or misplaced keys of `pod`, which have no effect.
 
     `known`: its last state, of which the problem was reported.
     """

@@ -31,7 +31,7 @@ async def announce(client: Client, lease: str, namespace: str, pool: str, token:
         lease: the name of the Lease, after which the announcement is named.
         namespace: that of the Lease.
         pool: the node pool of the scheduler.
-        token: the fencing token of the term; 0 without an election, when nobody needs to know.
+        token: the fencing token of the term; 0 without an election, when none is needed.
     """
     if not token:
         return

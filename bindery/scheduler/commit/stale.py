@@ -1,4 +1,4 @@
-"""Stale BindRequests, which nobody will finish: pure decisions, executed by writer.py.
+"""Stale BindRequests, which no binder will finish: pure decisions, executed by writer.py.
 
 The binder finishes all requests that it can. This module finds the others, and those that stay
 behind while the binder is down, so that no request holds room forever.
@@ -44,10 +44,10 @@ _Statement = tuple[str, str]
 
 
 def stale_requests(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
-    """Yield the requests that nobody will finish, and failed ones that are no longer needed.
+    """Yield the requests that no binder will finish, and failed ones that are no longer needed.
 
     A request with several Statements is yielded once, when none of them is needed any more. Until
-    then, a Statement that nobody will finish is withdrawn from it.
+    then, a Statement that no binder will finish is withdrawn from it.
     """
     by_request: defaultdict[tuple[str, str], dict[Carried, StaleRequest]] = defaultdict(dict)
     for stale in _stale_statements(cluster, now, timeout_s):
@@ -96,7 +96,7 @@ def _is_needed(cluster: Cluster, neighbour: BindRequest) -> bool:
 
 
 def _stale_statements(cluster: Cluster, now: float, timeout_s: float) -> Iterator[StaleRequest]:
-    """Yield the Statements that nobody will finish, and failed ones that are no longer needed."""
+    """Yield Statements that no binder will finish, and failed ones that are no longer needed."""
     # In these namespaces this scheduler itself may be between two parts of a Statement.
     writing = {key.namespace for key in cluster.holds.assumed}
     statements: defaultdict[_Statement, list[BindRequest]] = defaultdict(list)

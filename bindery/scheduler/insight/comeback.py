@@ -24,7 +24,7 @@ class Fate(StrEnum):
     """What the controller of an evicted pod does."""
 
     GONE = "Gone"
-    """There is no controller: nobody creates the pod again."""
+    """There is no controller that creates the pod again."""
     COMES_BACK = "ComesBack"
     INDEX_FAILS = "IndexFails"
     """The eviction exceeds the Job's limit of failures for the pod's index."""

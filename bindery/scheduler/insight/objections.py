@@ -151,7 +151,7 @@ class Judge:
 
         Either a disruption budget, or a recent refusal of the API server.
         """
-        # The budget first: it tells users more than the refusal that it caused.
+        # The budget first: it explains more than the refusal that it caused.
         for task in unit.tasks:
             budget = self._blocking_budget(task)
             if budget is not None:

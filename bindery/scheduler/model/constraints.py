@@ -51,7 +51,7 @@ class Constraint:
 
 
 def read(asked: objects.TopologyConstraint | None) -> Constraint | None:
-    """Return the constraint that a PodGroup has; None if it asks for nothing.
+    """Return the constraint that a PodGroup has; None if it has none.
 
     Raises:
         ConstraintError: it contradicts itself.

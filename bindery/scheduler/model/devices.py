@@ -135,7 +135,7 @@ class DeviceTable:
         """Return a mask of `rows`: enough devices have idle room for `share`."""
         fits = self._room_now(rows) >= self.portions(share, rows)
         if share.portion == WHOLE:
-            # The device of a group belongs to its reservation pod, even if nobody uses it now.
+            # The device of a group belongs to its reservation pod, even if no pod uses it now.
             fits &= self._members[:, rows] == 0
         return np.asarray(fits.sum(axis=0) >= share.devices)
 

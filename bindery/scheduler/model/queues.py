@@ -122,7 +122,7 @@ class QueueTable:
             for part in ("quota", "weight", "limit")
         )
         unruled = self.rows.get(DEFAULT_QUEUE, NO_ROW)
-        # Without a Queue object, nobody could give the default queue any GPUs.
+        # Without a Queue object, an administrator could not give the default queue any GPUs.
         if unruled != NO_ROW and unruled not in self._rules:
             quota[:, unruled], weight[:, unruled] = SHARED.quota, SHARED.weight
         for row, rules in self._rules.items():

@@ -176,7 +176,7 @@ class Session:
     def give_up(self, job: Job, operations: Sequence[Operation]) -> None:
         """Note the places of pods of the gang `job` in a plan that is about to be undone."""
         places = {o.task.uid: o.row for o in operations if o.task.job == job.key}
-        # Several domains may be tried: the largest attempt tells users most.
+        # Several domains may be tried: the largest attempt has the best explanation.
         if len(places) > len(self.last_places.get(job, ())):
             self.last_places[job] = places
 

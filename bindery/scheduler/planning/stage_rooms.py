@@ -1,7 +1,7 @@
 """Room for the later stages of gangs: reservations for future pods.
 
 `allocate` and the actions that make room call `keep_rooms` when a gang starts; `actions/holding.py`
-finds the room again at the beginning of each session. Such room is lent to nobody.
+finds the room again at the beginning of each session. No other job may use such room.
 """
 
 from collections.abc import Collection, Iterable, Sequence

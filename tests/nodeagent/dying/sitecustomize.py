@@ -25,4 +25,4 @@ def _dying(self: Path, target: Path) -> Path:
 
 
 if _when != "never":
-    Path.replace = _dying  # type: ignore[method-assign,assignment]
+    Path.replace = _dying

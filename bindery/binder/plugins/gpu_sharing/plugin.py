@@ -60,7 +60,7 @@ class GpuSharing:
     # -- beside the transactions -----------------------------------------------------------------
 
     async def run(self, client: Client) -> None:
-        """Mirror reservations for as long as this leads: remove those that nobody uses, and make
+        """Mirror reservations for as long as this leads: remove unused ones, and make
         those again that are deleted under their users.
         """
         gone: asyncio.Queue[tuple[str, str]] = asyncio.Queue()

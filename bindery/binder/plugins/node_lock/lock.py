@@ -2,7 +2,7 @@
 
 Used by `queues` and by the plugin's rollback. Every write carries what it expects to find (the
 node's version where there is no lock yet, else the lock's very value), so that two who saw the same
-dead lock cannot both get it, and nobody removes what another has set meanwhile.
+dead lock cannot both get it, and neither removes what the other has set meanwhile.
 """
 
 from collections.abc import Callable, Mapping
@@ -62,7 +62,7 @@ class LockWriter:
 
     async def remove(self, node: str, which: Lock, seen: str) -> None:
         """Remove the lock `seen` if it is there, however often the node changes meanwhile: others
-        wait for it, and nobody would remove it later.
+        wait for it, and it would never be removed.
         """
 
         def change(found: LockedNode) -> Mapping[str, Any] | None:

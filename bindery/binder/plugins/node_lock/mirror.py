@@ -54,7 +54,7 @@ class Mirror:
         return self._nodes.objects.get(("", name))
 
     def seen(self, key: PodKey) -> HolderPod | None:
-        """Return the pod as it was last seen; None if no watch tells of it."""
+        """Return the pod as it was last seen; None if it is not watched."""
         return self._pods.objects.get(key)
 
     async def holder(self, key: PodKey) -> tuple[HolderPod | None, bool]:

@@ -15,7 +15,7 @@ from bindery.kube.resources import NODES, PODS, Resource
 
 
 class LockAnnotations(msgspec.Struct, frozen=True, kw_only=True, gc=False):
-    """The locks of a node; None: nobody has it."""
+    """The locks of a node; None if it is free."""
 
     node: str | None = msgspec.field(name=NODE_LOCK, default=None)
     cambricon: str | None = msgspec.field(name=CAMBRICON_LOCK, default=None)

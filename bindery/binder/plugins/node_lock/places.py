@@ -131,7 +131,7 @@ class Held:
     left_s: float
     """Until it may be taken; infinite for a live holder."""
     is_told: bool
-    """Whether a watch tells of changes of the holder."""
+    """Whether changes of the holder are watched."""
 
 
 def stalled_error(place: Place, timing: Timing, why: str) -> PluginError:

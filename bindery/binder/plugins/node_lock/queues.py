@@ -160,7 +160,7 @@ class LockQueues:
         return seen
 
     async def _try(self, queue: Queue, waiter: Waiter, seen: LockedNode) -> str | Held | None:
-        """Write the lock if nobody stands in the way; None: the node is not as it was seen."""
+        """Write the lock if it is free; None if the node has changed since it was read."""
         place, mirrored = queue.place, self._mirror.node(queue.place.node)
         standing = seen.lock(place.lock)
         value = self._writer.value_for(place.lock, *waiter.pod)

@@ -161,7 +161,7 @@ def readable_takes(allocation: Allocation) -> tuple[Take, ...]:
     try:
         return takes(allocation)
     except QuantityError:
-        # The safe side: nobody else gets a share of a device with unknown usage.
+        # The safe side: no other claim gets a share of a device with unknown usage.
         results = [
             msgspec.structs.replace(each, share_id=None) for each in allocation.devices.results
         ]

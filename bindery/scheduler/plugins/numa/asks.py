@@ -44,7 +44,7 @@ class Asks:
             return ask
 
     def of_pod(self, pod: Pod) -> Ask | None:
-        """Return what `pod` asks of zones; None if it asks for nothing there."""
+        """Return what `pod` asks of zones; None if it requests none."""
         spec = pod.spec
         return self._of(spec.containers, spec.init_containers or (), spec.resources)
 
