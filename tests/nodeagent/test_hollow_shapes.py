@@ -17,6 +17,13 @@ def write(tmp_path: Path, text: str) -> Path:
     return file
 
 
+def refused(tmp_path: Path, text: str) -> yamlfile.FileError:
+    """Return the error with which a file of nodes with `text` is refused."""
+    with pytest.raises(yamlfile.FileError) as caught:
+        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+    return caught.value
+
+
 def test_a_node_has_the_resources_and_labels_of_its_shape() -> None:
     (node, *_) = expand(
         (shape(cpu=32, memory="256Gi", pods=50, gpus=4, gpu_model="NVIDIA-A100", node_pool="a"),)
@@ -116,11 +123,10 @@ def test_nodes_of_several_shapes_differ_in_name_and_address(tmp_path: Path) -> N
 def test_a_mistake_in_a_file_is_reported_with_its_line(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
-    with pytest.raises(yamlfile.FileError) as caught:
-        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+    error = refused(tmp_path, text)
 
-    assert message in caught.value.message
-    assert caught.value.line == line
+    assert message in error.message
+    assert error.line == line
 
 
 def test_more_nodes_than_addresses_are_refused() -> None:
@@ -160,11 +166,10 @@ NUMA = "shapes:\n- count: 1\n  cpu: 36\n  numa:\n"
 def test_hardware_that_cannot_be_is_reported_with_its_line(
     tmp_path: Path, text: str, line: int, message: str
 ) -> None:
-    with pytest.raises(yamlfile.FileError) as caught:
-        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+    error = refused(tmp_path, text)
 
-    assert message in caught.value.message
-    assert caught.value.line == line
+    assert message in error.message
+    assert error.line == line
 
 
 @pytest.mark.parametrize(
@@ -201,11 +206,10 @@ def test_settings_with_which_no_kubelet_starts_are_reported_in_its_words(
 ) -> None:
     text = f"shapes:\n- count: 1\n  kubelet:\n    {{{settings}}}\n"
 
-    with pytest.raises(yamlfile.FileError) as caught:
-        yamlfile.load(HollowNodesFile, write(tmp_path, text))
+    error = refused(tmp_path, text)
 
-    assert message in caught.value.message
-    assert caught.value.line == line
+    assert message in error.message
+    assert error.line == line
 
 
 def test_more_than_eight_zones_are_allowed_by_the_kubelets_option() -> None:

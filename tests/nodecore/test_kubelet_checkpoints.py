@@ -1,6 +1,7 @@
 """Checkpoint files are restored, refused and written as the kubelet does, case by case."""
 
 import json
+from collections.abc import Iterable
 
 import pytest
 from kubelettables import Json, by_container, cases
@@ -73,18 +74,22 @@ def prepared(found: Json) -> PreparedClaim:
         found["Namespace"],
         frozenset(found["PodUIDs"] or ()),
         {
-            driver: tuple(
-                ClaimDevice(
-                    one["PoolName"],
-                    one["DeviceName"],
-                    one["ShareID"],
-                    as_tuple(one["RequestNames"]),
-                    as_tuple(one["CDIDeviceIDs"]),
-                )
-                for one in state["Devices"] or ()
-            )
+            driver: devices(state["Devices"] or ())
             for driver, state in (found["DriverState"] or {}).items()
         },
+    )
+
+
+def devices(found: Iterable[Json]) -> tuple[ClaimDevice, ...]:
+    return tuple(
+        ClaimDevice(
+            one["PoolName"],
+            one["DeviceName"],
+            one["ShareID"],
+            as_tuple(one["RequestNames"]),
+            as_tuple(one["CDIDeviceIDs"]),
+        )
+        for one in found
     )
 
 

@@ -6,10 +6,10 @@ from contextlib import nullcontext
 import pytest
 from kubelettables import Json, cases
 from nodes import FakeNode
-from test_kubelet_checkpoints import as_tuple, prepared
+from test_kubelet_checkpoints import devices, prepared
 
 from bindery.nodecore.checkpoints import claims as files
-from bindery.nodecore.checkpoints.claims import ClaimDevice, PreparedClaim
+from bindery.nodecore.checkpoints.claims import PreparedClaim
 from bindery.nodecore.checkpoints.store import CheckpointManager, MemoryStore
 from bindery.nodecore.claims.facts import Claim, ClaimError, ClaimingPod
 from bindery.nodecore.claims.manager import ClaimManager, Prepared
@@ -43,19 +43,6 @@ class FakeDriver:
         self.calls += 1
         if self._case["timeout"]:
             raise ClaimError("rpc error: code = DeadlineExceeded")
-
-
-def devices(found: Iterable[Json]) -> tuple[ClaimDevice, ...]:
-    return tuple(
-        ClaimDevice(
-            one["PoolName"],
-            one["DeviceName"],
-            one["ShareID"],
-            as_tuple(one["RequestNames"]),
-            as_tuple(one["CDIDeviceIDs"]),
-        )
-        for one in found
-    )
 
 
 def started(case: Json, driver: FakeDriver) -> ClaimManager:
