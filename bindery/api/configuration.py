@@ -197,8 +197,8 @@ class SchedulerConfiguration(ApiModel):
     consolidation_max_moved: NonNegative = 16
     """How many jobs may be moved for one that waits."""
     staleness_grace_period_seconds: float = 60.0
-    """How long a gang may stay below its minimum once it has run, where its PodGroup does not say;
-    negative: for ever."""
+    """How long a gang that has run may stay below its minimum, if its PodGroup has no value;
+    negative: no limit."""
     backfill: BackfillConfiguration = BackfillConfiguration()
     disruption: DisruptionConfiguration = DisruptionConfiguration()
     tenancy_policy_enforced: bool = False

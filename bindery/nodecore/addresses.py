@@ -88,7 +88,7 @@ class Lookup:
 
 
 def annotations(settings: Settings, present: Mapping[str, str]) -> dict[str, str]:
-    """Return the node's annotations: an external cloud provider is told the node's addresses."""
+    """Return the node's annotations: an external cloud provider reads the node's addresses."""
     left = {name: text for name, text in present.items() if name != PROVIDED_NODE_IP}
     if settings.is_external and _is_first_given(settings):
         left[PROVIDED_NODE_IP] = ",".join(settings.given)

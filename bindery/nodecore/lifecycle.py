@@ -11,7 +11,7 @@ from bindery.nodecore.topology.manager import TopologyManager
 
 @dataclass(frozen=True)
 class CpusetConfig:
-    """What the runtime is told.
+    """The settings for the runtime.
 
     Attributes:
         cpus: the CPUs that the container runs on, empty to leave them.

@@ -22,7 +22,7 @@ class PluginType(StrEnum):
 
 
 class PluginError(NodeCoreError):
-    """A plugin cannot be registered; it is told why."""
+    """A plugin cannot be registered. The plugin gets the message."""
 
 
 class PluginHandler(Protocol):
@@ -44,7 +44,7 @@ class Socket:
 
     Attributes:
         path: the socket.
-        uuid: tells the socket from an earlier one with the same path.
+        uuid: distinguishes the socket from an earlier one with the same path.
         created_at_s: when it was seen.
     """
 
@@ -125,7 +125,7 @@ class ActualPlugins:
         self._plugins: dict[str, Registered] = {}
 
     def add(self, plugin: Registered) -> None:
-        """Record a plugin. This comes before its handler is told, so that none is lost.
+        """Record a plugin. Call this before its handler, so that no plugin is lost.
 
         Raises:
             PluginError: the path is empty.

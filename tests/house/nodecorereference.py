@@ -17,7 +17,7 @@ PAGE: Final = ROOT / "docs" / "nodecore-reference.md"
 _HEAD: Final = """# Signatures of nodecore
 
 All modules of `bindery.nodecore` with their functions, classes and types.
-[What a node decides](nodecore.md) tells which of them is what of the kubelet, with examples.
+[What a node decides](nodecore.md) shows the kubelet's counterpart of each, with examples.
 A name on that page such as `cpu.packed.take_packed` is `bindery.nodecore.cpu.packed.take_packed`.
 
 Sets of NUMA nodes are bit masks (`int`), sets of CPUs `CpuSet` (`frozenset[int]`).

@@ -48,8 +48,8 @@ class AttachedVolume:
         name: its name on the node.
         spec: the volume.
         device_path: where its device is.
-        is_attachable: whether the node detaches it; None until the node's status has told it of a
-            volume that was found after a restart.
+        is_attachable: whether the node detaches it; None for a volume that was found after a
+            restart, until the node's status has it.
         device: whether it is mounted for the node.
         size_bytes: the size that it has, 0 if it is not known.
         expansion_failed: whether growing it in use failed for good.

@@ -30,7 +30,7 @@ class FoundVolume:
 
 
 Construct = Callable[[FoundVolume], VolumeSpec]
-"""Asks the plugin what the volume is; raises VolumeError if it cannot tell."""
+"""Asks the plugin what the volume is; raises VolumeError if the plugin does not know it."""
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class Reconstructed:
     """What became of the volumes that were found.
 
     Attributes:
-        waiting: the volumes, which the node's status has to tell about.
+        waiting: the volumes that need an entry of the node's status.
         failed: those that their plugins do not know.
     """
 
