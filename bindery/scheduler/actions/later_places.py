@@ -16,10 +16,12 @@ from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.expected_ends import RUNS
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.packing import Item, shortfalls
+from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.planning.placement import JobFinder
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.statement import Savepoint, Statement
 from bindery.scheduler.planning.zones import ZoneFinders, Zones
+from bindery.scheduler.plugins.interface.nodes import NodeRoom, RoomBySums
 from bindery.scheduler.solver.moves import promise
 from bindery.scheduler.solver.room import lacks_room
 
@@ -31,9 +33,15 @@ def has_rules(session: Session, tasks: Sequence[Task]) -> bool:
     """Return whether planning asks more about any of `tasks` than sums of resources."""
     placement = session.placement
     return any(
-        shape.unruled is not None or placement.is_filtered(shape) or bool(placement.rooms(shape))
+        shape.unruled is not None
+        or placement.is_filtered(shape)
+        or any(not _is_by_sums(room, session, shape) for room in placement.rooms(shape))
         for shape in {task.shape for task in tasks}
     )
+
+
+def _is_by_sums(room: NodeRoom, session: Session, shape: Shape) -> bool:
+    return isinstance(room, RoomBySums) and room.is_by_sums(session, shape)
 
 
 @contextmanager

@@ -32,7 +32,7 @@ from bindery.scheduler.planning.zones import ZoneFinders, Zones, zones
 from bindery.scheduler.solver.bounds import slots
 from bindery.scheduler.solver.claims import next_claim
 
-_ONE_BY_ONE = 16
+_ONE_BY_ONE = 4
 """How many moments are tried before some are left out, from the first at which sums suffice."""
 _ZONES_TRIED = 16
 """In how many domains a reservation is sought; those with the most free room come first."""
@@ -72,7 +72,8 @@ class Reserver:
         is_near = start is not None and start <= session.now + wanted.window_seconds
         if is_near or is_starving:
             session.reservations.add(reservation)
-            if not session.once(ReservedPlaces, ReservedPlaces).hold(reservation):
+            reserved = session.once(ReservedPlaces, ReservedPlaces)
+            if reservation.places and not reserved.hold(reservation):
                 reservation.places = ()  # they depend on more than is tried
             text = f"{refusal.message}; {reservation_text(session, reservation)}"
             session.refusals[job] = replace(refusal, message=text)

@@ -112,6 +112,11 @@ class DeviceTable:
         has = self._capacity.any(axis=0) & (self._memory[0, :width] > 0)
         return np.asarray(self._memory[0, :width][has])
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether a device is held in part, or a node has more tenants than devices."""
+        return bool(self.crowded) or any(self._groups.values())
+
     # -- what fits -----------------------------------------------------------------------------
 
     def portions(self, share: GpuShare, rows: Rows) -> NDArray[np.int64]:

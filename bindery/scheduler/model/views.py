@@ -46,6 +46,11 @@ class DevicesView(Protocol):
         """Return the held and promised amount of a device, without the releasing amount."""
         ...
 
+    @property
+    def has_shared(self) -> bool:
+        """Whether a device is held in part, or a node has more tenants than devices."""
+        ...
+
     def is_shared(self, row: int, device: int) -> bool:
         """Return whether a device has a GPU group."""
         ...

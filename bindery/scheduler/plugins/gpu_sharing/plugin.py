@@ -80,6 +80,12 @@ class GpuSharing:
         """Return whether pods of `shape` request GPUs, whole or in part."""
         return shape.request.share is not None
 
+    def is_by_sums(self, session: SessionView, shape: Shape) -> bool:
+        """Return whether pods of `shape` request whole GPUs, and no GPU is shared."""
+        share = shape.request.share
+        is_whole = share is None or share.portion == WHOLE
+        return is_whole and not session.state.nodes.devices.has_shared
+
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether enough devices have room for one more pod."""
         share, table = shape.request.share, session.state.nodes.devices

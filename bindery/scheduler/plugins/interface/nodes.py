@@ -82,6 +82,18 @@ class NodeRoom(Protocol):
         ...
 
 
+@runtime_checkable
+class RoomBySums(Protocol):
+    """Tells, with `NodeRoom`, when its room is no more than the sums of resources."""
+
+    def is_by_sums(self, session: SessionView, shape: Shape) -> bool:
+        """Return whether pods of `shape` fit wherever nodes have enough resources.
+
+        Reservations for such pods compare sums, which is faster.
+        """
+        ...
+
+
 # ---- scores ----
 
 

@@ -162,6 +162,10 @@ class NodeLock:
         """Return whether pods of `shape` request HAMi's devices."""
         return self._requests.of(shape) is not None
 
+    def is_by_sums(self, session: SessionView, shape: Shape) -> bool:  # noqa: ARG002  # the protocol's
+        """Return whether no node has devices that HAMi shares."""
+        return not self._fleet.nodes
+
     def has_room(self, session: SessionView, shape: Shape, rows: Rows, later: bool) -> BoolColumn:
         """Return for each of `rows` whether its devices have room; nodes without HAMi always do."""
         ledger, fits = session.ledger(HamiLedger), np.ones(len(rows), dtype=np.bool_)
