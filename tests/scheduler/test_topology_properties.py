@@ -255,3 +255,47 @@ def test_gangs_that_are_moved_stay_in_one_rack(
     assert all(len(racks) == 1 for racks in gang_racks.values())
     if is_constrained:
         assert len({world.domain(place, RACK) for place in bound.values()}) <= 1
+
+
+@settings(max_examples=examples(60), deadline=None)
+@given(
+    st.lists(st.lists(st.integers(1, 4), min_size=1, max_size=3), min_size=1, max_size=4),
+    st.lists(
+        st.tuples(st.integers(0, 11), st.sampled_from([10, 20, 30, 200])), min_size=2, max_size=14
+    ),
+    st.integers(1, 6),
+)
+def test_preempt_empties_the_rack_with_the_fewest_victims_and_then_the_lowest_priorities(
+    racks: list[list[int]], running: list[tuple[int, int]], size: int
+) -> None:
+    free = {f"r{r}-{n}": room for r, rooms in enumerate(racks) for n, room in enumerate(rooms)}
+    labels = {name: {BLOCK: "b1", RACK: name.split("-")[0]} for name in free}
+    world, names = World(labels, dict(free)), list(free)
+    victims: dict[str, tuple[str, int]] = {}
+    for at, (place, priority) in enumerate(running):
+        name = names[place % len(names)]
+        if free[name]:
+            free[name] -= 1
+            victims[f"v{at}"] = name, priority
+    others = [
+        pod(name, gpu=1, on=place, phase="Running", priority=priority, controlled=False)
+        for name, (place, priority) in victims.items()
+    ]
+    gang = [pod(f"g-{at}", gpu=1, group="g", priority=60) for at in range(size)]
+    costs = []
+    for members in world.domains(RACK).values():
+        lower = sorted(p for place, p in victims.values() if place in members and p < 60)
+        needed = max(0, size - sum(free[name] for name in members))
+        if needed <= len(lower):
+            costs.append((needed, sorted(lower[:needed], reverse=True)))
+    engine = engine_with(*world.objects(), *others, group("g", size, topology=asked(RACK)), *gang)
+
+    found = plan(engine)
+
+    gone = sorted((victims[e.task.name][1] for e in engine.report.evictions), reverse=True)
+    if not costs:
+        assert not gone
+        assert not found
+    else:
+        assert (len(gone), gone) == min(costs)
+        assert bool(found) == (not gone)

@@ -20,6 +20,7 @@ from bindery.scheduler.model.parts import Divider
 from bindery.scheduler.model.reasons import JobReason
 from bindery.scheduler.model.shapes import Shape
 from bindery.scheduler.model.verdicts import Refusal
+from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.explain import no_place_text, node_reasons
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.nesting import Nest
@@ -210,7 +211,7 @@ class Attempts:
         """Place all `wanted` pods and return True, or place none and note why.
 
         Greedy: a pod that cannot be placed is barred with all equal pods, and the next candidates
-        are tried until too few are left.
+        are tried until too few are left. At last the first candidates are tried again by size.
         """
         attempt = _Attempt(job, statement, wanted, finder, Barred(self._session.placement))
         savepoint, problem = statement.savepoint(), None
@@ -228,10 +229,28 @@ class Attempts:
             self._session.give_up(job, statement.operations)
         statement.rollback(savepoint)
         if isinstance(problem, _Shortage):
+            if self._place_by_size(job, statement, wanted, finder):
+                return True
             self._refuse_short(job, asked, problem)
         elif problem is not None:
             self._refuse(job, problem)
         return False
+
+    def _place_by_size(
+        self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder
+    ) -> bool:
+        """Place the first candidates of `wanted`, the largest first, or none; return whether."""
+        session, savepoint = self._session, statement.savepoint()
+        tasks = largest_first(wanted.all() or (), session.cluster_total)
+        if not tasks or over_capacity(session, job, tasks) is not None:
+            return False
+        kept = session.memory.promised_rows(job)
+        for task in tasks:
+            is_refused = session.task_refusal(task) is not None
+            if is_refused or not _is_placed(statement, task, finder, kept.get(task.uid)):
+                statement.rollback(savepoint)
+                return False
+        return True
 
     def _advance(self, attempt: "_Attempt", tasks: Sequence[Task]) -> "_Problem | None":
         """Place `tasks` in order; bar the first that cannot be placed and return the problem."""

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Hashable, Iterator
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from itertools import islice
 
@@ -14,6 +14,7 @@ from bindery.scheduler.ledgers.base import OperationKind
 from bindery.scheduler.model.columns import IntColumns
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.shapes import Shape
+from bindery.scheduler.planning.by_size import largest_first
 from bindery.scheduler.planning.futures import take_out
 from bindery.scheduler.planning.next_pods import Barred
 from bindery.scheduler.planning.rounds import Turn
@@ -154,21 +155,39 @@ class MakeRoom:
         offered = zones(session, claim.job, claim.tasks, freeable=freeable, first_victim=first)
         for found in islice(offered, _MOST_ZONES):
             context = SearchContext(session, statement, claim, self._rule, table, found)
-            for search in self._searches(context):
-                if search.run():
-                    if found.are_everywhere:
-                        return search, None
-                    plan = _Candidate(_cost(statement, found), search, statement.extract())
-                    statement.rollback(start)
-                    if best is None or _is_better(session, plan, best):
-                        best = plan
-                    break
-                lost = search.lost or lost
-                statement.rollback(start)
+            search, without = self._search_in(context)
+            lost = without or lost
+            if search is None:
+                continue
+            if found.are_everywhere:
+                return search, None
+            plan = _Candidate(_cost(statement, found), search, statement.extract())
+            statement.rollback(start)
+            if best is None or _is_better(session, plan, best):
+                best = plan
         if best is None:
             return None, lost
         statement.replay(best.plan)
         return best.search, None
+
+    def _search_in(
+        self, context: SearchContext
+    ) -> tuple[Search | Rearrangement | None, Task | None]:
+        """Return what `_find` returns, for the zones of `context`."""
+        start, lost = context.statement.savepoint(), None
+        for search in self._searches(context):
+            if search.run():
+                return search, None
+            lost = search.lost or lost
+            context.statement.rollback(start)
+        tasks = largest_first(context.claim.tasks, context.session.cluster_total)
+        if tasks:
+            by_size = replace(context, claim=Claim(context.claim.job, tuple(tasks)))
+            for search in self._searches(by_size):
+                if search.run():
+                    return search, None
+                context.statement.rollback(start)
+        return None, lost
 
     def _freeable(
         self, session: Session, claim: Claim

@@ -13,9 +13,9 @@ from bindery.scheduler.model import gangs
 from bindery.scheduler.model.gangs import Group
 from bindery.scheduler.model.jobs import Job, Task
 from bindery.scheduler.model.parts import split
-from bindery.scheduler.model.resources import total
 from bindery.scheduler.model.stages import Stage
 from bindery.scheduler.planning import next_pods
+from bindery.scheduler.planning.by_size import largest_part
 from bindery.scheduler.planning.nesting import Nest
 from bindery.scheduler.planning.next_pods import Wanted
 from bindery.scheduler.planning.placement import JobFinder
@@ -232,9 +232,7 @@ class _SubGroups:
         go_back = placing.mark()
         if self.satisfy(root, placing):
             return True
-        if not self._job.is_constrained:
-            return False
-        # A small sub-group may have taken the only domain of a large one.
+        # A small sub-group may have taken the only domain or node of a large one.
         go_back()
         for size in self._sizes(root, placing):
             self._size = size
@@ -246,24 +244,27 @@ class _SubGroups:
         return False
 
     def _sizes(self, root: Group, placing: Placing) -> Iterator[Callable[[Group], float]]:
-        """Yield the sizes by which sub-groups are ordered; the second if it changes the order."""
+        """Yield the sizes by which sub-groups are ordered, if they change the order."""
 
         def pods(group: Group) -> float:
             return len(self._tasks(group, placing))
 
         def resources(group: Group) -> float:
             """Return the largest part of the cluster that it requests of any resource."""
-            tasks = self._tasks(group, placing)
-            amounts = total(task.shape.request.on_nodes for task in tasks)
-            return max((n / placing.cluster_total[at] for at, n in amounts.items()), default=0.0)
+            return largest_part(self._tasks(group, placing), placing.cluster_total)
 
-        yield pods
-        names = [
-            [group.name for group in sorted(root.all_groups(), key=size, reverse=True)]
-            for size in (pods, resources)
-        ]
-        if names[0] != names[1]:
-            yield resources
+        def pod(group: Group) -> float:
+            """Return the largest part of the cluster that one of its pods requests."""
+            of_shape = {task.shape: task for task in self._tasks(group, placing)}
+            parts = (largest_part([task], placing.cluster_total) for task in of_shape.values())
+            return max(parts, default=0.0)
+
+        orders = [[group.name for group in root.all_groups()]]
+        for size in (pods, resources, pod) if self._job.is_constrained else (pod,):
+            order = [group.name for group in sorted(root.all_groups(), key=size, reverse=True)]
+            if order not in orders:
+                orders.append(order)
+                yield size
 
     def _in_order(self, children: Sequence[Group]) -> Sequence[Group]:
         size = self._size
