@@ -229,25 +229,23 @@ class Attempts:
             self._session.give_up(job, statement.operations)
         statement.rollback(savepoint)
         if isinstance(problem, _Shortage):
-            if self._place_by_size(job, statement, wanted, finder):
+            if self._place_by_size(attempt):
                 return True
             self._refuse_short(job, asked, problem)
         elif problem is not None:
             self._refuse(job, problem)
         return False
 
-    def _place_by_size(
-        self, job: Job, statement: Statement, wanted: Wanted, finder: JobFinder
-    ) -> bool:
-        """Place the first candidates of `wanted`, the largest first, or none; return whether."""
-        session, savepoint = self._session, statement.savepoint()
-        tasks = largest_first(wanted.all() or (), session.cluster_total)
-        if not tasks or over_capacity(session, job, tasks) is not None:
+    def _place_by_size(self, attempt: "_Attempt") -> bool:
+        """Place the first candidates of `attempt`, the largest first, or none; return whether."""
+        session, statement = self._session, attempt.statement
+        tasks = largest_first(attempt.wanted.all() or (), session.cluster_total)
+        if not tasks or over_capacity(session, attempt.job, tasks) is not None:
             return False
-        kept = session.memory.promised_rows(job)
+        kept, savepoint = session.memory.promised_rows(attempt.job), statement.savepoint()
         for task in tasks:
             is_refused = session.task_refusal(task) is not None
-            if is_refused or not _is_placed(statement, task, finder, kept.get(task.uid)):
+            if is_refused or not self._is_placed(attempt, task, kept.get(task.uid)):
                 statement.rollback(savepoint)
                 return False
         return True
