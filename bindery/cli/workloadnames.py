@@ -63,7 +63,7 @@ def workloads(snapshot: ClusterSnapshot, namespace: str) -> dict[Workload, Membe
 
 
 def _makers(pod: Pod) -> Iterator[Workload]:
-    """Yield the controller of `pod`, and what makes the controller as far as the pod tells."""
+    """Yield the controller of `pod`, and the owner of the controller as far as the pod shows it."""
     for owner in pod.metadata.owner_references:
         if not owner.controller:
             continue

@@ -25,7 +25,7 @@ class Groups:
     """All PodGroups with our label, also by the UIDs of their owners."""
 
     def __init__(self, changed: Callable[[str], None]) -> None:
-        """Make it; `changed` is told the UID of an owner whose PodGroup somebody else changed."""
+        """Call `changed` with the UID of an owner whenever another client changes its PodGroup."""
         self._changed = changed
         self._groups: dict[Key, WrittenGroup] = {}
         self._by_owner: dict[str, dict[Key, None]] = {}
@@ -45,7 +45,7 @@ class Groups:
         return [self._groups[key] for key in sorted(keys)]
 
     def take(self, change: Change[WrittenGroup]) -> None:
-        """Take in a change that the watch tells."""
+        """Apply a watch event."""
         group = change.object
         uid = group.metadata.uid
         known = self._groups.get(key_of(group.metadata))

@@ -86,7 +86,7 @@ class _Regarding(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
 
 
 class WrittenEvent(KubeObject, frozen=True, rename="camel", kw_only=True):
-    """An event, as far as it tells whether something was said already."""
+    """The fields of an event that show whether a notice was written already."""
 
     regarding: _Regarding = msgspec.field(default_factory=_Regarding)
     reason: str = ""

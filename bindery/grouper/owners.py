@@ -1,8 +1,8 @@
 """Keeps the owners of pods up to date: one watch for each kind that is used and installed.
 
-`forest` asks for owners by reference and is told when an answer may have changed. A kind is looked
-up by discovery when an owner of it is first asked for, so that kinds installed later are found, and
-unused kinds need no right and cost nothing. The invariant: an owner counts as gone only
+`forest` looks owners up by reference, and gets a call when an answer may have changed. Discovery
+finds a kind at its first use, so kinds may be installed later, and unused kinds need no right and
+cost nothing. The invariant: an owner counts as gone only
 after the API server has answered that it is.
 """
 
@@ -90,7 +90,7 @@ class Owners:
         Args:
             client: reads and watches.
             is_whole: whether of a kind the whole objects are needed, not only their metadata.
-            changed: is told the UID of an owner about which `find` may answer differently now.
+            changed: called with the UID of an owner for which `find` may return another answer now.
         """
         self._client = client
         self._is_whole = is_whole
@@ -149,7 +149,7 @@ class Owners:
     def find_all(self, key: KindKey, namespace: str, asker: str) -> list[OwnerObject]:
         """Return all objects of a kind in `namespace`, by name; none while they are not known.
 
-        When any of the kind changes, `changed` is told `asker`.
+        When an object of the kind changes, `changed` is called with `asker`.
         """
         kind = self._kind(key)
         self._askers.setdefault((key, _ANY_NAME), set()).add(asker)

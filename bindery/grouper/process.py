@@ -1,4 +1,4 @@
-"""The grouper process: waits for the Lease or leads, answers probes, and stops when it is told.
+"""The grouper process: waits for the Lease or leads, answers probes, and stops on a signal.
 
 Called by the command line; `loop` does the work while this process holds the Lease. While it stands
 by, its watches are filled already. A kill at any moment loses nothing: all there is to know lies in

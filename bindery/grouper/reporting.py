@@ -56,7 +56,7 @@ class Reporter:
             "metadata": {"uid": at.uid, "resourceVersion": group.resource_version},
             "status": {"conditions": wanted},
         }
-        # What has changed meanwhile is told by the watch, and the gang is planned again.
+        # A change meanwhile comes by the watch, and the gang is planned again.
         with suppress(ConflictError, NotFoundError):
             await self.client.patch(
                 kind, at.name, body, namespace=at.namespace, subresource="status"

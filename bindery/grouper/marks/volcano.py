@@ -113,7 +113,7 @@ def _policy(
     pods: Sequence[Mapping[str, str]],
     tiers: Tiers,
 ) -> list[dict[str, Any]]:
-    """Return a parent, and a leaf for each of the label values that tell its sub-groups apart."""
+    """Return a parent, and a leaf for each of the label values that distinguish its sub-groups."""
     path = f"spec.subGroupPolicy[{index}]"
     name = str(policy.get("name") or f"policy-{index}")
     selector = part(policy, "labelSelector")

@@ -199,7 +199,7 @@ class Asker:
 def name_of(at: Reference, value: str = "") -> str:
     """Return the name of the PodGroup of `at`, such as `job-train-3f2a9c1d`: the end is of the UID.
 
-    `value`: what tells several PodGroups of one object apart.
+    `value`: distinguishes several PodGroups of one object.
     """
     parts = [at.kind.lower(), _fit(at.name, _MOST_NAME), at.uid[:8], _fit(value, 40)]
     return "-".join(part for part in parts if part)

@@ -1,4 +1,4 @@
-"""Cuts the parts of a gang into smaller ones: segments that a label tells, and pods in order.
+"""Cuts the parts of a gang into smaller ones: segments by a label, and pods in order.
 
 A row names the roles of a kind. How many segments, or pods in order, there are follows from the
 size and the minimum of one object.

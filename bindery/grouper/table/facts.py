@@ -1,4 +1,4 @@
-"""What the interpreter is told about pods and owners."""
+"""Facts about pods and owners, the input of the interpreter."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

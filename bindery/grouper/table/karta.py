@@ -171,7 +171,7 @@ def _role(name: str, component: Mapping[str, Any], notes: list[str]) -> dict[str
 
 
 def _pods(selector: Mapping[str, Any], notes: list[str]) -> dict[str, str]:
-    """Return the labels that tell the pods of a component."""
+    """Return the labels that select the pods of a component."""
     kind = mapping(selector.get("componentTypeSelector"))
     instance = mapping(selector.get("componentInstanceSelector"))
     pods: dict[str, str] = {}

@@ -162,7 +162,7 @@ class Children(ApiModel):
     """How many replicas there are."""
     name: TemplateText = "{_name}.{_replica}"
     pods: dict[str, TemplateText]
-    """Labels that tell the pods of a replica."""
+    """Labels that select the pods of a replica."""
     lead: "Lead | None" = None
 
 
@@ -196,7 +196,7 @@ class Role(ApiModel):
     times: Paths = ("`1`",)
     """Both numbers are multiplied by it."""
     pods: dict[str, TemplateText] = Field(default_factory=dict)
-    """Labels that tell the pods of the role."""
+    """Labels that select the pods of the role."""
     template: PathText | None = None
     """The pod template."""
     metadata: Paths = ()

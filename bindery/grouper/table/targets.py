@@ -30,17 +30,17 @@ class Target:
 
     @property
     def pod_labels(self) -> dict[str, str]:
-        """The labels that tell the pods of the group among those of their controllers."""
+        """The labels that select the pods of the group among those of their controllers."""
         return {self.label: self.value} if self.value else {}
 
     @property
     def part(self) -> str:
-        """The value, if it tells several groups of the object apart."""
+        """The value, if the object has several groups with different values."""
         return "" if self.value == self.link.reference.name else self.value
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells groups apart."""
+        """The value that distinguishes groups."""
         return self.link.reference.uid, self.value
 
 
