@@ -16,13 +16,14 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from benchmarks.quality import baselines, engine, figures, plot
+from benchmarks.quality import baselines, engine, experiments, figures, plot
 from benchmarks.quality.allocation import columns
 from benchmarks.quality.figures import KNOWN, LEARNED, Result
 from benchmarks.quality.traces import DEFAULT, make_run, names, published
 
 _MEASURED_AT: Final = (50, 80, 100, 129)
 _POLICIES: Final = (LEARNED, KNOWN, *baselines.POLICIES)
+_ALL_POLICIES: Final = (*_POLICIES, *experiments.POLICIES)
 _TABLE_WIDTH: Final = 200
 
 
@@ -45,6 +46,9 @@ def run(task: Task) -> Result:
     lost: dict[int, float] = {}
     if task.policy in baselines.POLICIES:
         placed = baselines.play(found, task.policy, task.seed)
+        planning_s = time.process_time() - started_s
+    elif task.policy in experiments.POLICIES:
+        placed = experiments.play(found, task.policy)
         planning_s = time.process_time() - started_s
     else:
         knows = found if task.policy == KNOWN else None
@@ -69,7 +73,7 @@ def main(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     data: Annotated[Path, typer.Option(metavar="DIR", help="The folder with openb.")],
     traces: Annotated[str, typer.Option(help="Names, or `all`.")] = "all",
     seeds: Annotated[str, typer.Option(help="Numbers, or a range such as 42-51.")] = "42-51",
-    policies: Annotated[str, typer.Option(help=", ".join(_POLICIES))] = ",".join(_POLICIES),
+    policies: Annotated[str, typer.Option(help=", ".join(_ALL_POLICIES))] = ",".join(_POLICIES),
     node_orders: Annotated[
         int, typer.Option(min=0, help="Further orders of the nodes: default trace, first seed.")
     ] = 10,
@@ -87,7 +91,7 @@ def main(  # noqa: PLR0913, PLR0917 -- every option of the command line is one
     python -m benchmarks.quality --data DIR --traces default --seeds 42 --node-orders 0
     """
     chosen = _chosen("--traces", traces, names(data))
-    asked = _chosen("--policies", policies, _POLICIES)
+    asked = _chosen("--policies", policies, _ALL_POLICIES)
     numbers = _numbers(seeds)
     tasks = [
         Task(data, trace, policy, seed, None, arrivals_by_cycle)

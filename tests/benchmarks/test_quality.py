@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks.quality import baselines, engine, figures
+from benchmarks.quality import baselines, engine, experiments, figures
 from benchmarks.quality.allocation import columns
 from benchmarks.quality.figures import KNOWN, Result
 from benchmarks.quality.gorand import GoRandom
@@ -105,12 +105,14 @@ def test_a_cycle_with_many_arrivals_decides_as_many_cycles_with_one(
     assert singly.nodes == engine.play(run, configuration, arrivals_by_cycle=1).nodes
 
 
-@pytest.mark.parametrize("policy", [*baselines.POLICIES, "engine"])
+@pytest.mark.parametrize("policy", [*baselines.POLICIES, *experiments.POLICIES, "engine"])
 def test_no_policy_gives_a_node_more_than_it_has(data: Path, policy: str) -> None:
     run = make_run(data, "default", 42)
 
     if policy == "engine":
         placed = engine.play(run, engine.configuration(), 20).placed
+    elif policy in experiments.POLICIES:
+        placed = experiments.play(run, policy)
     else:
         placed = baselines.play(run, policy, 42)
 
@@ -118,6 +120,29 @@ def test_no_policy_gives_a_node_more_than_it_has(data: Path, policy: str) -> Non
         t.total_milli for t, is_placed in zip(run.arrivals, placed, strict=True) if is_placed
     )
     assert 0.5 * run.capacity_milli < held <= run.capacity_milli
+
+
+@pytest.mark.parametrize("seed", range(42, 47))
+def test_no_task_of_a_batch_displaces_an_earlier_one(data: Path, seed: int) -> None:
+    run = make_run(data, "default", seed)
+
+    singly = experiments.play(run, experiments.ONE_BY_ONE)
+    at_once = experiments.play(run, experiments.BATCH, arrivals_by_batch=len(run.arrivals))
+
+    assert not singly.all()
+    assert at_once.tolist() >= singly.tolist()  # the first difference is in favour of the batch
+
+
+def test_a_batch_keeps_a_scarce_node_for_a_task_that_fits_nowhere_else() -> None:
+    nodes = (NodeRow("a", 8000, 1024, 1, "A"), NodeRow("b", 8000, 1024, 1, "B"))
+    anywhere, on_a = TaskRow("one", 8000, 1, 1, 1000, ()), TaskRow("two", 8000, 1, 1, 1000, ("A",))
+    run = Run(nodes, (anywhere,), (anywhere, on_a))  # the workload does not have the second kind
+
+    singly = experiments.play(run, experiments.ONE_BY_ONE)
+    at_once = experiments.play(run, experiments.BATCH)
+
+    assert singly.tolist() == [True, False]
+    assert at_once.tolist() == [True, True]
 
 
 def test_best_fit_takes_the_node_with_the_least_left() -> None:
