@@ -57,7 +57,8 @@ class _Cluster:
         rows = [(weight, *kind[:3]) for kind, weight in counts.items()]
         models = np.array([node.model for node in run.nodes])
         self._allowed = np.array([np.isin(models, kind[3] or models) for kind in counts])
-        workload = Workload(*np.array(rows, dtype=np.int64).T, whole=_WHOLE)
+        weight, cpu, portion, devices = np.array(rows, dtype=np.int64).T
+        workload = Workload(weight, cpu, portion, devices, _WHOLE)
         self._table = GrowthTable(workload, self._columns(np.arange(len(models))))
 
     @property
