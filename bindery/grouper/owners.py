@@ -2,8 +2,8 @@
 
 `forest` looks owners up by reference, and gets a call when an answer may have changed. Discovery
 finds a kind at its first use, so kinds may be installed later, and unused kinds need no right and
-cost nothing. The invariant: an owner counts as gone only
-after the API server has answered that it is.
+cost nothing. The invariant: an owner counts as gone only after the API server has answered that it
+is.
 """
 
 import asyncio
