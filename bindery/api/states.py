@@ -54,6 +54,8 @@ class GangState(StrEnum):
     """All of its pods have ended."""
     EVICTED = "Evicted"
     """Its pods were evicted, and no others have come in their place."""
+    IDLE = "Idle"
+    """It has no pods and needs none, such as a Deployment with 0 replicas."""
     INVALID = "Invalid"
     """Its PodGroup has to be mended."""
 

@@ -103,6 +103,18 @@ def test_a_pod_looks_unschedulable_to_autoscalers_only_for_lack_of_room(
     assert says(write) == (Subject.POD, "PodScheduled", "False", reason)
 
 
+def test_a_gang_without_pods_that_needs_none_is_idle_and_waits_for_nothing() -> None:
+    engine = engine_with(node("n"), group("none", 0), group("some", 1))
+
+    writes = writes_of(engine)
+
+    assert (says(writes["none"])[2:], writes["none"].state) == (("True", "Idle"), "Idle")
+    assert (says(writes["some"])[2:], writes["some"].state) == (
+        ("False", "NotEnoughPods"),
+        "Waiting",
+    )
+
+
 def test_what_an_object_says_already_is_not_written() -> None:
     engine = engine_with(node("n"), *gang("g", 9))
     writes = writes_of(engine)

@@ -30,7 +30,9 @@ _REASONS = {
     "runtimelimit": JobReason.RUN_TIME_EXCEEDED.value,
 }
 """Action -> reason, for actions with several words; the names of others are capitalized."""
-_HAS_ITS_MINIMUM = frozenset({GangState.BINDING, GangState.RUNNING, GangState.FINISHED})
+_HAS_ITS_MINIMUM = frozenset(
+    {GangState.BINDING, GangState.RUNNING, GangState.FINISHED, GangState.IDLE}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ def _state(job: Job, group: PodGroup, *, was_evicted: bool) -> GangState:
         return GangState.FINISHED  # its pods were deleted after their end
     if was_evicted and statuses <= _LEAVING | _ENDED:
         return GangState.EVICTED
-    return GangState.WAITING
+    return GangState.WAITING if statuses or not job.is_satisfied else GangState.IDLE
 
 
 def _is_bound(job: Job, statuses: set[TaskStatus]) -> bool:
@@ -141,6 +143,8 @@ def _scheduled(
         text = note
         if state is GangState.FINISHED:
             reason, text = state.value, _ended_text(job)
+        elif state is GangState.IDLE:
+            reason, text = state.value, "no pods exist"
         elif report is not None:
             text = report.message
         return _condition(SCHEDULED_CONDITION, "True", reason, text)
@@ -161,8 +165,7 @@ def _shortage(job: Job) -> tuple[str, str]:
     if job.has_come and job.tasks:
         return JobReason.BELOW_MINIMUM, f"{job.placed.total} {required} have a node"
     count = job.placed.total + job.waiting.total
-    text = f"{count} {required} exist" if job.min_member else "no pods exist"
-    return JobReason.NOT_ENOUGH_PODS, text
+    return JobReason.NOT_ENOUGH_PODS, f"{count} {required} exist"
 
 
 def _ended_text(job: Job) -> str:
