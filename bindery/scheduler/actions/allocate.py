@@ -31,7 +31,7 @@ from bindery.scheduler.planning.rounds import Turn
 from bindery.scheduler.planning.session import Session
 from bindery.scheduler.planning.stage_rooms import keep_rooms, own_stages
 from bindery.scheduler.planning.staging import gathering
-from bindery.scheduler.planning.statement import Commit, Statement
+from bindery.scheduler.planning.statement import Commit, Savepoint, Statement
 from bindery.scheduler.planning.work_list import WorkList
 from bindery.scheduler.solver.moves import over_capacity, promise
 
@@ -282,7 +282,6 @@ class Attempts:
         `kept_row`: the node with room that was promised to it earlier.
         """
         statement, finder, later = attempt.statement, attempt.finder, list[int]()
-        start = statement.savepoint()
         while (place := finder.best_or_kept(task, kept_row)) is not None:
             try:
                 if place.fits_now:
@@ -296,7 +295,7 @@ class Attempts:
             else:
                 if self._reserved_places.allow(task):
                     return True
-                statement.rollback(start)
+                statement.rollback(Savepoint(statement.savepoint() - 1))
                 finder.exclude(task, place.row, TAKEN)
         return any(promise(statement, task, row) for row in later)
 

@@ -34,11 +34,13 @@ class ReservedPlaces:
 
         `task` was just placed.
         """
-        if not any(each.places for each in self._session.reservations.all):
+        reservations = self._session.reservations.all
+        if not reservations:  # nearly always, and it is asked for each pod that is placed
             return True
-        if not has_rules(self._session, [task]):
+        tried = [each for each in reservations if each.places]
+        if not tried or not has_rules(self._session, [task]):
             return True
-        return all(self._allows(each, task) for each in self._session.reservations.all)
+        return all(self._allows(each, task) for each in tried)
 
     def hold(self, reservation: Reservation) -> bool:
         """Return whether the places of `reservation` hold at its start, or are not tried."""
