@@ -117,6 +117,14 @@ def _duplicates(scenario: Scenario) -> Iterator[Finding]:
             ((*place, "name"), expand(job.name, job.count)) for place, job in job_places(scenario)
         ],
         "pod": [((*place, "name"), pod_names(job)) for place, job in job_places(scenario)],
+        "Topology": [
+            (("topologies", index, "name"), [tree.name])
+            for index, tree in enumerate(scenario.topologies)
+        ],
+        "HyperNode": [
+            (("hyperNodes", index, "name"), [each.name])
+            for index, each in enumerate(scenario.hyper_nodes)
+        ],
     }
     for what, named in places.items():
         seen: set[str] = set()

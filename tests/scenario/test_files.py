@@ -99,6 +99,14 @@ def test_a_key_that_is_wrong_is_named_with_its_line(tmp_path: Path, text: str, p
             "jobs:\n- {name: a}\n- {name: a, namespace: other}\n",
             "3: jobs[1].name: there is another job a",
         ),
+        (
+            "hyperNodes:\n- {name: s0, members: [n0]}\n- {name: s0, tier: 2}\n",
+            "3: hyperNodes[1].name: there is another HyperNode s0",
+        ),
+        (
+            "topologies:\n- {name: dc, levels: [rack]}\n- {name: dc, levels: [block]}\n",
+            "3: topologies[1].name: there is another Topology dc",
+        ),
     ],
 )
 def test_a_name_that_does_not_exist_is_answered_with_the_nearest(
