@@ -16,9 +16,11 @@ from bindery.api.names import HOLLOW_RUN_SECONDS_ANNOTATION, NUMA_ZONES_ANNOTATI
 from bindery.api.states import ENDED_POD_PHASES
 from bindery.api.times import seconds
 from bindery.controlplane.components import Component, Components
+from bindery.kube.bindrequests import StoredBindRequest
 from bindery.kube.nodetopologies import NODE_RESOURCE_TOPOLOGIES
 from bindery.kube.objects import Pod
-from bindery.kube.resources import PODS
+from bindery.kube.resources import BIND_REQUESTS, PODS
+from bindery.kube.watch import Change, Reflector
 from bindery.nodeagent import held
 from bindery.nodecore.cpusets import parse_cpus
 
@@ -41,9 +43,9 @@ CPUS_OF_ZONE = 8
 
 REFUSALS = frozenset({"TopologyAffinityError", "UnexpectedAdmissionError", "SMTAlignmentError"})
 
-RACE_S = 3.0
-"""How long before a refused pod a pod of another scheduler may come to its node unforeseen: the
-plan, its request and the bindings take so long on a busy machine."""
+PLANNING_S = 2.0
+"""How long before the request of a pod a pod of another scheduler may come to its node unforeseen:
+the watch, the cycle and the write take so long."""
 _CLOCK_S = 1.0
 """The precision of times in objects."""
 
@@ -67,7 +69,7 @@ class Outcome:
     phases: Counter[str] = field(default_factory=Counter)
     reasons: Counter[str] = field(default_factory=Counter)
     knowable: list[str] = field(default_factory=list)
-    """Refused pods beside which no pod of another scheduler came to the node."""
+    """Refused pods to whose node no pod of another scheduler came after they had been planned."""
     otherwise: int = 0
     """Number of pods that run on other zones than predicted."""
     took_s: float = 0.0
@@ -81,6 +83,8 @@ class Load:
     components: Components
     size: Size
     random: Random
+    _planned: dict[str, float] = field(default_factory=dict)
+    """Pod UID -> when its last BindRequest was created."""
 
     async def start_nodes(self) -> Component:
         """Start the hollow nodes, and wait until all have reported their zones."""
@@ -103,7 +107,13 @@ class Load:
         """Submit all pods, restart the agent in the middle, and wait until all have ended."""
         began = time.monotonic()
         gangs = list(self._gangs())
-        others = asyncio.create_task(self._others())
+        requests = Reflector(
+            self.corner.client,
+            BIND_REQUESTS,
+            self._note_request,
+            namespace=self.corner.namespace,
+        )
+        beside = [asyncio.create_task(requests.run()), asyncio.create_task(self._others())]
         try:
             for index, gang in enumerate(gangs):
                 await self.corner.submit(gang)
@@ -113,11 +123,18 @@ class Load:
                     await asyncio.to_thread(agent.restart)
             await wait_for(self._all_ended, "all pods ended", 600)
         finally:
-            others.cancel()
-            await asyncio.gather(others, return_exceptions=True)
+            for task in beside:
+                task.cancel()
+            await asyncio.gather(*beside, return_exceptions=True)
         outcome = await self._outcome()
         outcome.took_s = time.monotonic() - began
         return outcome
+
+    def _note_request(self, change: Change[StoredBindRequest]) -> None:
+        created = seconds(change.object.metadata.creation_timestamp or "")
+        for statement in change.object.each():
+            for pod in statement.spec.pods:
+                self._planned[pod.pod_uid] = created
 
     def _gangs(self) -> Iterator[Gang]:
         left, number = self.size.pods, 0
@@ -170,20 +187,19 @@ class Load:
             found.otherwise += not _as_predicted(pod)
             if pod.status.reason in REFUSALS:
                 found.reasons[pod.status.reason] += 1
-                if not any(_came_beside(other, pod) for other in others):
+                planned = self._planned[pod.metadata.uid]
+                if not any(_came_after(other, planned, pod) for other in others):
                     found.knowable.append(f"{pod.metadata.name} on {pod.spec.node_name}")
         return found
 
 
-def _came_beside(other: Pod, refused: Pod) -> bool:
+def _came_after(other: Pod, planned: float, refused: Pod) -> bool:
     """Return whether a pod came to the node of a refused one too late to be planned with."""
     if other.spec.node_name != refused.spec.node_name:
         return False
-    return -RACE_S <= _start(other) - _start(refused) <= _CLOCK_S
-
-
-def _start(pod: Pod) -> float:
-    return seconds(pod.status.start_time or pod.metadata.creation_timestamp or "")
+    came = seconds(other.metadata.creation_timestamp or "")
+    decided = seconds(refused.status.start_time or refused.metadata.creation_timestamp or "")
+    return planned - PLANNING_S <= came <= decided + _CLOCK_S
 
 
 def _as_predicted(pod: Pod) -> bool:
