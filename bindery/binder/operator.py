@@ -7,8 +7,10 @@ expect; it is then started again, and lists everything again.
 """
 
 import asyncio
+import gc
 import logging
 from collections.abc import Callable, Collection
+from types import AsyncGeneratorType
 from typing import Any, Final
 
 import aiohttp
@@ -35,6 +37,8 @@ _RESTART_S: Final = 1.0
 _RESTART_CAP_S: Final = 15.0
 _STOP_S: Final = 5.0
 """For kopf's own end, which is otherwise not bounded."""
+_WATCH: Final = "infinite_watch"
+"""The name of kopf's generator of events."""
 _STABLE_S: Final = 60.0
 """After running for so long, the next restart is a quick one again."""
 
@@ -93,6 +97,7 @@ class Operator:
             for task in tasks:
                 task.cancel()
             await _ended(tasks)
+            await _close_watches()
 
     def _registry(self) -> kopf.OperatorRegistry:
         registry = kopf.OperatorRegistry()
@@ -124,6 +129,19 @@ async def _ended(tasks: Collection[asyncio.Task[None]]) -> None:
         if not running:
             return
     _log.warning("kopf has not ended", tasks=sorted(task.get_name() for task in running))
+
+
+async def _close_watches() -> None:
+    """Close the watches that kopf's cancelled tasks have left open.
+
+    A task that is cancelled while it handles an event leaves its watch to the garbage collector.
+    The watch holds a second generator. If both are still there at the end of the event loop,
+    asyncio closes them in any order, and the inner one first is an error.
+    """
+    for each in gc.get_objects():
+        is_watch = isinstance(each, AsyncGeneratorType) and each.ag_code.co_name == _WATCH
+        if is_watch and not each.ag_running:
+            await each.aclose()
 
 
 def translate(kind: str | None, raw: Any, intake: Intake) -> None:

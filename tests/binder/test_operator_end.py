@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Any, cast
 
 import kopf
@@ -52,3 +54,46 @@ async def test_kopf_ends_although_the_process_was_frozen_meanwhile(
     assert watching.cancelled()
     assert cancellations == ["watch"], "once is enough"
     assert not running.is_alive
+
+
+async def test_a_watch_that_kopf_leaves_open_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when kopf is cancelled while it handles an event."""
+    closed = []
+
+    @asynccontextmanager
+    async def block() -> AsyncIterator[None]:
+        try:
+            yield
+        finally:
+            await asyncio.sleep(0)
+            closed.append("block")
+
+    async def infinite_watch() -> AsyncIterator[int]:
+        try:
+            async with block():
+                while True:
+                    yield 1
+        finally:
+            closed.append("watch")
+
+    stream = infinite_watch()
+
+    async def watch() -> None:
+        async for _ in stream:
+            await asyncio.sleep(3600)
+
+    watching = asyncio.create_task(watch())
+
+    async def spawn_tasks(**_: Any) -> list[asyncio.Task[None]]:
+        return [watching]
+
+    monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
+    running = Operator(cast("Intake", None), cast("Credentials", None), lambda: None)
+    work = asyncio.create_task(running.run())
+    while not running.is_alive:  # noqa: ASYNC110 -- no event shows it
+        await asyncio.sleep(0)
+
+    work.cancel()
+    await asyncio.wait({work})
+
+    assert closed == ["block", "watch"]

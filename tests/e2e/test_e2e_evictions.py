@@ -319,8 +319,13 @@ async def test_a_preemptor_keeps_its_node_while_its_victim_takes_its_grace_perio
 
     node = await wait_for(nominated, "high has a node that waits for it")
     await corner.wait_condition(high, "False", "WaitsForRelease")
-    on_node = [await only_pod(corner, gang) for gang in low]
-    [victim] = [pod for pod in on_node if pod.spec.node_name == node]
+
+    async def leaving() -> Pod | None:
+        on_node = [await only_pod(corner, gang) for gang in low]
+        [victim] = [pod for pod in on_node if pod.spec.node_name == node]
+        return victim if victim.metadata.deletion_timestamp else None
+
+    victim = await wait_for(leaving, "the pod on that node is being deleted")
     assert victim.metadata.deletion_grace_period_seconds == 30
     await corner.wait_bound(high)
     name = victim.metadata.name
