@@ -47,16 +47,22 @@ class Operator:
     """Runs kopf in the event loop of the binder."""
 
     def __init__(
-        self, intake: Intake, credentials: Credentials, restore_signals: Callable[[], None]
+        self,
+        intake: Intake,
+        credentials: Credentials,
+        identity: str,
+        restore_signals: Callable[[], None],
     ) -> None:
         """Make an operator that does not run yet.
 
         Args:
             intake: is told every change.
             credentials: those of the binder's own client.
+            identity: the holder of the binder's Lease.
             restore_signals: takes SIGTERM and SIGINT back, which kopf claims at each start.
         """
         self._intake, self._credentials = intake, credentials
+        self._identity: Any = identity  # kopf does not export the type for it
         self._restore_signals = restore_signals
         self._session_header: str | None = None  # Authorization in kopf's session, if any
         self.is_alive = False
@@ -84,6 +90,8 @@ class Operator:
             settings=_settings(),
             clusterwide=True,
             standalone=True,
+            # Without one, kopf asks for the name of the user, who has none in a pod.
+            identity=self._identity,
         )
         self._restore_signals()
         self.is_alive = True

@@ -69,6 +69,7 @@ class Binder:
         self._resources = TermResources(
             client=client,
             credentials=credentials,
+            identity=options.identity,
             configuration=options.configuration,
             plugins=options.plugins,
             view=ClusterView(client),

@@ -71,6 +71,8 @@ class TermResources:
 
     client: Client
     credentials: Credentials
+    identity: str
+    """The holder of the Lease."""
     configuration: BinderConfiguration
     plugins: tuple[BinderPlugin, ...]
     view: ClusterView
@@ -112,7 +114,9 @@ class Term:
         self._manager = Manager(dependencies, Fence(), self._retention, adapter)
         self._waits = Waits(self._manager, adapter, resources.stop.pause)
         intake = Intake(self._manager, adapter)
-        self.operator = Operator(intake, resources.credentials, resources.stop.claim_signals)
+        self.operator = Operator(
+            intake, resources.credentials, resources.identity, resources.stop.claim_signals
+        )
 
     def _is_waited_for(self, namespace: str, statement_id: str) -> bool:
         # The manager is made after the adapter, which asks it.

@@ -41,7 +41,7 @@ async def test_kopf_ends_although_the_process_was_frozen_meanwhile(
 
     monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
     monkeypatch.setattr(operator, "_STOP_S", 0.1)
-    running = Operator(cast("Intake", None), cast("Credentials", None), lambda: None)
+    running = Operator(cast("Intake", None), cast("Credentials", None), "me", lambda: None)
     work = asyncio.create_task(running.run())
     while not running.is_alive:  # noqa: ASYNC110  nobody tells us
         await asyncio.sleep(0)
@@ -88,7 +88,7 @@ async def test_a_watch_that_kopf_leaves_open_is_closed(monkeypatch: pytest.Monke
         return [watching]
 
     monkeypatch.setattr(kopf, "spawn_tasks", spawn_tasks)
-    running = Operator(cast("Intake", None), cast("Credentials", None), lambda: None)
+    running = Operator(cast("Intake", None), cast("Credentials", None), "me", lambda: None)
     work = asyncio.create_task(running.run())
     while not running.is_alive:  # noqa: ASYNC110 -- no event shows it
         await asyncio.sleep(0)
