@@ -8,6 +8,16 @@ API_VERSION: Final = f"{GROUP}/{VERSION}"
 
 SCHEDULER_NAME: Final = "bindery"
 """The default `spec.schedulerName` of the pods that Bindery plans."""
+SCHEDULER_LEASE: Final = "bindery-scheduler"
+"""The Lease of the scheduler of the default node pool."""
+BINDER_LEASE: Final = "bindery-binder"
+GROUPER_LEASE: Final = "bindery-grouper"
+
+
+def scheduler_lease(pool: str) -> str:
+    """Return the name of the Lease of the scheduler of `pool`; "" is the default pool."""
+    return f"{SCHEDULER_LEASE}-{pool}" if pool else SCHEDULER_LEASE
+
 
 # Labels
 QUEUE_LABEL: Final = f"{GROUP}/queue"
@@ -115,6 +125,9 @@ NUMA_DETAIL_ANNOTATION: Final = f"{GROUP}/numa-detail"
 NUMA_ZONES_ANNOTATION: Final = f"{GROUP}/numa-zones"
 """On a bound pod: the NUMA zones that the scheduler expects it to have; JSON, see
 `bindery.api.numaplacement`. The binder writes it when it binds the pod."""
+CONFIGURATION_ANNOTATION: Final = f"{GROUP}/configuration"
+"""On a Lease: JSON, the configuration that its holder uses: its hash, and what differs from the
+defaults."""
 KEPT_ROOM_ANNOTATION: Final = f"{GROUP}/kept-room"
 """On a bound pod of a gang with stages: where room was kept for later ones; JSON, see
 `bindery.api.keptroom`. The binder writes it when it binds the pod."""

@@ -21,6 +21,7 @@ from bindery.binder.plugins.interface import BinderPlugin
 from bindery.binder.pods import ClusterView
 from bindery.binder.stopping import Stop
 from bindery.binder.term import Term, TermResources
+from bindery.kube import publication
 from bindery.kube.client import Client
 from bindery.kube.credentials import Credentials
 from bindery.kube.events import EventRecorder
@@ -107,9 +108,9 @@ class Binder:
         return LeaderElector(
             self._resources.client,
             name=COMPONENT,
-            namespace=configuration.namespace,
             identity=self._options.identity,
             configuration=configuration,
+            annotations=lambda: publication.annotations(self._options.configuration),
         )
 
     async def _lead(self, _leadership: Leadership) -> None:

@@ -10,7 +10,9 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class ClusterChoice:
-    """The global options `--kubeconfig` and `--context`."""
+    """The global options that select a cluster."""
 
     kubeconfig: Path | None = None
     context: str | None = None
+    lease_namespace: str = "kube-system"
+    """Where the Leases of the components are."""

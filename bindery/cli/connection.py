@@ -38,6 +38,11 @@ def chosen_namespace(context: typer.Context, given: str | None) -> str:
     return default_namespace(choice.kubeconfig, choice.context)
 
 
+def lease_namespace(context: typer.Context) -> str:
+    """Return the namespace of the Leases of the scheduler, the binder and the grouper."""
+    return (context.find_object(ClusterChoice) or ClusterChoice()).lease_namespace
+
+
 def with_client(context: typer.Context, use: Callable[["Client"], Awaitable[Answer]]) -> Answer:
     """Return the result of `use`, called with a client of the selected cluster.
 

@@ -35,14 +35,21 @@ _MOST_PART = 10.0
 _HEADINGS = ("quota", "fair share", "allocated", "requested", "limit")
 
 
-def outlook_lines(said: Explanation) -> Iterator[str]:
-    """Yield what the next cycle would do for the job."""
+def outlook_lines(said: Explanation, absence: str = "") -> Iterator[str]:
+    """Yield what the next cycle would do for the job.
+
+    `absence`: why there is no next cycle; empty while a scheduler leads.
+    """
+    cycle = "A cycle now"
+    if absence and (said.would_bind or said.evictions):
+        yield f"No scheduler leads: {absence}."
+        cycle = "The first cycle of the next leader"
     if said.would_bind:
         by_node = pods_by_node([(with_zones(pod), pod.node) for pod in said.would_bind])
-        yield f"A cycle now would place {len(said.would_bind)} of its pods:"
+        yield f"{cycle} would place {len(said.would_bind)} of its pods:"
         yield from (f"  {node}: {listed(pods)}" for node, pods in by_node.items())
     if said.evictions:
-        yield f"A cycle now would make room for it, by evicting {_pods(len(said.evictions))}:"
+        yield f"{cycle} would make room for it, by evicting {_pods(len(said.evictions))}:"
         yield from some_lines([f"  {eviction_text(each)}" for each in said.evictions])
         if said.refused_by:
             yield f"But PodDisruptionBudget {said.refused_by} does not allow all of it now."
@@ -127,8 +134,11 @@ def ranking_lines(found: Sequence[Ranking]) -> Iterator[str]:
             yield f"  {each.node:<{width}}  {numbers}{note}"
 
 
-def queue_lines(said: QueueExplanation) -> Iterator[str]:
-    """Yield the state of a queue: its shares, its waiting jobs, what to do."""
+def queue_lines(said: QueueExplanation, absence: str = "") -> Iterator[str]:
+    """Yield the state of a queue: its shares, its waiting jobs, what to do.
+
+    `absence`: why there is no next cycle; empty while a scheduler leads.
+    """
     own = said.shares[-1]
     above = f"under {own.parent}, " if own.parent else ""
     counts = f"{own.running} of its own gangs run, {own.waiting} wait"
@@ -140,7 +150,8 @@ def queue_lines(said: QueueExplanation) -> Iterator[str]:
     used = [name for name, share in own.resources.items() if share.requested or name == "gpu"]
     yield from share_lines(said.shares, used)
     if said.would_start:
-        yield f"A cycle now would start: {listed([str(key) for key in said.would_start])}"
+        cycle = f"No scheduler leads: {absence}. The next leader" if absence else "A cycle now"
+        yield f"{cycle} would start: {listed([str(key) for key in said.would_start])}"
     if said.waiting:
         yield "Waiting, in the order in which they are tried:"
         yield from some_lines([f"  {_waiting_text(each, said.queue)}" for each in said.waiting])

@@ -27,7 +27,7 @@ from bindery.cli.listings import request_rows, scheduled_condition
 from bindery.cli.options import Format, Origin
 from bindery.cli.requesttext import lines_of_gang, statements_of
 from bindery.cli.source import Source
-from bindery.cli.sources import read_source
+from bindery.cli.sources import of_pool, read_source
 from bindery.cli.subgrouptext import sub_group_lines
 from bindery.cli.subjects import Subject, named_queue, subject
 from bindery.cli.tables import age, print_lines, working
@@ -54,13 +54,15 @@ def answer(context: typer.Context, origin: Origin, about: tuple[str, str], outpu
     if queue is not None:
         with working("planning in memory"):
             stands = explain_queue(source.world(), queue.metadata.name)
-        _print(output, queue_lines(stands), stands)
+        lines = [*queue_lines(stands, source.absence), *source.lines]
+        _print(output, lines, source.described(stands))
         return
     found = subject(source.snapshot, *about)
+    source = of_pool(context, origin, source, found.node_pool)
     with working("planning in memory"):
         now = source.now if origin.file is not None else datetime.now(UTC)
         if output is Format.TEXT:
-            lines, said = describe(source, found, now), None
+            lines, said = [*describe(source, found, now), *source.lines], None
         else:
             lines, said = [], _for_programs(source, found, now)
     if said is None and output is not Format.TEXT:
@@ -94,12 +96,12 @@ def describe(source: Source, about: Subject, now: datetime) -> list[str]:
     explained = _asked(source, about)
     if explained is not None:
         lines += stage_lines(explained.stages)
-    return lines + list(_why(explained, about))
+    return lines + list(_why(explained, about, source.absence))
 
 
 def _asked(source: Source, about: Subject) -> Explanation | None:
     pod = about.pod.metadata.name if about.pod is not None else ""
-    return explain_job(source.in_pool(about.node_pool).world(), about.key, pod)
+    return explain_job(source.world(), about.key, pod)
 
 
 def _statements(snapshot: ClusterSnapshot, about: Subject) -> list[BindRequest]:
@@ -123,7 +125,7 @@ def _for_programs(source: Source, about: Subject, now: datetime) -> object:
     if explained is None:
         return None
     found = ClusterSnapshot(requests=tuple(_statements(source.snapshot, about)))
-    return {**to_wire(explained), "requests": request_rows(found, now)}
+    return source.described({**to_wire(explained), "requests": request_rows(found, now)})
 
 
 def _pod_line(snapshot: ClusterSnapshot, pod: Pod) -> str:
@@ -175,7 +177,7 @@ def _source_lines(group: PodGroup | None) -> Iterator[str]:
     yield f"Its values: {'; '.join(parts)}."
 
 
-def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
+def _why(explained: Explanation | None, about: Subject, absence: str) -> Iterator[str]:
     if about.group is None and about.pod is not None and (waits := _waits_for_group(about.pod)):
         yield f"The scheduler says: {waits.reason}: {waits.message}"
         yield from _advice(waits.reason, is_group=False, min_member=1)
@@ -195,9 +197,9 @@ def _why(explained: Explanation | None, about: Subject) -> Iterator[str]:
     scheduler_waits = said is not None and said.status != "True"
     if said is not None and scheduler_waits:
         yield f"The scheduler says: {said.reason}: {said.message}"
-    yield from outlook_lines(explained)
+    yield from outlook_lines(explained, absence)
     if explained.would_bind:
-        if not scheduler_waits:
+        if not scheduler_waits and not absence:
             yield "If nothing happens, check that the scheduler runs."
         yield from ranking_lines(explained.rankings)
         return

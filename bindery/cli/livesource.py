@@ -1,14 +1,17 @@
 """The live cluster as a `Source`. Called by `sources`."""
 
+import asyncio
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import typer
 
 from bindery.api.configuration import SchedulerConfiguration
-from bindery.cli.connection import with_client
+from bindery.cli.connection import lease_namespace, with_client
 from bindery.cli.live import read_cluster
 from bindery.cli.options import Origin
-from bindery.cli.source import Source, configured
+from bindery.cli.planner import read_planner
+from bindery.cli.source import Source
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.scheduler.usage.formula import History
@@ -21,14 +24,40 @@ def read_live_source(context: typer.Context, origin: Origin, *, with_jobs: bool)
         FileError: the configuration file cannot be used.
         KubeError: the cluster does not answer, or refuses.
     """
-    configuration = configured(origin, SchedulerConfiguration())
 
     async def read(client: Client) -> Source:
-        snapshot = await read_cluster(client, configuration.plugins, with_jobs=with_jobs)
-        past = await _record(client, configuration)
-        return Source(snapshot, configuration, datetime.now(UTC), past)
+        planner = await read_planner(client, origin, lease_namespace(context))
+        configuration = planner.configuration
+        snapshot, past = await asyncio.gather(
+            read_cluster(client, configuration.plugins, with_jobs=with_jobs),
+            _record(client, configuration),
+        )
+        return Source(snapshot, configuration, datetime.now(UTC), past, planner)
 
     return with_client(context, read)
+
+
+def read_for_pool(context: typer.Context, origin: Origin, source: Source) -> Source:
+    """Return `source`, read before, for the scheduler of the node pool in `origin`.
+
+    The cluster is read again if that scheduler has other plugins, as these read further kinds.
+
+    Raises:
+        FileError: the configuration file cannot be used.
+        KubeError: the cluster does not answer, or refuses.
+    """
+
+    async def read(client: Client) -> Source:
+        planner = await read_planner(client, origin, lease_namespace(context))
+        configuration = planner.configuration
+        past = await _record(client, configuration)
+        return replace(source, configuration=configuration, past=past, planner=planner)
+
+    found = with_client(context, read)
+    if found.configuration.plugins == source.configuration.plugins:
+        return found
+    with_jobs = bool(source.snapshot.workload_jobs)
+    return read_live_source(context, origin, with_jobs=with_jobs)
 
 
 async def _record(client: Client, configuration: SchedulerConfiguration) -> History | None:

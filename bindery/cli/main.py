@@ -40,9 +40,17 @@ def choose_cluster(
     cluster_context: Annotated[
         str | None, typer.Option("--context", metavar="NAME", help="A context of the kubeconfig.")
     ] = None,
+    lease_namespace: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            envvar="BINDERY_LEASE_NAMESPACE",
+            help="The namespace of the Leases, if the chart has another leaseNamespace.",
+        ),
+    ] = ClusterChoice.lease_namespace,
 ) -> None:
     """Bindery schedules gangs of pods: all pods of a gang, or none."""
-    context.obj = ClusterChoice(kubeconfig, cluster_context)
+    context.obj = ClusterChoice(kubeconfig, cluster_context, lease_namespace)
 
 
 def main() -> None:

@@ -14,7 +14,9 @@ from bindery.cli.amounts import short
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Origin, WideFormat
 from bindery.cli.queuetree import ASCII, UNICODE, View, draw
+from bindery.cli.source import Source
 from bindery.cli.sources import read_source
+from bindery.cli.tables import print_lines
 from bindery.cli.wire import dump
 from bindery.scheduler.insight.shares import ClusterShares, cluster_shares
 
@@ -31,12 +33,13 @@ def show(
     if watch:
         _watch(context, origin, resource, output)
         return
-    shares = _look(context, origin)
+    shares, source = _look(context, origin)
     if output in (WideFormat.JSON, WideFormat.YAML):
-        typer.echo(dump(shares, output), nl=False)
+        typer.echo(dump(source.described(shares), output), nl=False)
         return
     console = _console()
     console.print(_drawing(shares, console, resource, output))
+    print_lines(source.lines)
 
 
 def _watch(context: typer.Context, origin: Origin, resource: str, output: WideFormat) -> None:
@@ -47,7 +50,8 @@ def _watch(context: typer.Context, origin: Origin, resource: str, output: WideFo
     try:
         with Live(console=console, auto_refresh=False, vertical_overflow="visible") as live:
             while True:
-                drawing = _drawing(_look(context, origin), console, resource, output)
+                shares, _ = _look(context, origin)
+                drawing = _drawing(shares, console, resource, output)
                 if console.is_terminal:
                     live.update(drawing, refresh=True)
                 else:
@@ -57,9 +61,10 @@ def _watch(context: typer.Context, origin: Origin, resource: str, output: WideFo
         return
 
 
-def _look(context: typer.Context, origin: Origin) -> ClusterShares:
-    with read_source(context, origin).world().engine.session() as session:
-        return cluster_shares(session)
+def _look(context: typer.Context, origin: Origin) -> tuple[ClusterShares, Source]:
+    source = read_source(context, origin)
+    with source.world().engine.session() as session:
+        return cluster_shares(session), source
 
 
 def _drawing(shares: ClusterShares, console: Console, resource: str, output: WideFormat) -> Group:
@@ -71,7 +76,8 @@ def _drawing(shares: ClusterShares, console: Console, resource: str, output: Wid
     name = short(resource)
     known = set(shares.total).union(*(queue.resources for queue in shares.queues))
     if name not in known:
-        text = f"no queue and no node has {resource}; known: {', '.join(sorted(known))}"
+        names = ", ".join(sorted(known)) or "none, as there are no nodes and no queues"
+        text = f"no queue and no node has {resource}; known: {names}"
         raise CommandError(text, ExitCode.BAD_INPUT)
     marks = ASCII if console.options.ascii_only else UNICODE
     view = View(name, console.width, wide=output is WideFormat.WIDE, marks=marks)

@@ -5,16 +5,17 @@
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import typer
 
-from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.configuration import GrouperExpectation, SchedulerConfiguration
 from bindery.api.names import NODE_POOL_LABEL
 from bindery.cli.amounts import listed
 from bindery.cli.errors import CommandError, ExitCode
 from bindery.cli.options import Format, Origin
-from bindery.cli.sources import read_source
+from bindery.cli.sources import of_pool, read_source
 from bindery.cli.tables import print_lines
 from bindery.cli.whatiftext import outcome_lines
 from bindery.cli.wire import dump, to_wire
@@ -35,11 +36,13 @@ def answer(
     """
     manifests, namespace = submitted
     source = read_source(context, origin, with_jobs=True)
+    source = replace(source, configuration=_without_grouper(source.configuration))
     submission = read_submission(manifests, source.snapshot, namespace, source.now)
     scheduler = source.configuration.scheduler_name
     pools = {_pool(pod) for pod in submission.of(Pod) if pod.spec.scheduler_name == scheduler}
     if origin.node_pool is None and len(pools) == 1:
-        source = source.in_pool(*pools)
+        source = of_pool(context, origin, source, *pools)
+        source = replace(source, configuration=_without_grouper(source.configuration))
     left_out = _left_out(submission, source.configuration)
     foreign = {pod.metadata.uid for pod, _ in left_out}
     submission.objects = [i for i in submission.objects if i.metadata.uid not in foreign]
@@ -53,13 +56,18 @@ def answer(
     for maker, why in told.items():
         typer.echo(f"{maker} is left out: {why}", err=True)
     if output is Format.TEXT:
-        print_lines(outcome_lines(outcome))
+        print_lines(outcome_lines(outcome, source.lines))
     else:
         answer = to_wire(outcome)
         assert isinstance(answer, dict), "an outcome is a dataclass"
-        typer.echo(dump({"runs": outcome.runs, **answer}, output), nl=False)
+        typer.echo(dump(source.described({"runs": outcome.runs, **answer}), output), nl=False)
     if not outcome.runs:
         raise typer.Exit(ExitCode.FAILURE)
+
+
+def _without_grouper(configuration: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Return `configuration` for pods whose PodGroups nobody writes, as no grouper runs here."""
+    return configuration.model_copy(update={"grouper": GrouperExpectation()})
 
 
 def _left_out(submission: Submission, asked: SchedulerConfiguration) -> list[tuple[Pod, str]]:

@@ -3,7 +3,8 @@
 from pathlib import Path
 
 from bindery.cli.options import Origin
-from bindery.cli.source import Source, configured
+from bindery.cli.planner import configured
+from bindery.cli.source import Source
 from bindery.scenario.beginning import snapshot_of
 from bindery.scenario.files import read_only_scenario
 

@@ -9,9 +9,9 @@ from datetime import datetime, timedelta
 
 from bindery.api.configuration import SchedulerConfiguration
 from bindery.api.plugins import PluginConfigurationError
-from bindery.api.yamlfile import load
 from bindery.cli.errors import CommandError, ExitCode
-from bindery.cli.options import Origin
+from bindery.cli.planner import Planner
+from bindery.cli.wire import to_wire
 from bindery.kube.snapshot import ClusterSnapshot
 from bindery.scheduler.actions.registry import UnknownActionError
 from bindery.scheduler.insight.world import World
@@ -29,6 +29,24 @@ class Source:
     now: datetime
     past: History | Mapping[str, Mapping[str, float]] | None = None
     """What queues have used: the scheduler's record, or queue -> resource -> part of capacity."""
+    planner: Planner | None = None
+    """The scheduler of a live cluster; None for a scenario."""
+
+    @property
+    def lines(self) -> list[str]:
+        """What the answer says about configuration and scheduler; nothing for a scenario."""
+        return list(self.planner.lines()) if self.planner is not None else []
+
+    @property
+    def absence(self) -> str:
+        """Why no scheduler leads; empty while one leads, or if that cannot be known."""
+        return self.planner.absence if self.planner is not None else ""
+
+    def described(self, answer: object) -> object:
+        """Return `answer` for programs, with the scheduler of a live cluster."""
+        if self.planner is None:
+            return answer
+        return {**to_wire(answer), "scheduler": self.planner.to_wire()}
 
     def in_pool(self, node_pool: str) -> "Source":
         """Return the same cluster for the scheduler of `node_pool`."""
@@ -62,15 +80,3 @@ class Source:
             k_value = self.configuration.usage.k_value
             world.engine.past = PastUsage(GivenUsage(self.past), k_value)
         return world
-
-
-def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
-    """Return the configuration that `origin` names, or `default`.
-
-    Raises:
-        FileError: the file cannot be used.
-    """
-    found = default if origin.config is None else load(SchedulerConfiguration, origin.config)
-    if origin.node_pool is None:
-        return found
-    return found.model_copy(update={"node_pool": origin.node_pool})

@@ -4,11 +4,27 @@ What reads a live cluster, and what reads scenarios, is imported when it is need
 third of a second.
 """
 
+from dataclasses import replace
+
 import typer
 
 from bindery.cli.importing import importing
 from bindery.cli.options import Origin
 from bindery.cli.source import Source
+
+
+def of_pool(context: typer.Context, origin: Origin, source: Source, node_pool: str) -> Source:
+    """Return `source` for the scheduler of `node_pool`, with that scheduler's configuration.
+
+    `origin`: what `source` was read from.
+    """
+    if source.configuration.node_pool == node_pool:
+        return source
+    if origin.file is not None:
+        return source.in_pool(node_pool)
+    from bindery.cli.livesource import read_for_pool
+
+    return read_for_pool(context, replace(origin, node_pool=node_pool), source)
 
 
 def read_source(context: typer.Context, origin: Origin, *, with_jobs: bool = False) -> Source:

@@ -1,7 +1,7 @@
 """The Outcome of a rehearsal in lines for people. Used by `rehearsing`."""
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from bindery.cli.amounts import amount, listed, plural, title
 from bindery.cli.explaintext import (
@@ -28,8 +28,8 @@ _FATES = {
 }
 
 
-def outcome_lines(outcome: Outcome) -> Iterator[str]:
-    """Yield the whole answer."""
+def outcome_lines(outcome: Outcome, planned_by: Sequence[str] = ()) -> Iterator[str]:
+    """Yield the whole answer; `planned_by`: lines about the scheduler and its configuration."""
     if outcome.settled:
         yield f"If this were submitted now, after {plural(outcome.cycles, 'cycle')}:"
     else:
@@ -48,6 +48,7 @@ def outcome_lines(outcome: Outcome) -> Iterator[str]:
     ):
         if jobs:
             yield f"{text}: {listed([str(job) for job in jobs])}"
+    yield from planned_by
     yield "Nothing has been changed."
 
 

@@ -19,6 +19,7 @@ from bindery.grouper.notices import NoticeBoard, written_events
 from bindery.grouper.table.loading import Table
 from bindery.grouper.view import View
 from bindery.grouper.writer import Writer
+from bindery.kube import publication
 from bindery.kube.client import Client
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
@@ -74,9 +75,9 @@ class Grouper:
         elector = LeaderElector(
             self._client,
             name=COMPONENT,
-            namespace=self._options.configuration.leader_election.namespace,
             identity=self._options.identity,
             configuration=self._options.configuration.leader_election,
+            annotations=lambda: publication.annotations(self._options.configuration),
         )
         WORKLOADS.set_function(lambda: len(self._view.all_workloads()))
         GROUPS.set_function(lambda: len(self._view.groups))

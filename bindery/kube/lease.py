@@ -11,7 +11,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
 import msgspec
@@ -93,20 +93,24 @@ class LeaderElector:
         client: Client,
         *,
         name: str,
-        namespace: str,
         identity: str,
         configuration: LeaderElection,
         clock: Callable[[], float] = time.monotonic,
         wall_clock: Callable[[], float] = time.time,
+        annotations: Callable[[], Mapping[str, str]] = dict,
     ) -> None:
-        """`clock` measures durations; `wall_clock` returns seconds since the epoch."""
+        """`clock` measures durations; `wall_clock` returns seconds since the epoch.
+
+        `annotations` are on the Lease while this process holds it, as new as the last renewal.
+        """
         self._client = client
         self._name = name
-        self._namespace = namespace
+        self._namespace = configuration.namespace
         self._identity = identity
         self._configuration = configuration
         self._clock = clock
         self._wall_clock = wall_clock
+        self._annotations = annotations
         self._seen: Observation | None = None
 
     async def run(
@@ -164,7 +168,9 @@ class LeaderElector:
         seconds = int(self._wall_clock() - _TOKENS_SINCE_S)
         last = _transitions(self._seen.lease) if self._seen is not None else 0
         lease = Lease(
-            metadata=Meta(name=self._name, namespace=self._namespace),
+            metadata=Meta(
+                name=self._name, namespace=self._namespace, annotations=dict(self._annotations())
+            ),
             spec=self._spec(max(last + 1, seconds), acquired_at=_now()),
         )
         try:
@@ -246,7 +252,11 @@ class LeaderElector:
 
     async def _write(self, lease: Lease, spec: LeaseSpec) -> Lease:
         # The body carries the resourceVersion of `lease`: whoever was faster makes this a conflict.
-        body = msgspec.structs.replace(lease, spec=spec)
+        meta = lease.metadata
+        annotated = msgspec.structs.replace(
+            meta, annotations={**meta.annotations, **self._annotations()}
+        )
+        body = msgspec.structs.replace(lease, metadata=annotated, spec=spec)
         written = await self._client.replace(LEASES, self._name, body, self._namespace)
         return self._observe(written).lease
 

@@ -18,7 +18,8 @@ import structlog
 from prometheus_client import REGISTRY
 from prometheus_client.registry import Collector
 
-from bindery.api.configuration import SchedulerConfiguration
+from bindery.api.names import scheduler_lease
+from bindery.kube import publication
 from bindery.kube.client import Client
 from bindery.kube.events import EventRecorder
 from bindery.kube.lease import LeaderElector, Leadership
@@ -43,7 +44,6 @@ from bindery.scheduler.usage import keeping
 from bindery.scheduler.usage.keeper import UsageKeeper
 from bindery.scheduler.usage.metrics import QueueCollector
 
-LEASE_NAME = "bindery-scheduler"
 _DRAIN_S = 5.0
 """Time that an ending process waits for commits in flight, in seconds."""
 
@@ -80,7 +80,7 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         scaling = ScalingWriter(client, events, clock)
         writers = Writers(writer, evictor, status, queues, figures, records, nodes, scaling, events)
         loop = SchedulingLoop(engine, feed, writers, clock)
-        lease_name = _lease_name(configuration)
+        lease_name = scheduler_lease(configuration.node_pool)
         usage = keeping.keeper(configuration, engine.past, client, events, clock)
 
         async def lead(leadership: Leadership) -> None:
@@ -111,9 +111,9 @@ async def run(options: Options, clock: Callable[[], float] = time.time) -> None:
         elector = LeaderElector(
             client,
             name=lease_name,
-            namespace=configuration.leader_election.namespace,
             identity=options.identity,
             configuration=configuration.leader_election,
+            annotations=lambda: publication.annotations(engine.configuration),
         )
         liveness = {"cycles end": loop.is_healthy}
         checks = {"watches synced": feed.is_synced, "watches up to date": feed.is_healthy}
@@ -133,11 +133,6 @@ def _exported(*collectors: Collector) -> Iterator[None]:
     finally:
         for collector in collectors:
             REGISTRY.unregister(collector)
-
-
-def _lease_name(configuration: SchedulerConfiguration) -> str:
-    pool = configuration.node_pool
-    return f"{LEASE_NAME}-{pool}" if pool else LEASE_NAME
 
 
 async def _reload(

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+import readers
 import yaml
 from test_command import bindery
 from test_command_imports import PLANNING, TALKING, imported
 
 from bindery.api.names import API_VERSION, NODE_POOL_LABEL, POD_GROUP_ANNOTATION
-from bindery.controlplane import kubeconfig
-from bindery.controlplane.install import NAMESPACE, RELEASE, Installation
+from bindery.controlplane.install import Installation
 from bindery.controlplane.plane import ControlPlane
 
 pytestmark = pytest.mark.e2e
@@ -43,19 +43,12 @@ class Corner:
 
 
 @pytest.fixture(scope="module")
-def reader(control_plane: ControlPlane, installation: Installation) -> Iterator[Path]:
-    """The kubeconfig of somebody with the chart's role for readers and nothing else."""
-    name = f"reader-{secrets.token_hex(3)}"
-    account = f"--serviceaccount={NAMESPACE}:{name}"
-    control_plane.kubectl("create", "serviceaccount", name, f"--namespace={NAMESPACE}")
-    role = f"--clusterrole={RELEASE}-reader"
-    control_plane.kubectl("create", "clusterrolebinding", name, role, account)
-    token = control_plane.kubectl("create", "token", name, f"--namespace={NAMESPACE}")
-    path = control_plane.state_dir / "kubeconfigs" / f"{name}.kubeconfig"
-    server = kubeconfig.Server.read(control_plane.admin_kubeconfig)
-    yield kubeconfig.write(path, server, name, token.strip())
-    control_plane.kubectl("delete", f"clusterrolebinding/{name}")
-    control_plane.kubectl("delete", f"serviceaccount/{name}", f"--namespace={NAMESPACE}")
+def reader(
+    control_plane: ControlPlane,
+    installation: Installation,  # brings the kinds
+) -> Iterator[Path]:
+    with readers.reader(control_plane) as path:
+        yield path
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from prometheus_client import REGISTRY
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection
-from bindery.api.names import NODE_POOL_LABEL
+from bindery.api.names import NODE_POOL_LABEL, scheduler_lease
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.resources import BIND_REQUESTS, LEASES
 from bindery.observability.listening import Listening
@@ -35,7 +35,7 @@ async def scheduler(proxy: FaultProxy, corner: Corner, directory: Path) -> Async
     file.write_text(configuration.model_dump_json(by_alias=True))
     options = process.Options(ConfigurationFile(file), proxy.kubeconfig, "this-one", Listening(0))
     running = asyncio.create_task(process.run(options))
-    lease = f"{process.LEASE_NAME}-{corner.pool}"
+    lease = scheduler_lease(corner.pool)
     try:
         yield lease
     finally:
@@ -115,7 +115,7 @@ async def test_a_term_is_announced_before_the_leader_looks_at_the_cluster(
 
     Each kind is listed once if the first attempt wins; a standby has listed everything before.
     """
-    lease = f"{process.LEASE_NAME}-{corner.pool}"
+    lease = scheduler_lease(corner.pool)
     if was_standby:
         spec = {"holderIdentity": "another", "leaseTransitions": 7, "leaseDurationSeconds": 3600}
         body = {"metadata": {"name": lease}, "spec": spec}

@@ -10,11 +10,11 @@ import pytest
 from support import Corner, Gang, scheduler_configuration, wait_for
 
 from bindery.api.configuration import LeaderElection, PluginConfiguration, SchedulerConfiguration
+from bindery.api.names import scheduler_lease
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.install import Installation
 from bindery.kube.objects import Lease
 from bindery.kube.resources import LEASES
-from bindery.scheduler import process
 
 pytestmark = [pytest.mark.e2e, pytest.mark.usefixtures("binder", "plugin_path")]
 
@@ -55,7 +55,7 @@ def components(installation: Installation) -> Iterator[Components]:
 
 
 async def lease_of(corner: Corner) -> Lease:
-    name = f"{process.LEASE_NAME}-{corner.pool}"
+    name = scheduler_lease(corner.pool)
     return await corner.client.get(LEASES, name, SHORT.namespace)
 
 

@@ -108,10 +108,11 @@ def test_every_key_of_pods_is_known_by_who_writes_it() -> None:
     }
     of_groups = {names.MADE_BY_LABEL, names.SOURCES_ANNOTATION}
     of_nodes = {names.NUMA_DETAIL_ANNOTATION}
+    of_leases = {names.CONFIGURATION_ANNOTATION}
     of_scaling_pods = {names.SCALES_FOR_ANNOTATION, names.SCALED_BY_LABEL}
 
     assert (
-        of_pods - of_requests - of_groups - of_nodes - of_scaling_pods
+        of_pods - of_requests - of_groups - of_nodes - of_leases - of_scaling_pods
         <= podkeys.known_annotations() | podkeys.known_labels()
     )
 

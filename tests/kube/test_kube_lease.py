@@ -51,6 +51,7 @@ class Candidate:
         **times: float,
     ) -> None:
         settings = {"lease_seconds": 2, "renew_deadline_seconds": 1, "retry_seconds": 0.1, **times}
+        self.notes: dict[str, str] = {}
         self.identity = identity
         self.acting = acting
         self.tokens: list[int] = []
@@ -62,11 +63,11 @@ class Candidate:
         self.elector = LeaderElector(
             client,
             name="election",
-            namespace=namespace,
             identity=identity,
-            configuration=LeaderElection.model_validate(settings),
+            configuration=LeaderElection.model_validate({**settings, "namespace": namespace}),
             clock=clock,
             wall_clock=lambda: FIRST_SECOND_OF_2020 + self.later_s,
+            annotations=lambda: self.notes,
         )
 
     @property
@@ -281,6 +282,30 @@ async def test_renewals_survive_refusals_lost_answers_and_foreign_writes(
     assert one.tokens == [1]
     assert lease.spec.renew_time > renewed_at
     assert lease.metadata.labels == {"noticed": "by-somebody"}
+
+
+@pytest.mark.e2e
+async def test_a_lease_has_the_annotations_of_its_holder_and_keeps_those_of_others(
+    client: Client, namespace: str, acting: list[str], stand: Stand
+) -> None:
+    async def annotations() -> dict[str, str]:
+        return (await client.get(LEASES, "election", namespace)).metadata.annotations
+
+    one = stand("one")
+    one.notes = {"uses": "first"}
+    async with one.leading():
+        assert await annotations() == {"uses": "first"}
+        patch = {"metadata": {"annotations": {"by": "x"}}}
+        await client.patch(LEASES, "election", patch, namespace=namespace)
+        one.notes = {"uses": "changed"}
+        for _ in range(2):  # the second renewal has begun after the change
+            seen = one.seen
+            await wait_until(lambda seen=seen: one.seen != seen)
+        assert await annotations() == {"uses": "changed", "by": "x"}
+    two = stand("two")
+    two.notes = {"uses": "second"}
+    async with two.leading():
+        assert await annotations() == {"uses": "second", "by": "x"}
 
 
 @pytest.mark.e2e

@@ -81,6 +81,16 @@ subjects:
 {{- printf "bindery-%s%s" .component (ternary "" (printf "-%s" $pool) (empty $pool)) }}
 {{- end }}
 
+{{/* The names of all Leases of the release, as JSON. */}}
+{{- define "bindery.leaseNames" -}}
+{{- $names := list "bindery-binder" "bindery-grouper" }}
+{{- range include "bindery.schedulers" . | fromJsonArray }}
+{{- $pool := .values.configuration.nodePool | default "" }}
+{{- $names = append $names (printf "bindery-scheduler%s" (ternary "" (printf "-%s" $pool) (empty $pool))) }}
+{{- end }}
+{{- $names | toJson }}
+{{- end }}
+
 {{/* The ConfigMaps in which the schedulers keep past usage, as JSON. Takes (dict "root" $ "recorded" false);
 "recorded": only those that exist. */}}
 {{- define "bindery.usages" -}}

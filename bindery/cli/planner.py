@@ -1,0 +1,172 @@
+"""The scheduler whose plans a command predicts: who leads, and with which configuration.
+
+`livesource` reads it before the cluster; `explain`, `whatif` and `queues` name it in their answers.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from pydantic import ValidationError
+
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.api.names import scheduler_lease
+from bindery.api.plugins import PluginConfigurationError
+from bindery.api.yamlfile import describe, format_location, load
+from bindery.cli.leaders import Leader, Leading, confirmed, read_leader
+from bindery.cli.options import Origin
+from bindery.kube.publication import Publication, configuration_hash
+from bindery.scheduler.actions import registry as actions
+from bindery.scheduler.plugins import registry
+
+if TYPE_CHECKING:
+    from bindery.kube.client import Client  # it imports the HTTP library, which files do without
+
+
+@dataclass(frozen=True)
+class Planner:
+    """The scheduler of a node pool, and the configuration with which a command plans for it."""
+
+    configuration: SchedulerConfiguration
+    leader: Leader
+    deviation: str = ""
+    """Why the plan may differ from the scheduler's; empty if the configuration is the same."""
+
+    @property
+    def absence(self) -> str:
+        """Why no scheduler leads; empty while one leads, or if that cannot be known."""
+        if self.leader.leads or self.leader.state is Leading.FORBIDDEN:
+            return ""
+        return self.leader.text(datetime.now(UTC))
+
+    def lines(self) -> Iterator[str]:
+        """Yield which configuration was used, and who leads."""
+        changed = [key for key in self.configuration.to_wire() if key != "nodePool"]
+        uses = f"differs from the defaults in {', '.join(changed)}" if changed else "the defaults"
+        uses = f"hash {configuration_hash(self.configuration)}, {uses}"
+        if self.deviation:
+            yield f"Configuration: {self.deviation} ({uses})."
+        else:
+            yield f"Configuration: that of the scheduler ({uses})."
+        state = self.leader.text(datetime.now(UTC))
+        yield f"Scheduler: {state}." if self.leader.leads else f"No scheduler leads: {state}."
+
+    def to_wire(self) -> dict[str, Any]:
+        """Return it for programs."""
+        return {
+            "lease": f"{self.leader.namespace}/{self.leader.lease}",
+            "state": self.leader.state.value,
+            "holder": self.leader.holder,
+            "since": self.leader.since,
+            "renewed": self.leader.renewed,
+            "configuration": {
+                "hash": configuration_hash(self.configuration),
+                "changes": self.configuration.to_wire(),
+                "deviation": self.deviation,
+            },
+        }
+
+
+def configured(origin: Origin, default: SchedulerConfiguration) -> SchedulerConfiguration:
+    """Return the configuration that `origin` names, or `default`.
+
+    Raises:
+        FileError: the file cannot be used.
+    """
+    found = default if origin.config is None else load(SchedulerConfiguration, origin.config)
+    if origin.node_pool is None:
+        return found
+    return found.model_copy(update={"node_pool": origin.node_pool})
+
+
+async def read_planner(client: "Client", origin: Origin, lease_namespace: str) -> Planner:
+    """Return the scheduler that `origin` names, with the configuration that it publishes.
+
+    A configuration file in `origin` comes before what is published.
+
+    Raises:
+        FileError: the configuration file cannot be used.
+    """
+    given = configured(origin, SchedulerConfiguration())
+    if origin.config is not None:
+        lease_namespace = given.leader_election.namespace
+    seen = await read_leader(client, scheduler_lease(given.node_pool), lease_namespace)
+    leader = await confirmed(client, seen)
+    if origin.config is not None:
+        return Planner(given, leader, _difference(given, leader, str(origin.config)))
+    configuration, deviation = configuration_of(leader)
+    used = configuration.model_copy(update={"node_pool": given.node_pool})
+    return Planner(used, leader, deviation)
+
+
+def configuration_of(leader: Leader) -> tuple[SchedulerConfiguration, str]:
+    """Return the configuration that `leader` publishes, and why it may differ from the one in use.
+
+    What cannot be read is planned with the defaults.
+    """
+    publication = leader.publication
+    if publication is None:
+        return SchedulerConfiguration(), f"the defaults, because {_why_unpublished(leader)}"
+    if publication.changes is None:
+        text = "the scheduler's is too large to be published; give it with --config"
+        return SchedulerConfiguration(), f"the defaults, because {text}"
+    try:
+        found = SchedulerConfiguration.model_validate(publication.changes)
+    except ValidationError as error:
+        problem = error.errors()[0]
+        text = f"{format_location(problem['loc'])}: {describe(problem)}"
+        return SchedulerConfiguration(), (
+            f"the defaults, because this command cannot read that of bindery {publication.version}:"
+            f" {text}"
+        )
+    return _installed(found, publication)
+
+
+def _installed(
+    found: SchedulerConfiguration, publication: Publication
+) -> tuple[SchedulerConfiguration, str]:
+    """Return `found` without the plugins that are not installed here, and what differs by that."""
+    try:
+        actions.make(found)
+    except actions.UnknownActionError as error:
+        text = f"this command does not know one of the scheduler's actions: {error}"
+        return SchedulerConfiguration(), f"the defaults, because {text}"
+    plugins: list[PluginConfiguration] = []
+    missing: list[str] = []
+    for plugin in found.plugins:
+        try:
+            registry.load((plugin,))
+            plugins.append(plugin)
+        except PluginConfigurationError:
+            missing.append(plugin.name)
+    if missing:
+        used = found.model_copy(update={"plugins": tuple(plugins)})
+        text = "that of the scheduler without plugins that are not installed here"
+        return used, f"{text}: {', '.join(missing)}"
+    if configuration_hash(found) != publication.hash:
+        text = f"that of the scheduler, but bindery {publication.version} has other defaults"
+        return found, text
+    return found, ""
+
+
+def _why_unpublished(leader: Leader) -> str:
+    match leader.state:
+        case Leading.ABSENT:
+            return f"there is no Lease {leader.namespace}/{leader.lease}"
+        case Leading.FORBIDDEN:
+            return (
+                f"this user may not read Lease {leader.namespace}/{leader.lease} "
+                "(ClusterRole bindery-reader)"
+            )
+        case Leading.NEVER:
+            return "no scheduler has run"
+        case _:
+            return "the scheduler publishes none (an older version)"
+
+
+def _difference(given: SchedulerConfiguration, leader: Leader, file: str) -> str:
+    publication = leader.publication
+    if publication is None or publication.hash == configuration_hash(given):
+        return file
+    return f"{file}, which differs from that of the scheduler (hash {publication.hash})"

@@ -1,0 +1,74 @@
+"""The configuration that a leader uses, as its Lease publishes it to those who may read it.
+
+The scheduler, the binder and the grouper write it with each renewal of their Lease; the commands
+plan with it. Invariant: the annotation has at most `MOST_BYTES`, and no credentials of a URL.
+"""
+
+import hashlib
+import re
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+import bindery
+from bindery.api.names import CONFIGURATION_ANNOTATION
+
+if TYPE_CHECKING:
+    from bindery.api.base import ApiModel  # pydantic takes longer than a short command may
+
+MOST_BYTES: Final = 16 * 1024
+_HASH_DIGITS: Final = 12
+_CREDENTIALS: Final = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+class Publication(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
+    """The configuration of a running component."""
+
+    version: str
+    """The version of Bindery that wrote it; other versions may have other defaults."""
+    hash: str
+    """Of the whole configuration, with its defaults."""
+    changes: dict[str, Any] | None = None
+    """The values that differ from the defaults, by key. None: they exceed `MOST_BYTES`."""
+
+
+def configuration_hash(configuration: "ApiModel") -> str:
+    """Return the hash of `configuration`: equal for equal values, given or by default."""
+    values = _without_credentials(configuration.model_dump(mode="json", by_alias=True))
+    encoded = msgspec.json.encode(values, order="sorted")
+    return hashlib.sha256(encoded).hexdigest()[:_HASH_DIGITS]
+
+
+def annotations(configuration: "ApiModel") -> dict[str, str]:
+    """Return the annotation of a Lease that publishes `configuration`."""
+    whole = Publication(
+        version=bindery.__version__,
+        hash=configuration_hash(configuration),
+        changes=_without_credentials(configuration.to_wire()),
+    )
+    encoded = msgspec.json.encode(whole, order="sorted")
+    if len(encoded) > MOST_BYTES:
+        encoded = msgspec.json.encode(msgspec.structs.replace(whole, changes=None))
+    return {CONFIGURATION_ANNOTATION: encoded.decode()}
+
+
+def published(given: dict[str, str]) -> Publication | None:
+    """Return what the annotations `given` of a Lease publish; None without it or if unreadable."""
+    text = given.get(CONFIGURATION_ANNOTATION)
+    if text is None:
+        return None
+    try:
+        return msgspec.json.decode(text, type=Publication)
+    except msgspec.DecodeError:
+        return None
+
+
+def _without_credentials(value: Any) -> Any:
+    """Return `value` with user and password removed from every URL in it."""
+    if isinstance(value, str):
+        return _CREDENTIALS.sub("", value)
+    if isinstance(value, dict):
+        return {key: _without_credentials(each) for key, each in value.items()}
+    if isinstance(value, list):
+        return [_without_credentials(each) for each in value]
+    return value

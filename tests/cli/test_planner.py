@@ -1,0 +1,140 @@
+"""What a Lease says about its component, and the configuration that a command reads from it."""
+
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+import pytest
+
+from bindery.api.configuration import PluginConfiguration, SchedulerConfiguration
+from bindery.api.names import CONFIGURATION_ANNOTATION
+from bindery.api.times import timestamp_micro
+from bindery.cli.leaders import Leader, Leading, confirmed, leader
+from bindery.cli.planner import Planner, configuration_of
+from bindery.kube.errors import NotFoundError
+from bindery.kube.objects import Lease, LeaseSpec, Meta
+from bindery.kube.publication import Publication, annotations
+
+NOW = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def ago(seconds: float) -> str:
+    return timestamp_micro((NOW - timedelta(seconds=seconds)).timestamp())
+
+
+def lease(renewed_s: float | None = 1, holder: str = "one", text: str | None = None) -> Lease:
+    renewed = None if renewed_s is None else ago(renewed_s)
+    given = {} if text is None else {CONFIGURATION_ANNOTATION: text}
+    return Lease(
+        metadata=Meta(name="bindery-scheduler", namespace="kube-system", annotations=given),
+        spec=LeaseSpec(
+            holder_identity=holder,
+            lease_duration_seconds=15,
+            acquire_time=ago(7200),
+            renew_time=renewed,
+        ),
+    )
+
+
+@pytest.mark.parametrize(
+    ("found", "state", "text"),
+    [
+        (lease(), Leading.LEADS, "one leads for 2h; Lease kube-system/bindery-scheduler was "),
+        (lease(55), Leading.ENDED, "Lease kube-system/bindery-scheduler of one ended 40 s ago"),
+        (lease(60, holder=""), Leading.RELEASED, "bindery-scheduler was released 60s ago"),
+        (lease(None, holder=""), Leading.NEVER, "has never been held"),
+    ],
+)
+def test_a_lease_tells_who_leads(found: Lease, state: Leading, text: str) -> None:
+    seen = leader(found, NOW)
+
+    assert seen.state is state
+    assert text in seen.text(NOW)
+
+
+class Server:
+    """Answers with a Lease whose holder renews it, or no longer does."""
+
+    def __init__(self, answer: Lease | None) -> None:
+        self._answer = answer
+
+    async def get(self, *_about: object) -> Lease:
+        if self._answer is None:
+            raise NotFoundError(404, "NotFound", "gone")
+        return self._answer
+
+
+@pytest.mark.parametrize(
+    ("later", "state"),
+    [
+        (lease(50), Leading.LEADS),  # renewed meanwhile: the clocks differ by almost a minute
+        (lease(55), Leading.ENDED),
+        (None, Leading.ABSENT),
+    ],
+)
+async def test_a_lease_has_ended_if_it_is_not_renewed_by_any_clock(
+    later: Lease | None, state: Leading, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bindery.cli.leaders._AGAIN_S", 0.0)
+
+    found = await confirmed(Server(later), leader(lease(55), NOW))  # type: ignore[arg-type]  # a stand-in
+
+    assert found.state is state
+
+
+def publishing(configuration: SchedulerConfiguration) -> Leader:
+    return leader(lease(text=annotations(configuration)[CONFIGURATION_ANNOTATION]), NOW)
+
+
+def test_what_the_leader_publishes_is_planned_with() -> None:
+    configuration = SchedulerConfiguration(actions=("allocate",), gpu_resources=("own/gpu",))
+
+    assert configuration_of(publishing(configuration)) == (configuration, "")
+
+
+def test_plugins_that_are_not_installed_are_left_out_and_named() -> None:
+    own = (PluginConfiguration(name="predicates"), PluginConfiguration(name="in-house"))
+    used, deviation = configuration_of(publishing(SchedulerConfiguration(plugins=own)))
+
+    assert used.plugins == own[:1]
+    assert deviation.endswith("without plugins that are not installed here: in-house")
+
+
+@pytest.mark.parametrize(
+    ("published", "why"),
+    [
+        (None, "the scheduler publishes none (an older version)"),
+        (Publication(version="9", hash="0"), "too large to be published; give it with --config"),
+        (Publication(version="9", hash="0", changes={"new": 1}), "bindery 9: new: unknown key"),
+        (Publication(version="9", hash="0", changes={"actions": ["x"]}), "does not know one of"),
+    ],
+)
+def test_what_cannot_be_read_is_planned_with_the_defaults_and_that_is_told(
+    published: Publication | None, why: str
+) -> None:
+    text = None if published is None else msgspec.json.encode(published).decode()
+
+    used, deviation = configuration_of(leader(lease(text=text), NOW))
+
+    assert used == SchedulerConfiguration()
+    assert deviation.startswith("the defaults, because ")
+    assert why in deviation
+
+
+def test_other_defaults_of_another_version_are_told() -> None:
+    text = msgspec.json.encode(Publication(version="9", hash="0", changes={})).decode()
+
+    used, deviation = configuration_of(leader(lease(text=text), NOW))
+
+    assert used == SchedulerConfiguration()
+    assert deviation == "that of the scheduler, but bindery 9 has other defaults"
+
+
+def test_an_answer_names_what_differs_from_the_defaults() -> None:
+    found = publishing(SchedulerConfiguration(actions=("allocate",), node_pool="a"))
+    configuration, _ = configuration_of(found)
+
+    first, second = Planner(configuration, found).lines()
+
+    assert first.startswith("Configuration: that of the scheduler (hash ")
+    assert first.endswith(", differs from the defaults in actions).")
+    assert second.startswith(("Scheduler: one leads for ", "No scheduler leads: "))

@@ -1,0 +1,173 @@
+"""Commands plan with the configuration of the scheduler that leads, and name it."""
+
+import asyncio
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import readers
+from commandline import CommandLine
+from support import Corner, Gang, scheduler_configuration, wait_for
+
+from bindery.api.configuration import DEFAULT_ACTIONS, LeaderElection, SchedulerConfiguration
+from bindery.api.names import scheduler_lease
+from bindery.controlplane.components import Components
+from bindery.controlplane.install import Installation
+from bindery.controlplane.plane import ControlPlane
+from bindery.kube.publication import configuration_hash
+from bindery.kube.resources import LEASES, NODES
+
+pytestmark = pytest.mark.e2e
+
+SOON = LeaderElection(lease_seconds=3, renew_deadline_seconds=2, retry_seconds=0.2)
+Ask = Callable[..., str]
+
+
+@pytest.fixture
+def configuration(pool: str) -> SchedulerConfiguration:
+    return scheduler_configuration(pool, leader_election=SOON)
+
+
+@pytest.fixture(scope="module")
+def reader(
+    control_plane: ControlPlane,
+    installation: Installation,  # brings the kinds
+    pool: str,
+) -> Iterator[Path]:
+    with readers.reader(control_plane, pool) as path:
+        yield path
+
+
+@pytest.fixture
+def ask(command_line: CommandLine, reader: Path, corner: Corner) -> Ask:
+    """Returns the answer of a command to a reader."""
+
+    def run(*arguments: str, ends_with: int = 0) -> str:
+        where = () if arguments[0] == "queues" else ("-n", corner.namespace)
+        pool = ("--node-pool", corner.pool)
+        done = command_line("--kubeconfig", str(reader), *arguments, *where, *pool)
+        assert done.returncode == ends_with, done.stderr
+        return done.stdout
+
+    return run
+
+
+async def of_scheduler(ask: Ask, *arguments: str) -> dict[str, Any]:
+    text = await asyncio.to_thread(ask, *arguments, "-o", "json")
+    found: dict[str, Any] = json.loads(text)["scheduler"]
+    return found
+
+
+async def test_commands_plan_as_the_scheduler_does_that_leads(
+    corner: Corner,
+    components: Components,
+    configuration: SchedulerConfiguration,
+    ask: Ask,
+    tmp_path: Path,
+) -> None:
+    """A queue that is entitled to the node waits for ever, because reclaim is switched off."""
+    without = tuple(each for each in DEFAULT_ACTIONS if each != "reclaim")
+    configured = configuration.model_copy(
+        update={"actions": without, "gpu_resources": ("nvidia.com/gpu", "vendor.com/accelerator")}
+    )
+    (node,) = await corner.add_nodes("a", cpu="2")
+    taker = await corner.add_queue("taker", {"resources": {"cpu": {"quota": 0}}})
+    owner = await corner.add_queue("owner", {"resources": {"cpu": {"quota": 2}}})
+    components.start_binder()
+    scheduler = components.start_scheduler(configured)
+    await asyncio.to_thread(scheduler.wait_ready)
+    borrowed, waits = Gang("borrowed", 2, queue=taker), Gang("waits", 2, queue=owner)
+    await corner.submit(borrowed)
+    await corner.wait_bound(borrowed)
+    capacity = {"status": {"capacity": {"vendor.com/accelerator": "12"}}}
+    capacity["status"]["allocatable"] = capacity["status"]["capacity"]
+    await corner.client.patch(NODES, node, capacity, subresource="status")
+    await corner.submit(waits)
+    await corner.wait_condition(waits, "False", "Unschedulable")
+
+    answer = await asyncio.to_thread(ask, "explain", "waits")
+    assert "by evicting" not in answer
+    assert f"hash {configuration_hash(configured)}" in answer
+    assert "differs from the defaults in actions, gpuResources, leaderElection)" in answer
+    assert " leads for " in answer
+    told = await of_scheduler(ask, "explain", "waits")
+    assert told["configuration"]["changes"]["actions"] == list(without)
+    assert told["configuration"]["deviation"] == ""
+    assert "GPUs: 12 in all" in await asyncio.to_thread(ask, "queues")
+    assert configuration_hash(configured) in await asyncio.to_thread(ask, "queues")
+
+    manifest = tmp_path / "more.yaml"
+    manifest.write_text(json.dumps(_pod(corner, owner)))
+    rehearsed = await asyncio.to_thread(ask, "whatif", str(manifest), ends_with=1)
+    assert "Room would be made" not in rehearsed
+    assert configuration_hash(configured) in rehearsed
+
+    given = tmp_path / "given.yaml"
+    given.write_text(json.dumps(configuration.model_dump(mode="json", by_alias=True)))
+    other = await asyncio.to_thread(ask, "explain", "waits", "--config", str(given))
+    assert "by evicting 2 pods" in other
+    different = f"differs from that of the scheduler (hash {configuration_hash(configured)})"
+    assert different in other
+
+
+async def test_a_killed_scheduler_is_named_in_place_of_a_promise(
+    corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
+) -> None:
+    scheduler = components.start_scheduler(configuration)
+    await asyncio.to_thread(scheduler.wait_ready)
+    lease = scheduler_lease(corner.pool)
+    holder = (await corner.client.get(LEASES, lease, SOON.namespace)).spec.holder_identity
+    scheduler.kill()
+    await corner.add_nodes("a", cpu="2")
+    await corner.submit(Gang("late", 2))
+
+    async def ended() -> str:
+        text = await asyncio.to_thread(ask, "explain", "late")
+        return text if "No scheduler leads" in text else ""
+
+    answer = await wait_for(ended, "the Lease ends")
+    assert f"No scheduler leads: Lease kube-system/{lease} of {holder} ended " in answer
+    assert "The first cycle of the next leader would place 2 of its pods:" in answer
+    assert "A cycle now" not in answer
+
+
+async def test_a_configuration_that_is_too_large_is_not_planned_with_and_that_is_told(
+    corner: Corner, components: Components, configuration: SchedulerConfiguration, ask: Ask
+) -> None:
+    patterns = tuple(f"vendor-{index}.com/accelerator" for index in range(1000))
+    large = configuration.model_copy(update={"gpu_resources": patterns})
+    scheduler = components.start_scheduler(large)
+    await asyncio.to_thread(scheduler.wait_ready)
+
+    await corner.add_nodes("a")
+    answer = await asyncio.to_thread(ask, "queues", "--resource=cpu")
+
+    assert "Configuration: the defaults, because the scheduler's is too large" in answer
+
+
+async def test_without_a_lease_the_defaults_are_planned_with_and_that_is_told(
+    corner: Corner, ask: Ask
+) -> None:
+    await corner.client.delete(LEASES, scheduler_lease(corner.pool), SOON.namespace)
+    await corner.add_nodes("a")
+
+    answer = await asyncio.to_thread(ask, "queues", "--resource=cpu")
+
+    assert "Configuration: the defaults, because there is no Lease kube-system/" in answer
+
+
+def _pod(corner: Corner, queue: str) -> dict[str, Any]:
+    requests = {"resources": {"requests": {"cpu": "1"}}}
+    labels = {"scheduling.bindery.dev/node-pool": corner.pool}
+    labels["scheduling.bindery.dev/queue"] = queue
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "more", "labels": labels},
+        "spec": {
+            "schedulerName": "bindery",
+            "containers": [{"name": "main", "image": "x", **requests}],
+        },
+    }

@@ -1,0 +1,97 @@
+"""The configuration that a leader publishes: what a command reads is what the leader uses."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sizes import examples
+
+from bindery.api.configuration import (
+    DEFAULT_ACTIONS,
+    BackfillConfiguration,
+    DisruptionConfiguration,
+    LeaderElection,
+    PluginConfiguration,
+    SchedulerConfiguration,
+    VictimPreference,
+)
+from bindery.api.names import CONFIGURATION_ANNOTATION
+from bindery.api.usage import PrometheusConfiguration, UsageConfiguration
+from bindery.kube.publication import MOST_BYTES, annotations, configuration_hash, published
+
+_SECONDS = st.floats(min_value=0.5, max_value=1e6)
+_PLUGINS = st.builds(
+    PluginConfiguration,
+    name=st.text("abc_", min_size=1, max_size=8),
+    weight=_SECONDS,
+    arguments=st.dictionaries(st.text(max_size=5), st.integers() | st.text() | st.none()),
+)
+CONFIGURATIONS = st.builds(
+    SchedulerConfiguration,
+    node_pool=st.sampled_from(["", "a"]),
+    actions=st.lists(st.sampled_from(DEFAULT_ACTIONS), unique=True).map(tuple),
+    plugins=st.lists(_PLUGINS, unique_by=lambda each: each.name, max_size=4).map(tuple),
+    gpu_resources=st.lists(st.text("gpu./*", min_size=1), max_size=3).map(tuple),
+    cycle_seconds=_SECONDS,
+    backfill=st.builds(BackfillConfiguration, reservations=st.integers(0, 9)),
+    disruption=st.builds(DisruptionConfiguration, prefer=st.sampled_from(VictimPreference)),
+    leader_election=st.builds(LeaderElection, enabled=st.booleans()),
+    usage=st.builds(UsageConfiguration, half_life_seconds=st.none() | st.floats(1, 1e6)),
+)
+
+
+@settings(max_examples=examples(60))
+@given(CONFIGURATIONS)
+def test_what_is_published_is_the_configuration(configuration: SchedulerConfiguration) -> None:
+    found = published(annotations(configuration))
+
+    assert found is not None
+    assert SchedulerConfiguration.model_validate(found.changes) == configuration
+    assert found.hash == configuration_hash(configuration)
+
+
+@settings(max_examples=examples(60))
+@given(CONFIGURATIONS, CONFIGURATIONS)
+def test_configurations_have_one_hash_exactly_if_they_are_equal(
+    one: SchedulerConfiguration, other: SchedulerConfiguration
+) -> None:
+    assert (configuration_hash(one) == configuration_hash(other)) == (one == other)
+
+
+def test_the_defaults_are_published_without_values() -> None:
+    found = published(annotations(SchedulerConfiguration()))
+
+    assert found is not None
+    assert found.changes == {}
+
+
+@pytest.mark.parametrize("length", [MOST_BYTES - 400, 3 * MOST_BYTES])
+def test_a_configuration_that_is_too_large_is_published_by_its_hash_alone(length: int) -> None:
+    large = PluginConfiguration(name="own", arguments={"table": "x" * length})
+    configuration = SchedulerConfiguration(plugins=(large,))
+
+    text = annotations(configuration)[CONFIGURATION_ANNOTATION]
+
+    found = published({CONFIGURATION_ANNOTATION: text})
+    assert found is not None
+    assert len(text.encode()) <= MOST_BYTES
+    assert found.hash == configuration_hash(configuration)
+    assert (found.changes is None) == (length > MOST_BYTES)
+
+
+def test_user_and_password_of_a_url_are_not_published() -> None:
+    prometheus = PrometheusConfiguration(address="https://user:secret@prometheus:9090/path")
+    usage = UsageConfiguration(source="prometheus", prometheus=prometheus)
+
+    (text,) = annotations(SchedulerConfiguration(usage=usage)).values()
+
+    assert "https://prometheus:9090/path" in text
+    assert "secret" not in text
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '{"hash": 1, "version": "x"}', '{"hash": "x"}'])
+def test_an_unreadable_annotation_publishes_nothing(text: str) -> None:
+    assert published({CONFIGURATION_ANNOTATION: text}) is None
+
+
+def test_a_lease_without_the_annotation_publishes_nothing() -> None:
+    assert published({}) is None
