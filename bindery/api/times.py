@@ -34,3 +34,14 @@ def timestamp_milli(at_s: float) -> str:
 def timestamp_micro(at_s: float) -> str:
     """Return `at_s`, in seconds since the epoch, as `metav1.MicroTime`."""
     return datetime.fromtimestamp(at_s, UTC).strftime(_MICROSECONDS)
+
+
+def age(created: str | None, now: datetime) -> str:
+    """Return how long ago `created`, an RFC 3339 time, was: `45s`, `12m`, `5h`, `3d`."""
+    if not created:
+        return ""
+    seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
+    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * length:
+            return f"{seconds // length}{unit}"
+    return f"{seconds}s"

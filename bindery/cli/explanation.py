@@ -14,6 +14,7 @@ import msgspec
 import typer
 
 from bindery.api.names import SOURCES_ANNOTATION
+from bindery.api.times import age
 from bindery.cli.errors import CommandError
 from bindery.cli.explaintext import (
     outlook_lines,
@@ -30,7 +31,7 @@ from bindery.cli.source import Source
 from bindery.cli.sources import of_pool, read_source
 from bindery.cli.subgrouptext import sub_group_lines
 from bindery.cli.subjects import Subject, named_queue, subject
-from bindery.cli.tables import age, print_lines, working
+from bindery.cli.tables import print_lines, working
 from bindery.cli.wire import dump, to_wire
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup

@@ -22,6 +22,7 @@ class LazyCommand:
 
 COMMANDS: Final = {
     "version": LazyCommand("bindery.cli.version", "Show the versions of command and cluster."),
+    "status": LazyCommand("bindery.cli.status", "Show whether Bindery's components work."),
     "get": LazyCommand("bindery.cli.get", "Show queues, gangs or BindRequests as a table."),
     "queues": LazyCommand("bindery.cli.queues", "Draw the queues with their shares as bars."),
     "explain": LazyCommand("bindery.cli.explain", "Explain why a pod or a gang waits."),

@@ -1,6 +1,6 @@
 """Who leads: the Leases of the scheduler, the binder and the grouper, as a command reads them.
 
-Used by `planner`. Imports neither pydantic nor the
+Used by `planner`, `serverversion` and `componenttable`. Imports neither pydantic nor the
 scheduler, which `version` does without.
 """
 
@@ -10,8 +10,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 
-from bindery.api.times import seconds
-from bindery.cli.tables import age
+from bindery.api.times import age, seconds
 from bindery.kube.errors import ForbiddenError, NotFoundError
 from bindery.kube.objects import Lease
 from bindery.kube.publication import Publication, published

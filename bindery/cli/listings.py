@@ -7,8 +7,9 @@ from datetime import datetime
 
 from bindery.api.names import SCHEDULER_NAME
 from bindery.api.states import INVALID, SCHEDULED, GangState
+from bindery.api.times import age
 from bindery.cli.requesttext import few, gang_of, phase_of, reason_of
-from bindery.cli.tables import Row, age
+from bindery.cli.tables import Row
 from bindery.kube.bindrequests import BindRequest
 from bindery.kube.objects import Condition, Pod, PodGroup
 from bindery.kube.snapshot import FINISHED, ClusterSnapshot, is_bound

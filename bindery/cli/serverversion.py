@@ -1,9 +1,11 @@
-"""What `bindery version` shows of the cluster: its version, and whether Bindery is installed."""
+"""What `bindery version` shows of the cluster: its version, the installed kinds, who leads."""
 
 import asyncio
+from datetime import UTC, datetime
 from typing import Any
 
-from bindery.api.names import API_VERSION
+from bindery.api.names import API_VERSION, SCHEDULER_LEASE
+from bindery.cli.leaders import confirmed, read_leader
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError
 from bindery.kube.objects import KubeObject
@@ -33,10 +35,20 @@ _KINDS: tuple[Resource[Any], ...] = (POD_GROUPS, QUEUES, BIND_REQUESTS)
 _VERSION = _VersionEndpoint("", "", "version", "Version", False, ServerVersion)
 
 
-async def describe_server(client: Client) -> list[str]:
-    """Return lines with the server's version and which of Bindery's kinds it serves."""
-    server, state = await asyncio.gather(client.get(_VERSION, ""), _installation(client))
-    return [f"server: {server.git_version}", f"resources: {API_VERSION} {state}"]
+async def describe_server(client: Client, lease_namespace: str) -> list[str]:
+    """Return lines with the server's version, which of Bindery's kinds it serves, and who leads."""
+    server, state, seen = await asyncio.gather(
+        client.get(_VERSION, ""),
+        _installation(client),
+        read_leader(client, SCHEDULER_LEASE, lease_namespace),
+    )
+    leader = await confirmed(client, seen)
+    lines = [f"server: {server.git_version}", f"resources: {API_VERSION} {state}"]
+    lines.append(f"scheduler: {leader.text(datetime.now(UTC))}")
+    if leader.publication is not None:
+        its = leader.publication
+        lines[-1] += f"; bindery {its.version}, configuration {its.hash}"
+    return lines
 
 
 async def _installation(client: Client) -> str:

@@ -8,7 +8,6 @@ import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from datetime import datetime
 
 from rich.console import Console
 from rich.padding import Padding
@@ -93,14 +92,3 @@ def make_console(*, to_stderr: bool = False) -> Console:
     if not console.is_terminal:
         console = Console(highlight=False, width=_PIPE_WIDTH, stderr=to_stderr)
     return console
-
-
-def age(created: str | None, now: datetime) -> str:
-    """Return how long ago `created`, an RFC 3339 time, was: `45s`, `12m`, `5h`, `3d`."""
-    if not created:
-        return ""
-    seconds = max(0, int((now - datetime.fromisoformat(created)).total_seconds()))
-    for unit, length in (("d", 86400), ("h", 3600), ("m", 60)):
-        if seconds >= 2 * length:
-            return f"{seconds // length}{unit}"
-    return f"{seconds}s"

@@ -22,18 +22,19 @@ def version(
     typer.echo(f"client: {bindery.__version__}")
     if client:
         return
-    from bindery.cli.connection import with_client
+    from bindery.cli.connection import lease_namespace, with_client
     from bindery.kube.errors import KubeError
 
     try:
-        lines = with_client(context, _describe_server)
+        namespace = lease_namespace(context)
+        lines = with_client(context, lambda client: _describe_server(client, namespace))
     except KubeError as error:
         lines = [f"server: does not answer ({error})"]
     for line in lines:
         typer.echo(line)
 
 
-async def _describe_server(client: Any) -> list[str]:
+async def _describe_server(client: Any, namespace: str) -> list[str]:
     from bindery.cli.serverversion import describe_server
 
-    return await describe_server(client)
+    return await describe_server(client, namespace)

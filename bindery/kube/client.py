@@ -159,6 +159,11 @@ class Client:
         request = write(resource, "create", resource.path(namespace), repeat, body)
         return await self._caller.ask(resource, request)
 
+    async def try_create(self, resource: Resource[T], body: Body, namespace: str = "") -> None:
+        """Ask whether an object could be created, as a dry run. Tried once."""
+        path = f"{resource.path(namespace)}?dryRun=All"
+        await self._caller.call(write(resource, "create", path, Repeat.UNSENT, body))
+
     async def replace(
         self,
         resource: Resource[T],

@@ -51,6 +51,7 @@ def imported(*arguments: str, **environment: str) -> tuple[set[str], set[str]]:
         ("--help", "typer", "cli"),
         ("version --client", "typer", "cli"),
         ("get --help", "rich typer", "api cli"),
+        ("status --help", "typer", "cli"),
         ("queues --help", "typer", "cli"),
         ("explain --help", "typer", "cli"),
         ("whatif --help", "typer", "cli"),

@@ -309,7 +309,9 @@ def test_a_snapshot_runs_as_a_scenario(corner: Corner, tmp_path: Path) -> None:
 
 
 def test_version_names_the_server_and_the_installed_kinds(corner: Corner) -> None:
-    _, server, resources = corner.bindery("version").splitlines()
+    _, server, resources, scheduler = corner.bindery("version").splitlines()
 
     assert server.startswith("server: v1.")
     assert resources == f"resources: {API_VERSION} installed"
+    assert scheduler.startswith("scheduler: ")
+    assert "Lease kube-system/bindery-scheduler " in scheduler
