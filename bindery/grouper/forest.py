@@ -47,8 +47,8 @@ class Forest:
     """All trees that have pods."""
 
     def __init__(self, find: Callable[[Reference], Found], forget: Callable[[str], None]) -> None:
-        """`find` returns an owner or why it is missing; `forget` is told the UID of an owner that
-        is not asked for any more.
+        """`find` returns an owner or why it is missing; `forget` is told the UID of each node that
+        is no longer in a tree.
         """
         self._find = find
         self._forget = forget
@@ -109,11 +109,15 @@ class Forest:
         self._look_up(node)
         self._mark(node)
 
-    def mark(self, uid: str) -> None:
-        """Take note that something else has changed of the tree that has this UID."""
+    def mark(self, uid: str) -> bool:
+        """Take note that something else has changed of the tree that has this UID.
+
+        Returns whether there is one.
+        """
         node = self._nodes.get(uid)
         if node is not None:
             self._mark(node)
+        return node is not None
 
     def _look_up(self, node: Node) -> None:
         found = self._find(node.reference)

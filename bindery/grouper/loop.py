@@ -116,6 +116,8 @@ class GroupingLoop:
         if not self._view.is_there(root):
             self._rests_s.pop(root, None)
             self._board.clear(root)
+            left = await self._view.leftovers(root)
+            await self._writer.settle((), left, lambda group: bool(group.status.queue))
             return
         if is_named(root):
             await self._settle_named(root)

@@ -199,6 +199,7 @@ class NamedGangs:
     def _drop(self, key: GangKey) -> None:
         """Forget a gang without pods."""
         self._roots.pop(key.root, None)
+        self._owners.forget(key.root)
         self._tops.pop(key, None)
         self._forget_owners(key.root)
 

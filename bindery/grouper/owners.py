@@ -2,13 +2,15 @@
 
 `forest` looks owners up by reference, and gets a call when an answer may have changed. Discovery
 finds a kind at its first use, so kinds may be installed later, and unused kinds need no right and
-cost nothing. The invariant: an owner counts as gone only after the API server has answered that it
-is.
+cost nothing. Anybody who creates a pod names its owner, so a kind is watched only if the API server
+serves it and our role may read it, and other kinds are forgotten with their last pod. The
+invariant: an owner counts as gone only after the API server has answered that it is.
 """
 
 import asyncio
+import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum, auto
 from typing import Final, NamedTuple
 
@@ -16,10 +18,12 @@ import structlog
 
 from bindery.grouper.objects import OwnerObject, owner_resource
 from bindery.grouper.table.facts import Reference
+from bindery.kube.accessreview import may_watch
 from bindery.kube.client import Client
 from bindery.kube.errors import ForbiddenError, KubeError, NotFoundError
 from bindery.kube.resources import Resource
-from bindery.kube.served import ServedKind, find, preferred_version
+from bindery.kube.retry import backoff_s
+from bindery.kube.served import Catalogue, ServedKind
 from bindery.kube.watch import Change, EventType, Reflector
 
 _log: Final = structlog.get_logger(__name__)
@@ -40,8 +44,8 @@ def kind_of(reference: Reference) -> KindKey:
 PROBE_AFTER_S: Final = 1.0
 """How long an owner may be missing from its watch before it is asked for by name: the watches of
 owners and pods may be apart by so much."""
-GONE_AFTER_S: Final = 30.0
-"""How long after an owner has gone its pods are left alone: the garbage collector deletes them."""
+_PROBES: Final = 8
+"""How many owners are asked for by name at once."""
 _POD: Final = KindKey("v1", "Pod")
 """Pods can be owners (leaders of LeaderWorkerSets). Those of our scheduler are watched anyway;
 others are read once."""
@@ -49,7 +53,12 @@ _ANY_NAME: Final = ""
 """Asks for all objects of a kind."""
 _POD_KIND: Final = ServedKind("pods", "Pod", namespaced=True)
 _LOOK_AGAIN_S: Final = 10.0
-"""The time between two looks for a kind that is not installed, or an owner that cannot be read."""
+_LOOK_AGAIN_CAP_S: Final = 60.0
+"""The time between two looks for a kind that is not installed or cannot be read, at first and in
+the long run; for an owner that cannot be read, too."""
+_DENIED_AGAIN_S: Final = 2.0
+"""A right that is denied at the first look is asked for once more: an API server that has just
+started may deny everything for a moment."""
 
 
 class Missing(Enum):
@@ -77,6 +86,29 @@ class _Kind:
     mirror: Reflector[OwnerObject] | None = None
     missing: Missing = Missing.PENDING
     """Why owners are missing that neither the watch nor a read has shown."""
+    owners: dict[str, Reference] = field(default_factory=dict)
+    """Those that pods depend on, by UID."""
+    askers: dict[str, set[str]] = field(default_factory=dict)
+    """Name -> who has asked for the object of this name."""
+    following: asyncio.Task[None] | None = None
+
+    @property
+    def is_used(self) -> bool:
+        """Whether anything depends on an object of this kind."""
+        return bool(self.owners or self.askers)
+
+    @property
+    def is_read(self) -> bool:
+        """Whether its objects can be asked for by name, because all others are known."""
+        return self.key == _POD or (self.mirror is not None and self.mirror.synced.is_set())
+
+    def shows(self, reference: Reference) -> bool:
+        """Whether the watch has this very object."""
+        if self.mirror is None or self.resource is None:
+            return False
+        scope = reference.namespace if self.resource.namespaced else ""
+        found = self.mirror.objects.get((scope, reference.name))
+        return found is not None and found.metadata.uid == reference.uid
 
 
 class Owners:
@@ -93,42 +125,46 @@ class Owners:
             changed: called with the UID of an owner for which `find` may return another answer now.
         """
         self._client = client
+        self._catalogue = Catalogue(client)
         self._is_whole = is_whole
         self._changed = changed
         self._kinds: dict[KindKey, _Kind] = {}
         self._known: dict[str, OwnerObject] = {}
-        self._wanted: dict[str, Reference] = {}
-        """What was asked for and is missing, by UID."""
-        self._probed: dict[str, Missing] = {}
-        self._lost: set[str] = set()
-        """UIDs of wanted owners that were deleted."""
-        self._askers: dict[tuple[KindKey, str], set[str]] = {}
-        """Kind and name -> who has asked for it by name."""
+        self._used: dict[str, KindKey] = {}
+        """The kinds of the owners that pods depend on, by UID."""
+        self._gone: set[str] = set()
+        """Those of them that do not exist."""
+        self._asked: dict[str, set[tuple[KindKey, str]]] = {}
+        """Who has asked by name -> for what."""
+        self._places = asyncio.Semaphore(_PROBES)
         self._tasks: asyncio.TaskGroup | None = None
+        self._was_settled = False
 
     async def run(self) -> None:
         """Watch until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             self._tasks = tasks
-            for kind in self._kinds.values():
-                if kind.key != _POD:
-                    tasks.create_task(self._follow(kind))
-            for reference in self._wanted.values():
-                tasks.create_task(self._probe(reference))
+            for kind in list(self._kinds.values()):
+                self._start(kind)
             await asyncio.get_running_loop().create_future()
 
     def find(self, reference: Reference) -> Found:
-        """Return an owner; or why it is missing, and see to it that it is looked up."""
-        known = self._known.get(reference.uid)
+        """Return an owner; or why it is missing, and see to it that it is looked up.
+
+        It is kept up to date until `forget`.
+        """
+        uid, kind = reference.uid, self._kind(kind_of(reference))
+        is_new = uid not in kind.owners
+        kind.owners[uid] = reference
+        self._used[uid] = kind.key
+        known = self._known.get(uid)
         if known is not None:
             return known
-        kind = self._kind(kind_of(reference))
-        if reference.uid not in self._wanted:
-            self._wanted[reference.uid] = reference
+        if uid in self._gone:
+            return Missing.GONE
+        if is_new and kind.is_read:
             self._spawn_probe(reference)
-        if kind.missing is not Missing.PENDING:
-            return kind.missing
-        return self._probed.get(reference.uid, Missing.PENDING)
+        return kind.missing
 
     def find_named(
         self, key: KindKey, namespace: str, name: str, asker: str
@@ -138,8 +174,7 @@ class Owners:
         The version of `key` may be `*`. When the answer may have changed, `changed` is told
         `asker`, the UID of the workload that needs it.
         """
-        kind = self._kind(key)
-        self._askers.setdefault((key, name), set()).add(asker)
+        kind = self._ask(key, name, asker)
         if kind.mirror is None or kind.resource is None or not kind.mirror.synced.is_set():
             return kind.missing
         scope = namespace if kind.resource.namespaced else ""
@@ -151,26 +186,41 @@ class Owners:
 
         When an object of the kind changes, `changed` is called with `asker`.
         """
-        kind = self._kind(key)
-        self._askers.setdefault((key, _ANY_NAME), set()).add(asker)
+        kind = self._ask(key, _ANY_NAME, asker)
         if kind.mirror is None or not kind.mirror.synced.is_set():
             return []
         return [found for at, found in sorted(kind.mirror.objects.items()) if at[0] == namespace]
 
     def forget(self, uid: str) -> None:
-        """Take note that nothing depends on an owner any more."""
-        self._wanted.pop(uid, None)
-        self._probed.pop(uid, None)
-        self._lost.discard(uid)
+        """Take note that nothing depends on an owner any more, and that it asks for nothing."""
+        key = self._used.pop(uid, None)
+        if key is not None:
+            kind = self._kinds[key]
+            if not kind.shows(kind.owners.pop(uid)):
+                self._known.pop(uid, None)
+            self._gone.discard(uid)
+            self._release(kind)
+        for key, name in self._asked.pop(uid, ()):
+            kind = self._kinds[key]
+            kind.askers[name].discard(uid)
+            if not kind.askers[name]:
+                del kind.askers[name]
+            self._release(kind)
+
+    async def is_served(self, key: KindKey) -> bool:
+        """Return whether the API server has a kind.
+
+        Raises:
+            KubeError: it does not say.
+        """
+        return await self._catalogue.find(*key) is not None
 
     def is_settled(self) -> bool:
-        """Whether the first look at every kind is over."""
-        return all(
-            kind.missing is not Missing.PENDING
-            or kind.key == _POD
-            or (kind.mirror is not None and kind.mirror.synced.is_set())
-            for kind in self._kinds.values()
+        """Whether the first look is over at every kind that was used at the start."""
+        self._was_settled = self._was_settled or all(
+            kind.missing is not Missing.PENDING or kind.is_read for kind in self._kinds.values()
         )
+        return self._was_settled
 
     def healthy(self, now: float) -> bool:
         """Whether no watch is out of date at `now` (of `time.monotonic`)."""
@@ -190,67 +240,112 @@ class Owners:
             kind = self._kinds[key] = _Kind(key)
             if key == _POD:
                 kind.resource = owner_resource(key.api_version, _POD_KIND, whole=False)
-            elif self._tasks is not None:
-                self._tasks.create_task(self._follow(kind))
+            self._start(kind)
         return kind
 
+    def _ask(self, key: KindKey, name: str, asker: str) -> _Kind:
+        """Return a kind, with a note of who has asked for the object of this name."""
+        kind = self._kind(key)
+        kind.askers.setdefault(name, set()).add(asker)
+        self._asked.setdefault(asker, set()).add((key, name))
+        return kind
+
+    def _start(self, kind: _Kind) -> None:
+        """Follow a kind, once there are tasks."""
+        if self._tasks is None:
+            return
+        if kind.key == _POD:
+            self._probe_missing(kind)
+        else:
+            kind.following = self._tasks.create_task(self._follow(kind))
+
+    def _release(self, kind: _Kind) -> None:
+        """Forget a kind on which nothing depends; one that is watched stays: our role bounds them.
+
+        So a workload that comes and goes does not list its kind anew.
+        """
+        if not kind.is_used and kind.mirror is None:
+            del self._kinds[kind.key]
+            if kind.following is not None:
+                kind.following.cancel()
+
     async def _follow(self, kind: _Kind) -> None:
-        """Watch a kind while it is installed; wait for it while it is not."""
+        """Watch a kind while it is installed and may be read; wait for that while it may be used.
+
+        A kind is looked for in the shared catalogue, and a right is asked for only if the kind is
+        served. So what pods call their owners costs the API server little.
+        """
+        attempt = 0
         while True:
             try:
                 resource = await self._discover(kind.key)
+                if resource is None:
+                    missing = Missing.NOT_INSTALLED
+                elif not await self._may_watch(kind, resource):
+                    missing = Missing.FORBIDDEN
+                else:
+                    missing, attempt = await self._watch(kind, resource), 0
+                    if not kind.is_used:
+                        del self._kinds[kind.key]
+                        return
+                self._set_missing(kind, missing)
             except KubeError as error:
-                _log.warning("discovery failed", kind=kind.key.kind, error=str(error))
-                await asyncio.sleep(_LOOK_AGAIN_S)
-                continue
-            if resource is not None:
-                kind.resource = resource
-                await self._watch(kind, resource)
-            self._set_missing(kind, Missing.NOT_INSTALLED)
-            await asyncio.sleep(_LOOK_AGAIN_S)
+                _log.warning("kind not looked up", kind=kind.key.kind, error=str(error))
+            await asyncio.sleep(_pause_s(attempt))
+            attempt += 1
 
     async def _discover(self, key: KindKey) -> Resource[OwnerObject] | None:
         """Return the resource of a kind; None if it is not installed."""
-        group, _, version = key.api_version.rpartition("/")
-        if version == "*":
-            version = await preferred_version(self._client, group) or ""
-        key = KindKey(f"{group}/{version}" if group else version, key.kind)
-        served = await find(self._client, *key) if version else None
-        if served is None:
+        found = await self._catalogue.find(*key)
+        if found is None:
             return None
-        return owner_resource(key.api_version, served, whole=self._is_whole(key))
+        api_version, served = found
+        whole = self._is_whole(KindKey(api_version, key.kind))
+        return owner_resource(api_version, served, whole=whole)
 
-    async def _watch(self, kind: _Kind, resource: Resource[OwnerObject]) -> None:
-        """Watch a kind until the API server does not serve it any more."""
-        gone = asyncio.Event()
+    async def _may_watch(self, kind: _Kind, resource: Resource[OwnerObject]) -> bool:
+        if await may_watch(self._client, resource):
+            return True
+        if kind.missing is not Missing.PENDING:
+            return False
+        await asyncio.sleep(_DENIED_AGAIN_S)
+        return await may_watch(self._client, resource)
+
+    async def _watch(self, kind: _Kind, resource: Resource[OwnerObject]) -> Missing:
+        """Watch a kind until that is impossible; return why it is."""
+        ended: asyncio.Future[Missing] = asyncio.get_running_loop().create_future()
 
         def failed(error: KubeError) -> None:
+            if ended.done():
+                return
             if isinstance(error, NotFoundError):
-                gone.set()
+                ended.set_result(Missing.NOT_INSTALLED)
             elif isinstance(error, ForbiddenError) and not mirror.synced.is_set():
-                self._set_missing(kind, Missing.FORBIDDEN)
+                ended.set_result(Missing.FORBIDDEN)
 
         def take(change: Change[OwnerObject]) -> None:
             self._take(change)
-            self._tell_askers(kind.key, change.object.metadata.name)
-            self._tell_askers(kind.key, _ANY_NAME)
+            self._tell_askers(kind, change.object.metadata.name)
+            self._tell_askers(kind, _ANY_NAME)
 
-        mirror = kind.mirror = Reflector(self._client, resource, take, on_failure=failed)
+        mirror = Reflector(self._client, resource, take, on_failure=failed)
+        kind.resource, kind.mirror = resource, mirror
         watching = asyncio.create_task(mirror.run())
         filling = asyncio.create_task(self._when_filled(kind, mirror))
         try:
-            await gone.wait()
+            return await ended
         finally:
             for task in (watching, filling):
                 task.cancel()
             await asyncio.gather(watching, filling, return_exceptions=True)
-        kind.mirror = kind.resource = None
-        for owner in mirror.objects.values():
-            self._lose(owner.metadata.uid)
+            kind.mirror = kind.resource = None
+            for owner in mirror.objects.values():
+                self._lose(owner.metadata.uid)
 
     async def _when_filled(self, kind: _Kind, mirror: Reflector[OwnerObject]) -> None:
         await mirror.synced.wait()
         kind.missing = Missing.PENDING
+        self._probe_missing(kind)
         self._tell_waiting(kind)
 
     def _set_missing(self, kind: _Kind, missing: Missing) -> None:
@@ -260,37 +355,39 @@ class Owners:
 
     def _tell_waiting(self, kind: _Kind) -> None:
         """Tell all who asked for objects of a kind that the answers may have changed."""
-        for uid, reference in list(self._wanted.items()):
-            if kind_of(reference) == kind.key:
-                self._changed(uid)
-        for key, name in list(self._askers):
-            if key == kind.key:
-                self._tell_askers(key, name)
+        for uid in [uid for uid in kind.owners if uid not in self._known]:
+            self._changed(uid)
+        for name in list(kind.askers):
+            self._tell_askers(kind, name)
 
-    def _tell_askers(self, key: KindKey, name: str) -> None:
-        for asker in self._askers.pop((key, name), ()):
+    def _tell_askers(self, kind: _Kind, name: str) -> None:
+        for asker in list(kind.askers.get(name, ())):
             self._changed(asker)
 
     # ---- owners ---------------------------------------------------------------------------------
 
     def _take(self, change: Change[OwnerObject]) -> None:
         uid = change.object.metadata.uid
-        if change.type is EventType.DELETED:
-            self._lose(uid)
+        if change.type is not EventType.DELETED:
+            self._learn(uid, change.object)
             return
-        self._learn(uid, change.object)
+        if uid in self._used:
+            self._gone.add(uid)
+        self._lose(uid)
 
     def _learn(self, uid: str, owner: OwnerObject) -> None:
         self._known[uid] = owner
-        self.forget(uid)
+        self._gone.discard(uid)
         self._changed(uid)
 
     def _lose(self, uid: str) -> None:
         if self._known.pop(uid, None) is not None:
-            self._lost.add(uid)
             self._changed(uid)
-            if uid not in self._wanted:
-                self._lost.discard(uid)
+
+    def _probe_missing(self, kind: _Kind) -> None:
+        for uid, reference in kind.owners.items():
+            if uid not in self._known and uid not in self._gone:
+                self._spawn_probe(reference)
 
     def _spawn_probe(self, reference: Reference) -> None:
         if self._tasks is not None:
@@ -298,31 +395,47 @@ class Owners:
 
     async def _probe(self, reference: Reference) -> None:
         """Ask for an owner that its watch does not show, until it is known to exist or not."""
-        uid = reference.uid
-        await asyncio.sleep(GONE_AFTER_S if uid in self._lost else PROBE_AFTER_S)
-        while uid in self._wanted:
-            kind = self._kind(kind_of(reference))
-            is_shown = kind.mirror is not None and kind.mirror.synced.is_set()
-            if kind.resource is None or not (is_shown or kind.key == _POD):
-                await asyncio.sleep(PROBE_AFTER_S)
-                continue
+        uid, attempt = reference.uid, 0
+        await asyncio.sleep(PROBE_AFTER_S)
+        while (resource := self._to_ask(reference)) is not None:
             try:
-                namespace = reference.namespace if kind.resource.namespaced else ""
-                owner = await self._client.get(kind.resource, reference.name, namespace)
-            except NotFoundError:
-                owner = None
+                owner = await self._read(resource, reference)
             except KubeError as error:
                 _log.warning("owner not read", kind=reference.kind, error=str(error))
-                await asyncio.sleep(_LOOK_AGAIN_S)
+                await asyncio.sleep(_pause_s(attempt))
+                attempt += 1
                 continue
-            if owner is not None and owner.metadata.uid == uid:
-                if uid in self._wanted:
-                    self._learn(uid, owner)
+            if self._to_ask(reference) is None:
                 return
-            if uid not in self._lost:
-                self._lost.add(uid)
-                await asyncio.sleep(GONE_AFTER_S)
-            if uid in self._wanted:
-                self._probed[uid] = Missing.GONE
+            if owner is not None and owner.metadata.uid == uid:
+                self._learn(uid, owner)
+            else:
+                self._gone.add(uid)
                 self._changed(uid)
             return
+
+    def _to_ask(self, reference: Reference) -> Resource[OwnerObject] | None:
+        """Return where to ask for an owner by name; None if that is needless or no longer works."""
+        uid = reference.uid
+        key = self._used.get(uid)
+        if key is None or uid in self._known or uid in self._gone:
+            return None
+        kind = self._kinds[key]
+        return kind.resource if kind.is_read else None
+
+    async def _read(
+        self, resource: Resource[OwnerObject], reference: Reference
+    ) -> OwnerObject | None:
+        """Return the object of this name, if there is one."""
+        if resource.namespaced and not reference.namespace:
+            return None  # an object of the cluster cannot be owned by one of a namespace
+        namespace = reference.namespace if resource.namespaced else ""
+        try:
+            async with self._places:
+                return await self._client.get(resource, reference.name, namespace)
+        except NotFoundError:
+            return None
+
+
+def _pause_s(attempt: int) -> float:
+    return backoff_s(attempt, _LOOK_AGAIN_S, _LOOK_AGAIN_CAP_S, random.random())  # noqa: S311  # it spreads requests

@@ -33,9 +33,11 @@ from bindery.kube.resources import NAMESPACES, PRIORITY_CLASSES, metadata_only
 from bindery.kube.watch import Change, EventType, Reflector
 
 _WHY: Final = {
-    Missing.FORBIDDEN: "the grouper may not read objects of this kind",
+    Missing.FORBIDDEN: (
+        "the grouper may not read objects of this kind (grouper.kinds in the chart's values gives "
+        "it the right)"
+    ),
     Missing.NOT_INSTALLED: "the cluster does not have this kind",
-    Missing.GONE: "it does not exist any more",
 }
 _FINAL_PHASES: Final = frozenset({"Succeeded", "Failed"})
 
@@ -65,6 +67,8 @@ class View:
         self._owners = Owners(client, self._is_whole, self._see_owner)
         self._forest = Forest(self._owners.find, self._owners.forget)
         self.groups = Groups(self._see_group_of)
+        self._left: dict[str, None] = {}
+        """UIDs without pods whose PodGroups have changed."""
         self._named = NamedGangs(self._owners, self.find_named)
         self._pods = [
             Reflector(
@@ -118,7 +122,8 @@ class View:
     def take_changed(self) -> list[str]:
         """Return the UIDs of the roots that have changed since the last call."""
         self.changed.clear()
-        return [*self._forest.take_changed(), *self._named.take_changed()]
+        left, self._left = list(self._left), {}
+        return [*self._forest.take_changed(), *self._named.take_changed(), *left]
 
     def discard_changes(self) -> None:
         """Forget what has changed, because no plan follows."""
@@ -129,9 +134,12 @@ class View:
         return self._forest.root(root) is not None or self._named.has(root)
 
     def workloads(self, root: str) -> list[Workload]:
-        """Return the workload with this root, by namespace; none while an owner is looked up."""
+        """Return the workload with this root, by namespace; none while an owner is looked up.
+
+        None either when the owner is gone: what it leaves is for the garbage collector.
+        """
         top = self._forest.root(root)
-        if top is None or top.missing is Missing.PENDING:
+        if top is None or top.missing in (Missing.PENDING, Missing.GONE):
             return []
         nodes = list(top.walk())
         owners = {
@@ -153,6 +161,22 @@ class View:
             self._workload(namespace, owners, of_namespace, unreadable, uids)
             for namespace, of_namespace in sorted(pods.items())
         ]
+
+    async def leftovers(self, root: str) -> list[WrittenGroup]:
+        """Return the PodGroups of a root without pods that nobody else will delete.
+
+        The garbage collector does not know objects of kinds that are not installed.
+
+        Raises:
+            KubeError: the API server does not say which kinds there are.
+        """
+        found = self.groups.of_owners([root])
+        kinds = {
+            KindKey(each.api_version, each.kind)
+            for group in found
+            for each in group.metadata.owner_references
+        }
+        return [] if any([await self._owners.is_served(kind) for kind in kinds]) else found
 
     def _workload(
         self,
@@ -249,8 +273,8 @@ class View:
         self.changed.set()
 
     def _see_group_of(self, uid: str) -> None:
-        if not self._named.mark_owned(uid):
-            self._forest.mark(uid)
+        if not self._named.mark_owned(uid) and not self._forest.mark(uid):
+            self._left[uid] = None
         self.changed.set()
 
     def _mirrors(self) -> "list[Reflector[Any]]":

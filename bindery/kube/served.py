@@ -5,8 +5,11 @@ account that can log in, so no permission is needed.
 """
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -14,6 +17,8 @@ from bindery.kube.client import Client
 from bindery.kube.errors import NotFoundError
 from bindery.kube.objects import KubeObject
 from bindery.kube.resources import Resource
+
+T = TypeVar("T")
 
 
 class ServedKind(msgspec.Struct, frozen=True):
@@ -35,16 +40,27 @@ class _GroupVersion(msgspec.Struct, frozen=True):
     version: str = ""
 
 
-class _ServedGroup(KubeObject, frozen=True, rename="camel", kw_only=True):
+class _ServedGroup(msgspec.Struct, frozen=True, rename="camel", kw_only=True):
     """`metav1.APIGroup`."""
 
+    name: str = ""
+    versions: list[_GroupVersion] = []
     preferred_version: _GroupVersion = _GroupVersion()
 
 
-class _Groups(Resource[_ServedGroup]):
+class _ServedGroups(KubeObject, frozen=True, kw_only=True):
+    """`metav1.APIGroupList`."""
+
+    groups: list[_ServedGroup] = msgspec.field(default_factory=list)
+
+
+class _Groups(Resource[_ServedGroups]):
     """The groups beside the core group."""
 
-    root = "/apis"
+    root = ""
+
+
+_GROUPS: Final = _Groups("", "", "apis", "APIGroupList", False, _ServedGroups)
 
 
 async def served(client: Client, resources: Sequence[Resource[Any]]) -> list[Resource[Any]]:
@@ -59,28 +75,78 @@ async def served(client: Client, resources: Sequence[Resource[Any]]) -> list[Res
     return [r for r in resources if r.plural in plurals[r.group, r.version]]
 
 
-async def find(client: Client, api_version: str, kind: str) -> ServedKind | None:
-    """Return how the API server serves `kind`; None when it does not.
+class Catalogue:
+    """Which kinds an API server serves, for callers that ask again and again.
 
-    Raises:
-        KubeError: it does not say.
+    Groups that it does not have cost no request, and all callers share the answers: of each group
+    version there is at most one request in `REREAD_AFTER_S`.
     """
-    group, _, version = api_version.rpartition("/")
-    kinds = await _kinds(client, group, version)
-    return next((each for each in kinds if each.kind == kind and "/" not in each.name), None)
+
+    def __init__(self, client: Client) -> None:
+        self._client = client
+        self._groups = _Page(self._read_groups)
+        self._versions: dict[tuple[str, str], _Page[ServedKind]] = {}
+
+    async def find(self, api_version: str, kind: str) -> tuple[str, ServedKind] | None:
+        """Return the API version and how it serves `kind`; None when the server does not have it.
+
+        The version may be `*`, for the one that the server prefers.
+
+        Raises:
+            KubeError: it does not say.
+        """
+        group, _, version = api_version.rpartition("/")
+        if group:
+            served = (await self._groups.get(group)).get(group)
+            if served is None:
+                return None
+            version = served.preferred_version.version if version == "*" else version
+            if _GroupVersion(version) not in served.versions:
+                return None
+        elif version != _CORE_VERSION:
+            return None
+        page = self._versions.get((group, version))
+        if page is None:
+            page = _Page(partial(self._read_kinds, group, version))
+            self._versions[group, version] = page
+        found = (await page.get(kind)).get(kind)
+        return None if found is None else (f"{group}/{version}" if group else version, found)
+
+    async def _read_groups(self) -> dict[str, _ServedGroup]:
+        return {each.name: each for each in (await self._client.get(_GROUPS, "")).groups}
+
+    async def _read_kinds(self, group: str, version: str) -> dict[str, ServedKind]:
+        kinds = await _kinds(self._client, group, version)
+        return {each.kind: each for each in kinds if "/" not in each.name}
 
 
-async def preferred_version(client: Client, group: str) -> str | None:
-    """Return the version that the API server prefers of a group; None when it has no such group.
+REREAD_AFTER_S: Final = 5.0
+"""The shortest time between two readings of one page of the catalogue."""
+_STILL_NEW_S: Final = 1.0
+"""A page of this age shows that something is missing; an older one is read again first."""
+_CORE_VERSION: Final = "v1"
 
-    Raises:
-        KubeError: it does not say.
-    """
-    listing = _Groups("", "", group, "APIGroup", False, _ServedGroup)
-    try:
-        return (await client.get(listing, "")).preferred_version.version
-    except NotFoundError:
-        return None
+
+class _Page(Generic[T]):
+    """One answer of discovery by key. Callers at the same time share one request."""
+
+    def __init__(self, read: Callable[[], Awaitable[dict[str, T]]]) -> None:
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._asked_at = self._read_at = -math.inf
+        self._found: dict[str, T] = {}
+
+    async def get(self, key: str) -> dict[str, T]:
+        """Return an answer that has `key`, or that is new enough to show that it is missing."""
+        async with self._lock:
+            now = time.monotonic()
+            is_there = key in self._found and now - self._read_at < REREAD_AFTER_S
+            if not is_there and now - self._read_at > _STILL_NEW_S:
+                await asyncio.sleep(max(0.0, self._asked_at + REREAD_AFTER_S - now))
+                self._asked_at = time.monotonic()
+                self._found = await self._read()
+                self._read_at = self._asked_at
+            return self._found
 
 
 async def _plurals(client: Client, group: str, version: str) -> frozenset[str]:

@@ -137,7 +137,7 @@ async def test_what_is_wrong_with_one_workload_is_said_there_and_stops_no_other(
         found = await maker.corner.events(reason)
         return name in {event.regarding["name"] for event in found}
 
-    await wait_for(lambda: told("OwnerNotReadable", "lost"), "it is said where the walk ends")
+    await wait_for(lambda: told("OwnerNotReadable", "x"), "it is said where the walk ends")
     await wait_for(lambda: told("QueueKept", "moved"), "the queue of bound pods is kept")
     owners = {each.metadata.owner_references[0].name: each for each in await maker.groups()}
     assert owners["moved"].spec.get("queue") is None

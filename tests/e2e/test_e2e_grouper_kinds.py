@@ -1,4 +1,4 @@
-"""Kinds that the grouper does not know, may not read, or that are installed while it runs."""
+"""Owners that the grouper does not know, may not read, or that are gone or installed later."""
 
 import asyncio
 import json
@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 from administrator import Plain
-from support import EVENTS, Corner, wait_for
+from support import Corner, samples, wait_for
 from traps import ready
 from workloads import JOBS, Maker
 
@@ -17,10 +17,11 @@ from bindery.api.configuration import GrouperConfiguration, LeaderElection
 from bindery.controlplane.components import Component, Components
 from bindery.controlplane.plane import ControlPlane
 from bindery.kube.errors import NotFoundError
-from bindery.kube.resources import Resource
+from bindery.kube.resources import PODS, Resource
 
 pytestmark = pytest.mark.e2e
 
+PLAIN_PODS = Resource("", "v1", "pods", "Pod", True, Plain)
 ROWS = """
 apiVersion: scheduling.bindery.dev/v1alpha1
 kind: GrouperTable
@@ -71,16 +72,15 @@ async def grouper(components: Components, group: str, tmp_path: Path) -> Compone
     return await ready(components.start_grouper(configuration))
 
 
-async def create_owned(maker: Maker, resource: Resource[Plain], name: str) -> Plain:
-    """Create an object of the kind and a Job of two pods that it controls; return the object."""
-    spec = {"workers": 2}
+async def create_owner(maker: Maker, resource: Resource[Plain], name: str) -> Plain:
+    """Create an object of the kind, once it is served."""
 
     async def created() -> Plain | None:
         body = {
             "apiVersion": resource.api_version,
             "kind": resource.kind,
             "metadata": {"name": name},
-            "spec": spec,
+            "spec": {"workers": 2},
         }
         try:
             return await maker.create(resource, body)
@@ -89,41 +89,62 @@ async def create_owned(maker: Maker, resource: Resource[Plain], name: str) -> Pl
 
     owner = await wait_for(created, "the kind is served")
     assert owner is not None
-    reference = {
-        "apiVersion": resource.api_version,
-        "kind": resource.kind,
-        "name": name,
-        "uid": owner.metadata.uid,
-        "controller": True,
-    }
-    job: dict[str, Any] = maker.job(f"{name}-job", 1)
-    job["metadata"]["ownerReferences"] = [reference]
-    await maker.create(JOBS, job)
     return owner
 
 
-async def reasons(maker: Maker) -> set[tuple[str, str]]:
-    """Return kind and reason of all events about owners."""
-    found = await maker.corner.client.list(EVENTS, namespace=maker.corner.namespace)
-    return {(event.regarding.get("kind", ""), event.reason) for event in found}
+def controlled(body: dict[str, Any], api_version: str, kind: str, uid: str) -> dict[str, Any]:
+    """Return `body` with a controller called `big`."""
+    reference = {"apiVersion": api_version, "kind": kind, "name": "big", "uid": uid}
+    body["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    return body
 
 
-async def test_an_owner_that_may_not_be_read_is_passed_over_until_it_may(
+async def create_pods(maker: Maker, count: int, api_version: str, kind: str, uid: str) -> None:
+    """Create pods that an object called `big` controls."""
+    for number in range(count):
+        template = maker.template("big-pods")
+        meta = {**template["metadata"], "name": f"big-{number}"}
+        pod = {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": template["spec"]}
+        await maker.create(PLAIN_PODS, controlled(pod, api_version, kind, uid))
+
+
+async def events(maker: Maker, reason: str) -> list[str]:
+    """Return kind and name of what the events with this reason are about."""
+    found = await maker.corner.events(reason)
+    return sorted(f"{each.regarding['kind']}/{each.regarding['name']}" for each in found)
+
+
+def refusals(grouper: Component) -> list[str]:
+    """Return the requests of the grouper that were refused."""
+    return [
+        f"{each.labels['verb']} {each.labels['resource']}"
+        for each in samples(grouper)
+        if each.name == "bindery_api_requests_total" and each.labels["code"] in ("401", "403")
+    ]
+
+
+async def test_pods_and_jobs_of_an_owner_that_may_not_be_read_are_grouped_until_it_may(
     maker: Maker, grouper: Component, control_plane: ControlPlane, group: str, definition: str
 ) -> None:
     """The kind is installed while the grouper runs, and its role knows nothing of it."""
     await asyncio.to_thread(control_plane.kubectl, "apply", "--filename=-", stdin=definition)
     trainings = Resource(group, "v1", "trainings", "Training", True, Plain)
-    owner = await create_owned(maker, trainings, "big")
+    owner = await create_owner(maker, trainings, "big")
+    at = (trainings.api_version, "Training", owner.metadata.uid)
+    for name in ("first", "second"):
+        await maker.create(JOBS, controlled(maker.job(name, 1), *at))
+    await create_pods(maker, 3, *at)
 
-    (written,) = await maker.wait_groups(1)
-    assert written.metadata.owner_references[0].kind == "Job"
-    assert written.spec["minMember"] == 1
+    written = {each.metadata.owner_references[0].name: each for each in await maker.wait_groups(3)}
+    assert set(written) == {"big", "first", "second"}
+    assert written["big"].spec["members"] == [{"controller": owner.metadata.uid}]
+    assert [each.spec["minMember"] for each in written.values()] == [1, 1, 1]
 
-    async def told() -> bool:
-        return ("Job", "OwnerNotReadable") in await reasons(maker)
+    async def told() -> list[str]:
+        return await events(maker, "OwnerNotReadable")
 
-    await wait_for(told, "an event says that the owner cannot be read")
+    assert await wait_for(told, "an event says that the owner cannot be read") == ["Training/big"]
+    assert refusals(grouper) == [], "it asks for its right first"
 
     role = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -153,6 +174,48 @@ async def test_an_owner_that_may_not_be_read_is_passed_over_until_it_may(
         return owners == [owner.metadata.uid] and groups[0].spec["minMember"] == 2
 
     try:
-        await wait_for(corrected, "the PodGroup comes from the owner, and the old one is gone")
+        await wait_for(corrected, "the PodGroup comes from the owner, and the others are gone")
     finally:
         await asyncio.to_thread(control_plane.kubectl, "delete", "--filename=-", stdin=text)
+
+
+async def test_the_group_of_a_kind_that_is_not_installed_goes_with_its_last_pod(
+    maker: Maker, grouper: Component, group: str
+) -> None:
+    """The garbage collector does not delete what an object of such a kind owns."""
+    await create_pods(maker, 3, f"{group}/v1", "Lost", secrets.token_hex(8))
+
+    (written,) = await maker.wait_groups(1)
+    assert written.spec["minMember"] == 1
+    for pod in await maker.pods("big-pods"):
+        await maker.corner.delete_pod(pod.metadata.name)
+
+    await maker.wait_groups(0)
+
+
+async def test_nothing_is_made_for_pods_that_a_deleted_job_leaves_behind(
+    maker: Maker, grouper: Component
+) -> None:
+    finalizers = {"metadata": {"finalizers": ["example.com/hold"]}}
+    client, namespace = maker.corner.client, maker.corner.namespace
+    await maker.create(JOBS, maker.job("train", 4))
+    await maker.wait_groups(1)
+    pods = await maker.pods("train")
+    for pod in pods:
+        await client.patch(PODS, pod.metadata.name, finalizers, namespace=namespace)
+
+    await client.delete(JOBS, "train", namespace)
+    await maker.wait_groups(0)  # the garbage collector has deleted it
+    await maker.create(JOBS, maker.job("marker", 1))
+    await maker.wait_groups(1)
+
+    try:
+        assert len(await maker.pods("train")) == len(pods) == 4
+        assert [each.metadata.owner_references[0].name for each in await maker.groups()] == [
+            "marker"
+        ]
+        assert await events(maker, "OwnerNotReadable") == []
+    finally:
+        for pod in pods:
+            nothing = {"metadata": {"finalizers": None}}
+            await client.patch(PODS, pod.metadata.name, nothing, namespace=namespace)

@@ -107,12 +107,14 @@ class Maker:
     async def wait_groups(self, count: int) -> list[Written]:
         """Wait until there are so many PodGroups."""
 
-        async def enough() -> list[Written] | None:
-            found = await self.groups()
-            return found if len(found) == count else None
+        found: list[Written] = []
 
-        found = await wait_for(enough, f"there are {count} PodGroups")
-        assert found is not None
+        async def enough() -> bool:
+            nonlocal found
+            found = await self.groups()
+            return len(found) == count
+
+        await wait_for(enough, f"there are {count} PodGroups")
         return found
 
     async def wait_bound(self, app: str, count: int) -> list[Pod]:

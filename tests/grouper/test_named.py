@@ -45,6 +45,9 @@ class KnownObjects:
         self.askers.add(asker)
         return [each for (kind, _), each in sorted(self.objects.items()) if kind == key]
 
+    def forget(self, asker: str) -> None:
+        self.askers.discard(asker)
+
 
 def nothing(wanted: Wanted, root: str) -> Missing:
     return Missing.GONE
@@ -211,3 +214,4 @@ def test_an_upstream_group_is_planned_while_it_exists_and_forgotten_with_its_pod
     del world.known.objects[KindKey(LATER, "PodGroup"), "alone"]
     world.gangs.plan(root)
     assert not world.gangs.has(root)
+    assert root not in world.known.askers

@@ -287,14 +287,56 @@ def test_an_owner_that_was_not_given_is_wanted_and_its_pods_wait() -> None:
     ]
 
 
-def test_the_walk_ends_below_an_owner_that_cannot_be_read() -> None:
-    child = owned(job(), cron_job())
+def training() -> Any:
+    found = {"name": "big", "namespace": "default", "uid": "big-uid"}
+    return {"apiVersion": "example.com/v1", "kind": "Training", "metadata": found}
 
-    found = planned(pods_of(child), child, unreadable={"cron-uid": "it is gone"})
 
-    assert only(found).owner.kind == "Job"
+def test_pods_of_an_owner_that_cannot_be_read_are_one_group_with_one_event() -> None:
+    found = planned(pods_of(training(), 3), unreadable={"big-uid": "it is forbidden"})
+
+    group = only(found)
+    assert str(group.owner) == "Training/big"
+    assert group.pods == ("pod-0", "pod-1", "pod-2")
+    assert group.spec.min_member == 1
+    assert [member.controller for member in group.spec.members] == ["big-uid"]
+    assert reasons(found) == [("Training/big", "OwnerNotReadable")]
+    assert "it is forbidden" in found.problems[0].message
+
+
+def test_the_row_of_a_kind_is_not_used_for_an_object_that_cannot_be_read() -> None:
+    """Its paths lead through fields that nobody has seen."""
+    found = planned(pods_of(job(), 3), unreadable={"train-uid": "it is forbidden"})
+
+    assert only(found).spec.min_member == 1
     assert reasons(found) == [("Job/train", "OwnerNotReadable")]
-    assert "CronJob/cron cannot be read: it is gone" in found.problems[0].message
+
+
+def test_a_minimum_in_the_template_counts_below_an_owner_that_cannot_be_read() -> None:
+    pods = pods_of(training(), 3, annotations={names.MIN_MEMBER_KEY: "3"})
+
+    group = only(planned(pods, unreadable={"big-uid": "it is forbidden"}))
+
+    assert group.spec.min_member == 3
+    assert group.sources["minMember"] == "Training/big (pod template)"
+
+
+def test_workloads_below_an_owner_that_cannot_be_read_are_groups_of_their_own_with_one_event() -> (
+    None
+):
+    children = [owned(job(name), cron_job()) for name in ("a", "b")]
+    pods = [
+        replace(pod, uid=f"{item['metadata']['name']}-{pod.uid}")
+        for item in children
+        for pod in pods_of(item)
+    ]
+
+    found = planned(pods, *children, unreadable={"cron-uid": "it is forbidden"})
+
+    assert [str(group.owner) for group in found.groups] == ["Job/a", "Job/b"]
+    assert [group.spec.min_member for group in found.groups] == [2, 2]
+    assert reasons(found) == [("CronJob/cron", "OwnerNotReadable")]
+    assert "CronJob/cron cannot be read: it is forbidden" in found.problems[0].message
 
 
 def test_owners_in_a_circle_end_the_walk() -> None:

@@ -30,7 +30,7 @@ class Surroundings:
     priority_classes: frozenset[str] | None = None
     """The names of all PriorityClasses; None if they are not known."""
     unreadable: Mapping[str, str] = field(default_factory=dict)
-    """UIDs of owners that are gone or may not be read, with the reason. The walk ends there."""
+    """UIDs of owners that exist or may exist and cannot be read, with the reason."""
 
 
 _SPEC: Final = {

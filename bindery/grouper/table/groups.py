@@ -17,7 +17,7 @@ class ProblemReason(StrEnum):
     UNKNOWN_KIND = "UnknownKind"
     """The table has no row for the kind: one group, minimum 1."""
     OWNER_NOT_READABLE = "OwnerNotReadable"
-    """An owner is gone or may not be read: the walk ends below it."""
+    """An owner may not be read: its own pods are one group, and what is below it groups itself."""
     PATH_NOT_FOUND = "PathNotFound"
     """The object does not have what a path of its row needs."""
     MINIMUM_TOO_HIGH = "MinimumTooHigh"

@@ -65,6 +65,9 @@ def _is_usable(chain: Chain, problems: set[Problem], wanted: set[Wanted]) -> boo
     if not chain.unreadable:
         wanted.add(Wanted(above.group, above.kind, chain.pod.namespace, above.name, above.uid))
         return False
-    message = f"the owner {above} cannot be read: {chain.unreadable}"
-    problems.add(Problem(chain.top.reference, ProblemReason.OWNER_NOT_READABLE, message))
+    message = (
+        f"the owner {above} cannot be read: {chain.unreadable}. Pods that it controls itself are "
+        "one group with minimum 1, and workloads below it are groups of their own"
+    )
+    problems.add(Problem(above, ProblemReason.OWNER_NOT_READABLE, message))
     return True

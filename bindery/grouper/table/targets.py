@@ -10,7 +10,7 @@ from bindery.grouper.table.rows import Match, PassTo, PassToObject, Row
 from bindery.grouper.table.walk import Chain, Link, Owners, link_of
 
 DEFAULT_ROW: Final = Row(match=Match(group="*", kind="*"), min=("`1`",))
-"""For kinds without a row: one group, minimum 1."""
+"""For kinds without a row, and owners that cannot be read: one group, minimum 1."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,8 @@ class Finder:
         return next((each for each in below if self._row(links[each]) is not DEFAULT_ROW), 0)
 
     def _row(self, link: Link) -> Row:
+        if not link.is_readable:
+            return DEFAULT_ROW
         at = link.reference
         return self.table.row(at.group, at.version, at.kind, link.labels) or DEFAULT_ROW
 
@@ -107,7 +109,7 @@ class Finder:
     def _per(self, chain: Chain, link: Link, row: Row, above: tuple[Link, ...]) -> Target:
         per = row.per
         if per is None:
-            if row is DEFAULT_ROW:
+            if row is DEFAULT_ROW and link.is_readable:
                 self._tell_unknown(link)
             return Target(link, row, above)
         if per.pod:

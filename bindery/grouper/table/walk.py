@@ -29,6 +29,8 @@ class Link:
     """The object; None for a pod."""
     is_template: bool = False
     """Whether these are labels and annotations of a pod template in the object."""
+    is_readable: bool = True
+    """Whether the object was given; else only its reference is known."""
 
     @property
     def source(self) -> Reference:
@@ -44,7 +46,7 @@ class Link:
     @property
     def is_pod(self) -> bool:
         """Whether the link is a pod."""
-        return self.reference.kind == "Pod" and self.item is None
+        return self.reference.kind == "Pod" and self.item is None and self.is_readable
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,7 @@ class Chain:
     pod: PodFacts
     links: tuple[Link, ...]
     missing: Reference | None = None
-    """The owner above the last link that was not given."""
+    """The owner at which the walk ended because it was not given."""
     unreadable: str = ""
     """Why that owner cannot be read; "" if it can."""
 
@@ -62,11 +64,6 @@ class Chain:
     def top(self) -> Link:
         """The last link."""
         return self.links[-1]
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether the walk ended where the chain ends, or where it will never go on."""
-        return self.missing is None or bool(self.unreadable)
 
 
 @dataclass(frozen=True)
@@ -79,10 +76,16 @@ class Owners:
     unreadable: Mapping[str, str] = field(default_factory=dict)
 
     def chain(self, pod: PodFacts) -> Chain:
-        """Return the chain of `pod`."""
+        """Return the chain of `pod`.
+
+        An owner that cannot be read is a link only if it controls the pod itself: its pods are one
+        group. Workloads below it are groups by their own rows.
+        """
         links = [link_of_pod(pod)]
         while (above := links[-1].controller) is not None:
             if above.uid in self.unreadable:
+                if len(links) == 1:
+                    links.append(Link(above, {}, {}, None, is_readable=False))
                 return Chain(pod, tuple(links), above, self.unreadable[above.uid])
             if len(links) == MOST_LINKS:
                 return Chain(pod, tuple(links), above, "the owner references form a cycle")

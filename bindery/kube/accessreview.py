@@ -1,0 +1,53 @@
+"""Asks an API server what the account of this process may do.
+
+Every account may ask that about itself, by Kubernetes' default roles. Asked before kinds are
+watched that a role may leave out: a watch without the right is an error in two logs, again and
+again.
+"""
+
+from typing import Any, Final
+
+import msgspec
+
+from bindery.kube.client import Client
+from bindery.kube.objects import KubeObject
+from bindery.kube.resources import Resource
+
+
+class _Status(msgspec.Struct, frozen=True):
+    allowed: bool = False
+
+
+class _Review(KubeObject, frozen=True, kw_only=True):
+    """`authorization.k8s.io/v1` SelfSubjectAccessReview."""
+
+    status: _Status = _Status()
+
+
+_REVIEWS: Final = Resource(
+    "authorization.k8s.io",
+    "v1",
+    "selfsubjectaccessreviews",
+    "SelfSubjectAccessReview",
+    False,
+    _Review,
+)
+
+
+async def may_watch(client: Client, resource: Resource[Any]) -> bool:
+    """Return whether this account may list and watch all objects of `resource`.
+
+    Raises:
+        KubeError: the API server does not say.
+    """
+    return await _may(client, resource, "list") and await _may(client, resource, "watch")
+
+
+async def _may(client: Client, resource: Resource[Any], verb: str) -> bool:
+    attributes = {"group": resource.group, "resource": resource.plural, "verb": verb}
+    body = {
+        "apiVersion": _REVIEWS.api_version,
+        "kind": _REVIEWS.kind,
+        "spec": {"resourceAttributes": attributes},
+    }
+    return (await client.create(_REVIEWS, body)).status.allowed
